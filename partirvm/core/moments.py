@@ -1,0 +1,103 @@
+"""Column moments of the inputs and the targets as an additive statistic (Chan, Golub & LeVeque 1983, eq. 2.1).
+
+Means and centred sums of squares are merged, never raw sums of squares, so that raw-unit data (years, metres, cents)
+lose no digits. The same pass finds what is not finite, and where it stands first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ColumnMoments:
+    """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
+
+    ``n`` counts rows; ``total`` is the sum of the row weights (equal to ``n`` without weights) and is what means and
+    variances are taken over. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64.
+    """
+
+    n: int
+    total: float
+    mean: Float
+    square: Float
+    minimum: Float
+    maximum: Float
+
+    @classmethod
+    def of(cls, values: Float, weights: Float | None = None) -> ColumnMoments:
+        """Moments of ``values`` (rows, columns), with optional precision weights (rows,); a zero weight is an absent row."""
+        if weights is not None:
+            present = weights > 0
+            if not present.all():
+                values, weights = values[present], weights[present]
+        n, columns = values.shape
+        if n == 0:
+            zero = np.zeros(columns)
+            return cls(0, 0.0, zero, zero, np.full(columns, np.inf), np.full(columns, -np.inf))
+        total = float(n) if weights is None else float(weights.sum())
+        mean = np.average(values, axis=0, weights=weights)
+        deviations = values - mean
+        square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
+        return cls(n, total, mean, square, values.min(axis=0), values.max(axis=0))
+
+    def __add__(self, other: ColumnMoments) -> ColumnMoments:
+        if other.n == 0:
+            return self
+        if self.n == 0:
+            return other
+        total = self.total + other.total
+        difference = other.mean - self.mean
+        return ColumnMoments(
+            n=self.n + other.n,
+            total=total,
+            mean=self.mean + difference * (other.total / total),
+            square=self.square + other.square + difference**2 * (self.total * other.total / total),
+            minimum=np.minimum(self.minimum, other.minimum),
+            maximum=np.maximum(self.maximum, other.maximum),
+        )
+
+    @property
+    def variance(self) -> Float:
+        """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant column."""
+        constant = self.minimum == self.maximum
+        return np.where(constant, 0.0, self.square / max(self.total, np.finfo(float).tiny))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of X (d columns) and of t (T columns) over one set of rows, with what is wrong in them.
+
+    ``bad`` counts values that are not finite; ``first_bad`` is (row, column) of the first of them, the column counted
+    through X, then t, then the weights, or ``None``.
+    """
+
+    inputs: ColumnMoments
+    targets: ColumnMoments
+    bad: int = 0
+    first_bad: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Moments:
+        """Moments of a tile: X (rows, d), t (rows, T), weights (rows,); ``start`` is the number of its first row."""
+        columns = [X, t] if weights is None else [X, t, weights[:, None]]
+        bad, first = 0, None
+        if not all(np.isfinite(block).all() for block in columns):
+            wrong = ~np.isfinite(np.hstack(columns))
+            bad = int(wrong.sum())
+            row, column = np.argwhere(wrong)[0]
+            first = (start + int(row), int(column))
+            keep = ~wrong.any(axis=1)
+            X, t, weights = X[keep], t[keep], None if weights is None else weights[keep]
+        return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
+
+    def __add__(self, other: Moments) -> Moments:
+        firsts = [first for first in (self.first_bad, other.first_bad) if first is not None]
+        return Moments(
+            self.inputs + other.inputs, self.targets + other.targets, self.bad + other.bad, min(firsts, default=None)
+        )

@@ -1,0 +1,77 @@
+"""Sums over tiles in one fixed tree, whatever the order in which tiles arrive.
+
+Floating-point addition is not associative, so a sum taken in completion order changes with the number of workers. Here
+the order is a property of the tile numbers alone. Node ``(level, index)`` stands for tiles
+``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``; its value is the left child plus the right child, or the
+left child alone where the right one lies beyond the last tile. The root is the sum. A task that takes an aligned run of
+``2**level`` tiles returns one node, and any way of cutting the tiles into such runs gives the same bits. The tree also
+sums pairwise, so rounding grows with the logarithm of the number of tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, Self, TypeVar
+
+
+class Additive(Protocol):
+    """A statistic: ``a + b`` is the statistic of the rows of both, and leaves ``a`` and ``b`` as they were."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+S = TypeVar("S", bound=Additive)
+
+
+@dataclass
+class TreeSum(Generic[S]):
+    """Collects nodes in any order and adds each to its sibling as soon as both are there.
+
+    Parameters
+    ----------
+    n_tiles : int
+        How many tiles the whole sum has, at least 1.
+
+    Examples
+    --------
+    >>> total = TreeSum(3)
+    >>> for tile in (2, 0, 1):
+    ...     total.add(tile, float(tile))
+    >>> total.result()
+    3.0
+    """
+
+    n_tiles: int
+    _waiting: dict[tuple[int, int], S] = field(default_factory=dict)
+
+    def add(self, index: int, value: S, level: int = 0) -> None:
+        """Put in node ``(level, index)``; merges upward as far as siblings allow."""
+        while (index ^ 1) << level < self.n_tiles:
+            sibling = self._waiting.pop((level, index ^ 1), None)
+            if sibling is None:
+                self._waiting[level, index] = value
+                return
+            value = sibling + value if index & 1 else value + sibling
+            level, index = level + 1, index >> 1
+        if index == 0:
+            self._waiting[level, 0] = value
+        else:
+            self.add(index >> 1, value, level + 1)
+
+    def result(self) -> S:
+        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must never be used."""
+        if len(self._waiting) != 1 or (nodes := next(iter(self._waiting)))[1] != 0 or 1 << nodes[0] < self.n_tiles:
+            raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
+        return next(iter(self._waiting.values()))
+
+
+def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
+    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers.
+
+    >>> [(index, list(run)) for index, run in aligned_runs(5, 1)]
+    [(0, [0, 1]), (1, [2, 3]), (2, [4])]
+    """
+    size = 1 << level
+    for index, start in enumerate(range(0, n_tiles, size)):
+        yield index, range(start, min(start + size, n_tiles))

@@ -1,0 +1,75 @@
+"""The exceptions and warnings of partirvm: one tree, each class also a builtin.
+
+Every message names the thing, the place, what was found and what to do. ``except PartirvmError`` catches all of them;
+``except ValueError`` (or the builtin at hand) catches what a scikit-learn or NumPy user would expect it to.
+"""
+
+from __future__ import annotations
+
+
+class PartirvmError(Exception):
+    """Base of every error that partirvm raises on purpose. The command line turns it into exit status 2 (or 4)."""
+
+
+class UsageError(PartirvmError, ValueError):
+    """An option, an argument or a combination of them that cannot be meant: unknown kernel, non-positive gamma."""
+
+
+class DataError(PartirvmError, ValueError):
+    """The data cannot be used: NaN, text columns, no rows, a wrong number of features."""
+
+
+class MissingDataError(DataError, FileNotFoundError):
+    """A file, an array or a Zarr chunk that should be there is not, or cannot be decoded."""
+
+
+class ChangedDataError(DataError):
+    """The data are not the ones that the model or job was made from."""
+
+
+class FormatError(PartirvmError, ValueError):
+    """A file of partirvm's own that this version cannot read, for instance one of a newer format."""
+
+
+class MemoryLimitError(PartirvmError, MemoryError):
+    """The work cannot fit under the memory limit; the message says what it needs, what it has and what to change."""
+
+
+class ExistsError(PartirvmError, FileExistsError):
+    """The output is there already, and was not asked to be replaced."""
+
+
+class StorageError(PartirvmError, OSError):
+    """A store that is full, read-only or otherwise refuses to be written."""
+
+
+class NumericalError(PartirvmError, ArithmeticError):
+    """A factorisation failed for every jitter tried: the numbers given are not finite or wildly scaled."""
+
+
+class ClusterError(PartirvmError, RuntimeError):
+    """The Dask cluster cannot do the work: packages differ, the scheduler is gone, tasks keep failing."""
+
+
+class NoWorkersError(ClusterError, TimeoutError):
+    """No worker joined the cluster within the time-out."""
+
+
+class JobFailedError(PartirvmError, RuntimeError):
+    """The job started and failed for a reason that is not the user's input: exit status 4."""
+
+
+class PartirvmWarning(UserWarning):
+    """Base of every warning of partirvm: the fit is correct, something about it deserves a look."""
+
+
+class DataWarning(PartirvmWarning):
+    """Something about the data: duplicate rows, a constant feature, a constant target, a far extrapolation."""
+
+
+class NoiseFloorWarning(PartirvmWarning):
+    """The estimated noise reached its floor: the data look noise-free, or the model interpolates them."""
+
+
+class LimitWarning(PartirvmWarning):
+    """The fit ended at a limit (rounds, vectors, seconds, memory) before it converged."""
