@@ -1,0 +1,119 @@
+"""What a fit asks of its data: numbered tiles of rows, a few rows by number, and who they are.
+
+A *source* holds N rows of d features, T targets and optional precision weights, and serves them in *tiles*: runs of
+``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction, and their size
+belongs to the data, never to the machine, so that sums over tiles have the same bits everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+TILE_BYTES = 1 << 20
+"""About how many bytes of inputs a tile holds where there are many rows."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and C-contiguous.
+
+    ``start`` is the row number of its first row. The arrays must not be written to.
+    """
+
+    number: int
+    start: int
+    X: Float
+    t: Float
+    weights: Float | None = None
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Identity of data: shape, and one short hash per tile of the raw bytes of X, t and weights.
+
+    ``hashes`` may be a prefix (the first tiles) where hashing all would read everything.
+    """
+
+    n_rows: int
+    n_features: int
+    hashes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and meaning of the columns.
+
+    ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
+    the labels behind codes 0 … K−1 of the target, or None where the target is a number.
+    """
+
+    features: tuple[str, ...]
+    target: str = "y"
+    categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    classes: tuple[Any, ...] | None = None
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A set of rows, served tile by tile. Safe to read from several threads; small to pickle where it lives on disk."""
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    tile_rows: int
+    shuffled: bool  # neighbouring rows are a random sample of all rows
+    columns: Columns
+    moments: Moments | None  # over all rows, where they are known already
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of tiles, ⌈n_rows / tile_rows⌉."""
+        ...
+
+    def tile(self, number: int) -> Tile:
+        """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged; never invents values."""
+        ...
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Inputs of the rows with these numbers, shape (len(rows), d), in the order asked for, each tile read once."""
+        ...
+
+    def part(self, tiles: Sequence[int]) -> Source:
+        """What another process needs to read these tiles (same numbers): small, picklable, itself where it lives on disk."""
+        ...
+
+    def fingerprint(self) -> Fingerprint:
+        """Identity of the data, cheap to get."""
+        ...
+
+
+def tile_rows_for(n_rows: int, n_features: int) -> int:
+    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more where that leaves 2048 rows in each.
+
+    A function of the shape alone, so that the same data get the same tiles on every machine.
+
+    >>> tile_rows_for(36_000, 8), tile_rows_for(20_000_000, 16), tile_rows_for(583_740, 2)
+    (2048, 8192, 16384)
+    """
+    by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
+    by_count = max(n_rows // 32, 2048)
+    return 1 << (min(by_size, by_count, 16384).bit_length() - 1)
+
+
+def tile_slices(n_rows: int, tile_rows: int) -> list[slice]:
+    """Row ranges of the tiles.
+
+    >>> tile_slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + tile_rows, n_rows)) for start in range(0, n_rows, tile_rows)]
