@@ -1,0 +1,116 @@
+"""Residuals of a fitted mean over rows, as additive statistics.
+
+``ResidualStatistics`` feeds a fit: Σ w r², the rows of largest error (the next candidates) and, where asked, Φᵀr for
+statistics of the residual target. ``Scores`` feed people: errors, predictive density and coverage of held-out rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+Z95 = 1.959963984540054
+"""Half width of the central 95 % interval of a standard normal."""
+
+
+@dataclass(frozen=True)
+class LargestErrors:
+    """The ``limit`` rows of largest absolute error: by error downwards, ties by row number upwards.
+
+    ``errors`` (k,), ``rows`` (k,) int64 and their inputs ``points`` (k, d), k ≤ limit.
+    """
+
+    limit: int
+    errors: Float
+    rows: Int
+    points: Float
+
+    @classmethod
+    def of(cls, limit: int, errors: Float, rows: Int, points: Float) -> LargestErrors:
+        """The largest of these errors (n,); rows (n,) and points (n, d) belong to them."""
+        if len(errors) > limit:
+            order = np.lexsort((rows, -errors))[:limit]
+            errors, rows, points = errors[order], rows[order], points[order]
+        return cls(limit, errors, rows, points)
+
+    def __add__(self, other: LargestErrors) -> LargestErrors:
+        return LargestErrors.of(
+            self.limit,
+            np.concatenate([self.errors, other.errors]),
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.points, other.points]),
+        )
+
+    def ranked(self) -> LargestErrors:
+        """The same rows in order, the largest error first."""
+        order = np.lexsort((self.rows, -self.errors))
+        return LargestErrors(self.limit, self.errors[order], self.rows[order], self.points[order])
+
+
+@dataclass(frozen=True)
+class ResidualStatistics:
+    """Residuals r = t − Φμ of n rows: ``energy`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), the largest errors."""
+
+    n: int
+    energy: Float
+    projection: Float
+    largest: LargestErrors
+
+    def __add__(self, other: ResidualStatistics) -> ResidualStatistics:
+        return ResidualStatistics(
+            self.n + other.n,
+            self.energy + other.energy,
+            self.projection + other.projection,
+            self.largest + other.largest,
+        )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Sums over n rows of squared error, absolute error, negative log predictive density (nats), and hits of the 95 % interval.
+
+    Errors are in the units of the targets they were computed from.
+    """
+
+    n: int
+    square: float
+    absolute: float
+    surprise: float
+    covered: int
+
+    @classmethod
+    def of(cls, t: Float, mean: Float, variance: Float) -> Scores:
+        """Scores of targets t (n,) under normal predictions with this mean and (noisy) variance, both (n,)."""
+        r = t - mean
+        surprise = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance)
+        covered = np.abs(r) <= Z95 * np.sqrt(variance)
+        return cls(len(t), float(r @ r), float(np.abs(r).sum()), float(surprise.sum()), int(covered.sum()))
+
+    def __add__(self, other: Scores) -> Scores:
+        return Scores(
+            self.n + other.n,
+            self.square + other.square,
+            self.absolute + other.absolute,
+            self.surprise + other.surprise,
+            self.covered + other.covered,
+        )
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square error."""
+        return float(np.sqrt(self.square / self.n))
+
+    @property
+    def nlpd(self) -> float:
+        """Mean negative log predictive density per row, in nats."""
+        return self.surprise / self.n
+
+    @property
+    def coverage_95(self) -> float:
+        """Fraction of targets inside their 95 % prediction interval."""
+        return self.covered / self.n

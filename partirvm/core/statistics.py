@@ -1,0 +1,156 @@
+"""Gaussian sufficient statistics of a design: what a pass over all rows leaves behind.
+
+For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient: the posterior, the evidence and the residual of any subset of
+the gathered columns follow from it without reading a row again. Two values live here:
+
+``GramBlock``
+    What P new columns add to M kept ones: Φ_keptᵀΦ_new, Φ_newᵀΦ_new, Φ_newᵀt. Additive over rows; the statistic of a
+    *gram* pass.
+``GramStatistics``
+    The whole: ΦᵀΦ, Φᵀt, tᵀt of M columns. ``extend`` joins a block to it, ``take`` keeps a subset of columns.
+
+Rows may carry precision weights w_n, which enter as Φᵀdiag(w)Φ and so on; targets are (N, T).
+
+**Residual target.** tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancels where the noise is tiny. Statistics may therefore refer to the
+*residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr taken by a pass; everything downstream works
+with δ = μ − m, which is small, and nothing cancels. The offset is zero until a posterior asks for this.
+
+**Identity.** Columns carry labels (the row number of the centre; the bias is ``BIAS``) and the ``basis``, a hash of
+kernel parameters and scaling. Statistics of another basis are never joined: ``extend`` refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+BIAS = -1
+"""Label of the bias column."""
+
+
+@dataclass(frozen=True)
+class GramBlock:
+    """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
+
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``energy`` (T,) the
+    diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
+    """
+
+    cross: Float
+    gram: Float
+    projection: Float
+    energy: Float
+    n: int
+    log_weight: float
+
+    @classmethod
+    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> GramBlock:
+        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
+        n, log_weight = len(new), 0.0
+        if weights is not None:
+            present = weights > 0
+            n, log_weight = int(present.sum()), float(np.log(weights[present]).sum())
+            root = np.sqrt(weights)[:, None]
+            kept, new, target = kept * root, new * root, target * root
+        return cls(kept.T @ new, new.T @ new, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight)
+
+    def __add__(self, other: GramBlock) -> GramBlock:
+        return GramBlock(
+            self.cross + other.cross,
+            self.gram + other.gram,
+            self.projection + other.projection,
+            self.energy + other.energy,
+            self.n + other.n,
+            self.log_weight + other.log_weight,
+        )
+
+
+@dataclass(frozen=True)
+class GramStatistics:
+    """Sufficient statistics of M labelled columns over n rows.
+
+    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``energy`` (T,) the diagonal of rᵀWr, where
+    r = t − Φ·offset and ``offset`` is (M, T); ``labels`` (M,) int64 name the columns.
+    """
+
+    basis: str
+    labels: Int
+    gram: Float
+    projection: Float
+    energy: Float
+    offset: Float
+    n: int
+    log_weight: float = 0.0
+
+    @classmethod
+    def empty(cls, basis: str, n_targets: int = 1) -> GramStatistics:
+        """Statistics of no columns, to be extended by the first block."""
+        none = np.zeros((0, n_targets))
+        return cls(basis, np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
+
+    @property
+    def n_columns(self) -> int:
+        """M, the number of columns."""
+        return len(self.labels)
+
+    def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
+        """Join P new columns with these labels. The block's pass must have used this statistic's columns and offset.
+
+        Raises ``ValueError`` if the block is of another basis, of other columns or other rows: a stale statistic must
+        never be extended.
+        """
+        kept, new = block.cross.shape
+        if basis != self.basis:
+            raise ValueError(f"a block of basis {basis} cannot extend statistics of basis {self.basis}")
+        if kept != self.n_columns or new != len(labels) or (self.n and block.n != self.n):
+            raise ValueError(
+                f"a block of {kept} + {new} columns over {block.n} rows cannot extend statistics of {self.n_columns} "
+                f"columns over {self.n} rows with {len(labels)} labels"
+            )
+        if len(np.intersect1d(labels, self.labels)):
+            raise ValueError("a column cannot join statistics that hold it already")
+        gram = np.empty((kept + new, kept + new))
+        gram[:kept, :kept] = self.gram
+        gram[:kept, kept:] = block.cross
+        gram[kept:, :kept] = block.cross.T
+        gram[kept:, kept:] = block.gram
+        return GramStatistics(
+            basis=self.basis,
+            labels=np.concatenate([self.labels, labels]),
+            gram=gram,
+            projection=np.concatenate([self.projection, block.projection]),
+            energy=block.energy,
+            offset=np.concatenate([self.offset, np.zeros_like(block.projection)]),
+            n=block.n,
+            log_weight=block.log_weight,
+        )
+
+    def take(self, columns: Int) -> GramStatistics:
+        """Keep the columns with these positions, in this order. A dropped column gives its offset back to the target."""
+        if len(columns) == self.n_columns and np.array_equal(columns, np.arange(self.n_columns)):
+            return self
+        dropped = self.offset.copy()
+        dropped[columns] = 0.0
+        statistics = self.shift(-dropped) if dropped.any() else self
+        return replace(
+            statistics,
+            labels=statistics.labels[columns],
+            gram=statistics.gram[np.ix_(columns, columns)],
+            projection=statistics.projection[columns],
+            offset=statistics.offset[columns],
+        )
+
+    def shift(self, change: Float) -> GramStatistics:
+        """Statistics of the residual target of ``offset + change``, by algebra (M, T); subject to cancellation."""
+        moved = self.gram @ change
+        energy = self.energy - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
+        return replace(self, projection=self.projection - moved, energy=energy, offset=self.offset + change)
+
+    def rebase(self, offset: Float, projection: Float, energy: Float) -> GramStatistics:
+        """Replace the target by the residual of ``offset`` (M, T), its projection and energy measured by a pass."""
+        return replace(self, offset=offset, projection=projection, energy=energy)

@@ -1,0 +1,179 @@
+"""Evidence maximisation over α and β: ``init`` / ``step -> (state, info)``.
+
+One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
+followed by pruning and one new factorisation, so that a state's α, β, posterior and evidence always belong together.
+
+**Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity when q_i² ≤ s_i (Tipping &
+Faul 2003, eq. 20). Deleting every such column at once loses evidence, since near-duplicates excuse each other; so a
+column goes only when, besides, the data hardly determine it (γ_i < ``FADED``): then deletions no longer interact.
+
+**Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
+interpolate would send β to infinity. The state says so in ``floored``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.statistics import BIAS, GramStatistics
+from partirvm.core.termination import Termination
+
+Float = NDArray[np.float64]
+
+FADED = 0.1
+"""A column that fails q² > s is pruned once its determinedness γ is below this."""
+
+NOISE_FLOOR = 1e-8
+"""Least noise variance, as a fraction of the target's mean square about its mean."""
+
+ALPHA_FLOOR = float(np.finfo(np.float64).eps)
+"""Least α_i, as a fraction of the column's data precision βG_ii: below it the prior is lost in rounding."""
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a dense fit ends: evidence changes below ``tol``·N nats, ``max_iterations``, or kernel columns down to ``vectors``.
+
+    ``vectors=None`` lets it converge.
+    """
+
+    tol: float
+    max_iterations: int
+    vectors: int | None = None
+
+
+@dataclass(frozen=True)
+class HyperState:
+    """A dense fit in progress: statistics of the active columns, their α (M,), β, and the posterior that belongs to them.
+
+    ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is.
+    """
+
+    statistics: GramStatistics
+    alpha: Float
+    beta: float
+    posterior: Posterior
+    power: float
+    fixed_noise: bool
+    iteration: int = 0
+    floored: bool = False
+
+    @property
+    def n_vectors(self) -> int:
+        """Active kernel columns, the bias not counted."""
+        return int((self.statistics.labels != BIAS).sum())
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What one step did; feeds reports only."""
+
+    iteration: int
+    n_vectors: int
+    pruned: int
+    log_evidence: float
+    change: float
+    noise_variance: float
+
+
+def init(statistics: GramStatistics, alpha: Float, beta: float, *, power: float, fixed_noise: bool = False) -> HyperState:
+    """Start a fit at α (M,) and β, and factorise there."""
+    return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise)
+
+
+def step(state: HyperState) -> tuple[HyperState, StepInfo]:
+    """One update of α and β, pruning, one factorisation."""
+    old, statistics = state.posterior, state.statistics
+    gamma = old.determinedness
+    with np.errstate(divide="ignore"):
+        alpha = gamma / old.mean**2
+    beta, floored = (state.beta, False) if state.fixed_noise else noise_precision(state)
+    sparsity, quality = old.sparsity_and_quality(state.alpha)
+    gone = ((quality**2 <= sparsity) & (gamma < FADED)) | ~np.isfinite(alpha)
+    kept = np.flatnonzero(~gone)
+    if len(kept) < len(alpha):
+        statistics = statistics.take(kept)
+    alpha = np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram))
+    new = posterior(statistics, alpha, beta)
+    state = replace(
+        state,
+        statistics=statistics,
+        alpha=alpha,
+        beta=beta,
+        posterior=new,
+        iteration=state.iteration + 1,
+        floored=floored,
+    )
+    change = new.log_evidence - old.log_evidence
+    return state, StepInfo(
+        state.iteration, state.n_vectors, len(gone) - len(kept), new.log_evidence, change, 1.0 / beta
+    )
+
+
+def noise_precision(state: HyperState) -> tuple[float, bool]:
+    """MacKay's β = (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held it back."""
+    freedom = max(state.statistics.n - state.posterior.determinedness.sum(), 1.0)
+    ceiling = 1.0 / (NOISE_FLOOR * state.power)
+    residual = state.posterior.residual
+    if residual * ceiling <= freedom:
+        return ceiling, True
+    return float(freedom / residual), False
+
+
+def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
+    """Whether the fit is over after this step, and why."""
+    if state.posterior.cancelled and not state.floored:
+        return Termination.CANCELLED
+    if rule.vectors is not None and state.n_vectors <= rule.vectors:
+        return Termination.HALVED
+    if info.pruned == 0 and abs(info.change) < rule.tol * state.statistics.n:
+        return Termination.CONVERGED
+    if state.iteration >= rule.max_iterations:
+        return Termination.ITERATIONS
+    return None
+
+
+def candidate_factors(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
+    """s and q (Tipping & Faul 2003, eqs. 19 and 22) of the columns that ``statistics`` has beyond those of ``state``.
+
+    ``statistics`` must hold the state's columns first, in order, with the same offset. Shapes (P,).
+    """
+    M, old, beta = state.statistics.n_columns, state.posterior, state.beta
+    cross, diagonal = statistics.gram[:M, M:], np.diagonal(statistics.gram)[M:]
+    return sparsity_quality(old, beta, statistics.offset[:M, 0], cross, diagonal, statistics.projection[M:, 0])
+
+
+def sparsity_quality(
+    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
+) -> tuple[Float, Float]:
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,)."""
+    whitened = solve_triangular(old.factor, old.scale[:, None] * cross, lower=True, check_finite=False)
+    s = beta * diagonal - beta**2 * np.einsum("mp,mp->p", whitened, whitened)
+    q = beta * (projection - cross.T @ (old.mean - offset))
+    return np.maximum(s, 0.0), q
+
+
+def evidence_gain(s: Float, q: Float) -> Float:
+    """Rise of the log evidence when a column of these s and q joins at its best α: ½[q²/s − 1 − log(q²/s)], else 0.
+
+    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s). Shape (P,), nats.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(s > 0, q**2 / s, 1.0)
+    ratio = np.maximum(ratio, 1.0)
+    return 0.5 * (ratio - 1.0 - np.log(ratio))
+
+
+def entry_precision(s: Float, q: Float) -> Float:
+    """α at which a new column starts: s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), and s otherwise. Shape (P,).
+
+    A column that gains nothing alone may do so beside others; α = s gives it a half-determined start.
+    """
+    excess = q**2 - s
+    floor = np.maximum(s, np.finfo(float).tiny)
+    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), floor)

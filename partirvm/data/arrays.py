@@ -1,0 +1,118 @@
+"""Rows of NumPy arrays in memory, in their own order or in a random one, without a copy of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.data.checks import check_shapes, check_weights, numeric_array
+from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
+from partirvm.data.tiled import HeldTiles, TiledRows, as_rows, default_names
+from partirvm.errors import DataError
+
+
+def shuffled_rows(n_rows: int, seed: int) -> Int:
+    """The order of rows after shuffling with ``seed``, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
+
+    Every row draws a number in [0, 1) from ``numpy.random.default_rng(seed)``, in row order, and rows are sorted by it.
+    That can be done out of memory too, so ``ingest`` puts rows in the same order.
+
+    >>> sorted(shuffled_rows(4, seed=0).tolist())
+    [0, 1, 2, 3]
+    """
+    return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
+
+
+class ArraySource(TiledRows):
+    """NumPy arrays as a source of tiles. Other number types become float64 tile by tile.
+
+    Parameters
+    ----------
+    X : (N, d) array of real numbers
+    t : (N,) or (N, T) array, optional
+        Targets; without them tiles have ``t`` of shape (rows, 0).
+    weights : (N,) array, optional
+        Precision weights, zero or positive.
+    permutation : (N,) int64 array, optional
+        Row i of the source is row ``permutation[i]`` of the arrays. The source then counts as shuffled.
+    tile_rows : int, optional
+        Rows per tile; ``tile_rows_for(N, d)`` unless given.
+    columns : Columns, optional
+        Names; ``x0``, ``x1``, … unless given.
+    seed : int, optional
+        Where the permutation came from, for the record.
+
+    Raises
+    ------
+    DataError
+        Wrong shapes, lengths or kinds of numbers.
+
+    Examples
+    --------
+    >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3), tile_rows=2)
+    >>> source.n_tiles, source.tile(1).X.tolist(), source.tile(1).t.tolist()
+    (2, [[4.0, 5.0]], [[2.0]])
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        t: Any = None,
+        weights: Any = None,
+        *,
+        permutation: Int | None = None,
+        tile_rows: int | None = None,
+        columns: Columns | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._X = numeric_array("X", X)
+        self._t = None if t is None else numeric_array("y", t)
+        self._weights = None if weights is None else numeric_array("the weights", weights)
+        check_shapes(self._X, self._t, self._weights)
+        if self._weights is not None:
+            check_weights(self._weights)
+        self.n_rows, self.n_features = self._X.shape
+        if self._t is not None and self._t.ndim == 1:
+            self._t = self._t[:, None]
+        self.n_targets = 0 if self._t is None else self._t.shape[1]
+        self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
+        self.columns = columns or Columns(default_names(self.n_features))
+        self._permutation = None if permutation is None else _checked(permutation, self.n_rows)
+        self.shuffled, self.seed = permutation is not None, seed
+        self._fingerprint: Fingerprint | None = None
+
+    def tile(self, number: int) -> Tile:
+        """One tile: a view of the arrays where they are float64 and in order, otherwise a copy of these rows."""
+        start, stop = self._span(number)
+        rows: slice | Int = slice(start, stop) if self._permutation is None else self._permutation[start:stop]
+        t = np.empty((stop - start, 0)) if self._t is None else self._t[rows]
+        weights = None if self._weights is None else as_rows(self._weights[rows])
+        return Tile(number, start, as_rows(self._X[rows]), as_rows(t), weights)
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Inputs of the rows with these numbers, shape (len(rows), d)."""
+        wanted = self._row_numbers(rows)
+        return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(np.float64, copy=False)
+
+    def part(self, tiles: Sequence[int]) -> HeldTiles:
+        """The rows of these tiles alone."""
+        return HeldTiles(self, tiles)
+
+    def fingerprint(self) -> Fingerprint:
+        """Shape and the hashes of the first tiles; computed once."""
+        if self._fingerprint is None:
+            self._fingerprint = super().fingerprint()
+        return self._fingerprint
+
+
+def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
+    order = np.asarray(permutation)
+    if order.shape != (n_rows,) or order.dtype.kind not in "iu":
+        raise DataError(f"the permutation must be {n_rows} row numbers, found {order.dtype} of shape {order.shape}.")
+    order = order.astype(np.int64, copy=False)
+    if not (np.bincount(np.clip(order, 0, n_rows - 1), minlength=n_rows) == 1).all() or order.min() < 0:
+        raise DataError(f"the permutation must hold each of the {n_rows} row numbers once.")
+    return order

@@ -1,0 +1,108 @@
+"""Checks of what a user passes as data, before any of it is read: shapes, lengths, kinds of numbers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from partirvm.errors import DataError
+
+
+def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
+    """Check shapes and dtypes of anything with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
+
+    Raises ``DataError`` that names the argument, what was found and what to do. One row is enough without targets.
+    """
+    if len(X.shape) != 2:
+        hint = "X.reshape(-1, 1) makes one feature of it, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape it"
+        raise DataError(f"X must have two dimensions (rows, features), found shape {_shape(X)}: {hint}.")
+    n_rows, n_features = X.shape
+    if n_features == 0:
+        raise DataError(f"X has no features: its shape is {_shape(X)}.")
+    check_row_count(n_rows, with_target=t is not None)
+    check_dtype("X", X.dtype)
+    if t is not None:
+        if len(t.shape) not in (1, 2) or 0 in t.shape[1:]:
+            raise DataError(f"y must have shape (rows,) or (rows, targets), found {_shape(t)}.")
+        check_dtype("y", t.dtype)
+        _check_length("y", t, n_rows)
+    if weights is not None:
+        if len(weights.shape) != 1:
+            raise DataError(f"the weights must have shape (rows,), found {_shape(weights)}.")
+        check_dtype("the weights", weights.dtype)
+        _check_length("the weights", weights, n_rows)
+
+
+def check_row_count(n_rows: int, *, with_target: bool = True, name: str = "the data") -> None:
+    """Raise ``DataError`` for no rows, and for a single one where it is to be learned from."""
+    if n_rows == 0:
+        raise DataError(f"{name}: there are no rows. At least 2 are needed.")
+    if n_rows == 1 and with_target:
+        raise DataError(f"{name}: there is only one row. At least 2 are needed.")
+
+
+def check_dtype(name: str, dtype: Any) -> None:
+    """Raise ``DataError`` for complex numbers, text, dates and objects: real numbers and booleans are what is meant."""
+    kind = getattr(dtype, "kind", "O")
+    if kind in "fiub":
+        return
+    if kind == "c":
+        raise DataError(f"{name} holds complex numbers ({dtype}): take real and imaginary part as two features.")
+    if kind in "mM":
+        raise DataError(f"{name} holds dates or times ({dtype}): turn them into numbers first.")
+    raise DataError(
+        f"{name} holds text or objects ({dtype}), and numbers are needed: code them as numbers, or ingest the table "
+        "with its text columns named as categorical (`--categorical`)."
+    )
+
+
+def check_weights(weights: Any) -> None:
+    """Raise ``DataError`` for a negative weight, or where all are zero. NaN passes: the moments find it."""
+    negative = int((weights < 0).sum())
+    if negative:
+        raise DataError(f"the weights hold {negative} negative values: precision weights are zero or positive.")
+    if not (weights != 0).any():
+        raise DataError("the weights are all zero: no row would count.")
+
+
+def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> DataError:
+    """The error for a column that is not there: lists those that are, and suggests the nearest.
+
+    >>> print(unknown_column("fair", "target", ["fare", "tip"], "trips.csv"))
+    trips.csv has no column 'fair' (target); did you mean 'fare'? Its columns: fare, tip.
+    """
+    names = [str(column) for column in columns]
+    near = difflib.get_close_matches(str(name), names, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else "."
+    shown = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
+    return DataError(f"{where} has no column {name!r} ({role}){guess} Its columns: {shown}.")
+
+
+def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """``values`` as a NumPy array of real numbers; objects that hold numbers are converted. Raises ``DataError``."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{name} is not a regular array: {error}.") from error
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{name} holds text or objects, and numbers are needed ({error}): code them as numbers, or ingest the "
+                "table with its text columns named as categorical (`--categorical`)."
+            ) from error
+    check_dtype(name, array.dtype)
+    return array
+
+
+def _check_length(name: str, values: Any, n_rows: int) -> None:
+    if values.shape[0] != n_rows:
+        raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: they must belong together.")
+
+
+def _shape(values: Any) -> str:
+    return str(tuple(int(n) for n in values.shape))

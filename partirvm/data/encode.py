@@ -1,0 +1,264 @@
+"""From columns as they are read to rows of float64: numbers as they are, categories and classes as integer codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.data.checks import check_dtype, unknown_column
+from partirvm.data.readers import Batch, Reader
+from partirvm.data.source import Columns, Float
+from partirvm.data.tables import text_column
+from partirvm.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what. ``levels`` are the columns that hold labels: categorical features, and a target of classes."""
+
+    features: tuple[str, ...]
+    target: str
+    weights: str | None
+    categorical: tuple[str, ...]
+    classes: bool
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """All columns to be read: features, target, weights."""
+        return (*self.features, self.target, *[self.weights] * (self.weights is not None))  # type: ignore[list-item]
+
+    @property
+    def levels(self) -> frozenset[str]:
+        return frozenset([*self.categorical, *[self.target] * self.classes])
+
+
+def assign_roles(
+    reader: Reader,
+    *,
+    target: str | None,
+    features: Sequence[str] | None,
+    categorical: Sequence[str],
+    weights: str | None,
+    classes: bool,
+    like: Columns | None,
+) -> Roles:
+    """Decide the role of every column. Raises ``DataError`` for a name that is not there, ``UsageError`` for a clash."""
+    if like is not None:
+        features = like.features if features is None else features
+        categorical = tuple(like.categories)
+        target = target or (like.target if like.target in reader.columns else None)
+        classes = like.classes is not None
+    target = target or reader.target
+    weights = weights or reader.weights
+    if target is None:
+        if reader.features is not None:
+            raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`).")
+        raise UsageError(
+            f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
+            f"Its columns: {', '.join(reader.columns)}."
+        )
+    for role, name in [("target", target), ("weights", weights)]:
+        if name is not None and name not in reader.columns:
+            raise unknown_column(name, role, reader.columns, reader.name)
+    if features is None:
+        features = [name for name in reader.features or reader.columns if name not in (target, weights)]
+    roles = Roles(tuple(features), target, weights, tuple(categorical), classes)
+    _check_roles(roles, reader)
+    return roles
+
+
+def _check_roles(roles: Roles, reader: Reader) -> None:
+    for name in roles.features:
+        if name not in reader.columns:
+            raise unknown_column(name, "feature", reader.columns, reader.name)
+        if name in (roles.target, roles.weights):
+            role = "target" if name == roles.target else "weights"
+            raise UsageError(f"{reader.name}: the column {name!r} cannot be both a feature and the {role}.")
+        if roles.features.count(name) > 1:
+            raise UsageError(f"the feature {name!r} is named twice.")
+    if roles.target == roles.weights:
+        raise UsageError(f"{reader.name}: the column {roles.target!r} cannot be both the target and the weights.")
+    if not roles.features:
+        raise DataError(f"{reader.name}: no column is left as a feature beside {', '.join(roles.wanted)}.")
+    for name in roles.categorical:
+        if name == roles.target:
+            raise UsageError(f"the target {name!r} cannot be a categorical feature; if it is a class, say --classes.")
+        if name not in roles.features:
+            raise unknown_column(name, "categorical", roles.features, reader.name)
+
+
+class Levels:
+    """The labels of one column, coded in order of appearance while they are read, and by their own order at the end.
+
+    With ``known`` labels the codes are theirs from the start, and any other label has the code ``len(known)``.
+
+    >>> levels = Levels()
+    >>> levels.codes(np.array(["b", "a", "b"])).tolist(), levels.final()[0], levels.final()[1].tolist()
+    ([0.0, 1.0, 0.0], ('a', 'b'), [1.0, 0.0])
+    """
+
+    def __init__(self, known: Sequence[Any] | None = None) -> None:
+        self._codes: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
+        self._known = None if known is None else len(known)
+        self._numeric = known is not None and not any(isinstance(level, str) for level in known)
+        self.unseen: list[Any] = []
+
+    def codes(self, values: Any) -> Float:
+        """Codes of a column, float64; NaN where a value is missing."""
+        if hasattr(values, "null_count"):
+            return self._arrow_codes(values)
+        labels = np.asarray(values)
+        missing = labels != labels if labels.dtype.kind in "fO" else np.zeros(len(labels), dtype=bool)
+        if labels.dtype.kind == "O":
+            missing |= np.equal(labels, None).astype(bool)
+            labels = np.array([str(label) for label in labels]) if missing.any() else labels
+        unique, inverse = np.unique(labels, return_inverse=True)
+        codes = np.array([self._code(label) for label in unique.tolist()], dtype=np.float64)[inverse.reshape(-1)]
+        return np.where(missing, np.nan, codes)
+
+    def _arrow_codes(self, values: Any) -> Float:
+        import pyarrow as pa
+
+        coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        labels = coded.dictionary.to_pylist()
+        used = np.zeros(len(labels) + 1, dtype=bool)
+        places = coded.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
+        used[places] = True
+        table = [self._code(label) if used[place] else np.nan for place, label in enumerate(labels)]
+        return np.array([*table, np.nan], dtype=np.float64)[places]
+
+    def _code(self, label: Any) -> float:
+        label = _plain(label)
+        if label is None or label != label:
+            return np.nan
+        if self._known is None:
+            return self._codes.setdefault(label, len(self._codes))
+        if label not in self._codes and self._numeric and isinstance(label, str):
+            label = _number(label)
+        if label not in self._codes and len(self.unseen) < 10 and label not in self.unseen:
+            self.unseen.append(label)
+        return self._codes.get(label, self._known)
+
+    def final(self) -> tuple[tuple[Any, ...], Float]:
+        """The labels in their order, and the final code of every code given out so far (and of the unseen label)."""
+        labels = list(self._codes)
+        if self._known is not None:
+            return tuple(labels), np.arange(len(labels) + 1.0)
+        if labels and all(isinstance(label, str) for label in labels):
+            labels = _numbers_if_all(labels)
+        order = sorted(range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code]))
+        remap = np.empty(len(labels))
+        remap[order] = np.arange(len(labels))
+        return tuple(labels[code] for code in order), remap
+
+
+def _plain(label: Any) -> Any:
+    """A label as JSON knows it: 1.0 is 1, so that a column means the same as floats and as integers."""
+    if isinstance(label, bytes):
+        return label.decode(errors="replace")
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)
+
+
+def _number(text: str) -> Any:
+    try:
+        return _plain(float(text))
+    except ValueError:
+        return text
+
+
+def _numbers_if_all(labels: list[str]) -> list[Any]:
+    """The labels as numbers where every one is written as a plain number: CSV does not say what is text."""
+    if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
+        return labels
+    numbers = [_number(label) for label in labels]
+    return numbers if len(set(numbers)) == len(numbers) else labels
+
+
+class Encoder:
+    """Turns batches into records of float64: features in order, target, weights where there are any.
+
+    Counts what is missing or not finite, and remembers where it stands first; ``check`` raises for it.
+    """
+
+    def __init__(self, roles: Roles, name: str, like: Columns | None = None) -> None:
+        self.roles, self._name = roles, name
+        self.n_rows = self.bad = 0
+        self._first: tuple[int, str] | None = None
+        known = {} if like is None else {**like.categories, roles.target: like.classes}
+        self.levels = {column: Levels(known.get(column)) for column in roles.wanted if column in roles.levels}
+
+    def encode(self, batch: Batch, into: Float) -> None:
+        """Fill ``into`` (rows, features + target + weights)."""
+        for place, column in enumerate(self.roles.wanted):
+            levels = self.levels.get(column)
+            into[:, place] = self._numbers(column, batch[column]) if levels is None else levels.codes(batch[column])
+        wrong = ~np.isfinite(into)
+        if wrong.any():
+            self.bad += int(wrong.sum())
+            if self._first is None:
+                row, place = np.argwhere(wrong)[0]
+                self._first = (self.n_rows + int(row), self.roles.wanted[place])
+        elif self.roles.weights is not None and (into[:, -1] < 0).any():
+            row = self.n_rows + int(np.argmax(into[:, -1] < 0))
+            raise DataError(
+                f"{self._name}: the weight in row {row:,} (column {self.roles.weights!r}) is negative: precision "
+                "weights are zero or positive."
+            )
+        self.n_rows += len(into)
+
+    def check(self) -> None:
+        """Raise ``DataError`` for missing or infinite values, with their count and the place of the first."""
+        if self._first is not None:
+            row, column = self._first
+            raise DataError(
+                f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (rows count from "
+                f"0), column {column!r}. Remove these rows or fill the values in first."
+            )
+        target = self.levels.get(self.roles.target)
+        if target is not None and target.unseen:
+            raise DataError(
+                f"{self._name}: the target {self.roles.target!r} holds classes that the other data do not have: "
+                f"{', '.join(map(repr, target.unseen))}."
+            )
+        if target is not None and len(target.final()[0]) < 2:
+            raise DataError(
+                f"{self._name}: the target {self.roles.target!r} has one class only, {target.final()[0][0]!r}: there is "
+                "nothing to tell apart."
+            )
+
+    def remaps(self) -> dict[int, Float]:
+        """For every coded column, by its place in the record: the final code of each provisional one."""
+        return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
+
+    def columns(self) -> Columns:
+        """Names, categories and classes, once everything was read."""
+        final = {column: levels.final()[0] for column, levels in self.levels.items()}
+        classes = final.pop(self.roles.target, None)
+        return Columns(self.roles.features, self.roles.target, final, classes)
+
+    def _numbers(self, column: str, values: Any) -> NDArray[Any]:
+        if not hasattr(values, "null_count"):
+            check_dtype(f"{self._name}: the column {column!r}", values.dtype)
+            return values
+        import pyarrow as pa
+
+        kind = pa.types
+        if isinstance(values, pa.DictionaryArray):
+            values = values.dictionary_decode()
+        if kind.is_null(values.type):
+            return np.full(len(values), np.nan)
+        if kind.is_temporal(values.type):
+            raise DataError(f"{self._name}: the column {column!r} holds dates or times: turn them into numbers first.")
+        if not (kind.is_integer(values.type) or kind.is_floating(values.type) or kind.is_decimal(values.type) or kind.is_boolean(values.type)):
+            first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
+            raise text_column(self._name, column, repr(first)[:60])
+        if not kind.is_float64(values.type):
+            values = values.cast(pa.float64(), safe=False)
+        return values.to_numpy(zero_copy_only=False)

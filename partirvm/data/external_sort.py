@@ -1,0 +1,190 @@
+"""Sorting more records than memory holds, by a number: spill by key range, then sort one range at a time.
+
+The order of what comes out is a function of the keys and of the order in which records were added, never of the memory
+or of how they were cut into batches: records with equal keys keep the order in which they came.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.data.source import Float
+
+BUCKETS = 256
+"""How many key ranges are spilled to at a time: up to as many open files."""
+
+READ_BYTES = 4 << 20
+"""About how much is read at once of a range that has to be cut again, and written at once of one that has one key."""
+
+
+class ExternalSorter:
+    """Sorts records of ``width`` float64 numbers by the first of them, the key, in bounded memory. A context manager.
+
+    Records are appended to one of ``BUCKETS`` files by key range. A range that turns out larger than ``memory`` is cut
+    again into ranges of its own, so nothing needs to be known beforehand but the interval that the keys lie in.
+
+    Parameters
+    ----------
+    folder : path
+        Where to spill; created, and removed at the end. It takes up 8·width bytes per record.
+    width : int
+        Numbers per record, the key included.
+    low, high : float
+        Keys lie in [low, high).
+    memory : int
+        Bytes that the records of one range may take up while they are sorted. The peak is about twice this.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, ExternalSorter(Path(folder, "spill"), width=2, high=3) as sorter:
+    ...     sorter.add(np.array([[2.0, 20.0], [0.0, 0.0]]))
+    ...     sorter.add(np.array([[1.0, 10.0]]))
+    ...     np.concatenate(list(sorter.blocks())).tolist()
+    [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]]
+    """
+
+    def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float = 1.0, memory: int = 64 << 20) -> None:
+        self.n_records = 0
+        self._folder, self._memory = Path(folder), memory
+        self._spill = _Spill(self._folder, "0", width, low, high)
+
+    def add(self, records: Float) -> None:
+        """Take in records (n, width). Raises ``ValueError`` for a key outside [low, high) or NaN."""
+        self._spill.add(records)
+        self.n_records += len(records)
+
+    def blocks(self) -> Iterator[Float]:
+        """All records in the order of their keys, block by block: arrays (rows, width). Can be asked for once."""
+        return self._sorted(self._spill)
+
+    def close(self) -> None:
+        """Delete what was spilled."""
+        self._spill.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _sorted(self, spill: _Spill) -> Iterator[Float]:
+        for path, low, high in spill.ranges():
+            if path.stat().st_size <= self._memory:
+                records = _read(path, spill.columns)
+                path.unlink()
+                yield records[np.argsort(records[:, 0], kind="stable")]
+            elif not low < (low + high) / 2 < high:  # one key alone, more often than memory holds: in the order they came
+                yield from _batches(path, spill.columns)
+                path.unlink()
+            else:
+                yield from self._cut_again(path, spill.columns, low, high)
+
+    def _cut_again(self, path: Path, columns: int, low: float, high: float) -> Iterator[Float]:
+        finer = _Spill(self._folder, path.name, columns, low, high)
+        try:
+            for batch in _batches(path, columns):
+                finer.add(batch)
+            path.unlink()
+            yield from self._sorted(finer)
+        finally:
+            finer.close()
+
+
+class Spool:
+    """Records kept on disk in the order in which they came, with the methods of ``ExternalSorter``."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        folder.mkdir(parents=True)
+        self.n_records = 0
+        self._folder, self._width = folder, width
+        self._file: BinaryIO = (folder / "spool").open("wb", buffering=0)
+
+    def add(self, records: Float) -> None:
+        """Append records (n, width)."""
+        _write(self._file, records)
+        self.n_records += len(records)
+
+    def blocks(self) -> Iterator[Float]:
+        """All records in the order in which they came, block by block."""
+        self._file.close()
+        return _batches(self._folder / "spool", self._width)
+
+    def close(self) -> None:
+        """Delete what was spooled."""
+        self._file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Spill:
+    """Files of raw records, one per key range between ``edges`` that any record fell into; the first column is the key."""
+
+    def __init__(self, folder: Path, name: str, columns: int, low: float, high: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.columns = columns
+        self._edges = np.unique(np.linspace(low, high, BUCKETS + 1))
+        self._folder, self._name = folder, name
+        self._files: dict[int, BinaryIO] = {}
+
+    def add(self, records: Float) -> None:
+        """Append every record to the file of its range."""
+        if not len(records):
+            return
+        keys = records[:, 0]
+        if not (keys.min() >= self._edges[0] and keys.max() < self._edges[-1]):
+            raise ValueError(f"keys must lie in [{self._edges[0]}, {self._edges[-1]})")
+        buckets = (np.searchsorted(self._edges, keys, side="right") - 1).astype(np.uint8)
+        records = records[np.argsort(buckets, kind="stable")]  # a radix sort, on bytes
+        counts = np.bincount(buckets)
+        ends = np.cumsum(counts)
+        for bucket in np.flatnonzero(counts).tolist():
+            if bucket not in self._files:
+                self._files[bucket] = self._path(bucket).open("wb", buffering=0)
+            _write(self._files[bucket], records[ends[bucket] - counts[bucket] : ends[bucket]])
+
+    def ranges(self) -> Iterator[tuple[Path, float, float]]:
+        """Close the files and go through them in the order of their keys: path, lower and upper edge."""
+        self.close()
+        for bucket in sorted(self._files):
+            yield self._path(bucket), float(self._edges[bucket]), float(self._edges[bucket + 1])
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _path(self, bucket: int) -> Path:
+        return self._folder / f"{self._name}-{bucket}"
+
+
+def _write(file: BinaryIO, records: Float) -> None:
+    """Write all bytes: an unbuffered file may take fewer than it is given."""
+    if not records.size:
+        return
+    view = memoryview(np.ascontiguousarray(records)).cast("B")
+    while len(view):
+        view = view[file.write(view) :]
+
+
+def _read(path: Path, columns: int) -> Float:
+    records: NDArray[Any] = np.fromfile(path, dtype=np.float64)
+    return records.reshape(-1, columns)
+
+
+def _batches(path: Path, columns: int) -> Iterator[Float]:
+    rows = max(READ_BYTES // (8 * columns), 1)
+    with path.open("rb") as file:
+        while len(flat := np.fromfile(file, dtype=np.float64, count=rows * columns)):
+            yield flat.reshape(-1, columns)

@@ -1,0 +1,129 @@
+"""Reader of .npz archives: X and y streamed out of the archive row by row, compressed or not."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from partirvm.data.checks import check_dtype, check_shapes
+from partirvm.data.readers import Batch, rows_per_batch
+from partirvm.data.tables import open_binary, reading_file
+from partirvm.data.tiled import default_names
+from partirvm.errors import DataError
+
+
+class NpzReader:
+    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the names of the features.
+
+    Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
+    """
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self.name, self._filesystem = path, filesystem
+        with reading_npz(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:
+            heads = {name.removesuffix(".npy"): _head(archive, name) for name in archive.namelist()}
+            names = self._names(archive) if "columns" in heads else None
+        if "X" not in heads:
+            raise DataError(f"{path}: there is no array X in the archive. Its arrays: {', '.join(sorted(heads))}.")
+        X = heads["X"]
+        check_shapes(X)
+        self.n_rows: int | None = X.shape[0]
+        self.features: tuple[str, ...] | None = names or default_names(X.shape[1])
+        if len(self.features) != X.shape[1]:
+            raise DataError(f"{path}: X has {X.shape[1]} columns, but `columns` has {len(self.features)} names.")
+        for name in ("y", "weights"):
+            if name in heads:
+                self._check_length(name, heads[name])
+        others = [
+            name for name, head in heads.items() if name not in ("X", "columns") and head.shape == X.shape[:1]
+        ]
+        self.columns = (*self.features, *others)
+        self.target = "y" if "y" in others else None
+        self.weights = "weights" if "weights" in others else None
+        self._heads = heads
+
+    def _names(self, archive: zipfile.ZipFile) -> tuple[str, ...]:
+        with archive.open("columns.npy") as file:
+            try:
+                names = npy.read_array(file, allow_pickle=False)
+            except ValueError as error:
+                raise DataError(f"{self.name}: `columns` must be an array of strings ({error}).") from error
+        return tuple(str(name) for name in names.reshape(-1))
+
+    def _check_length(self, name: str, head: _Head) -> None:
+        n_rows = self.n_rows
+        if head.shape == (n_rows, 1):
+            head.shape = (n_rows,)
+        if head.shape != (n_rows,):
+            raise DataError(f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together.")
+
+    def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
+        """Rows of X with the same rows of the other arrays."""
+        assert self.features is not None
+        assert self.n_rows is not None
+        others = [name for name in wanted if name not in self.features]
+        step = rows_per_batch(batch_bytes, len(self.features) + len(others))
+        with ExitStack() as stack:
+            stack.enter_context(reading_npz(self.name))
+            file = stack.enter_context(open_binary(self._filesystem, self.name))
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            streams = {name: _stream(stack, archive, name, self._heads[name]) for name in ("X", *others)}
+            for start in range(0, self.n_rows, step):
+                rows = min(step, self.n_rows - start)
+                X = streams["X"](rows)
+                batch = {name: X[:, j] for j, name in enumerate(self.features)}
+                yield batch | {name: streams[name](rows) for name in others}
+
+
+class _Head:
+    """Shape, order and dtype of an array in the archive; ``data`` is where its numbers begin."""
+
+    def __init__(self, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> None:
+        self.shape, self.fortran, self.dtype = shape, fortran and len(shape) > 1, dtype
+
+
+def _head(archive: zipfile.ZipFile, name: str) -> _Head:
+    with archive.open(name) as file:
+        return _Head(*_read_head(file))
+
+
+def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy.read_magic(file)
+    return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+
+
+def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) -> Any:
+    """A function that returns the next n rows of an array of the archive."""
+    check_dtype(name, head.dtype) if name == "X" or head.dtype.kind not in "US" else None
+    file = stack.enter_context(archive.open(f"{name}.npy"))
+    _read_head(file)
+    if head.fortran:  # columns lie one after another, so rows cannot be streamed: one array in memory
+        whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
+        rows_left = iter(range(0))
+        position = 0
+
+        def next_rows(n: int) -> np.ndarray[Any, Any]:
+            nonlocal position
+            position += n
+            return whole[position - n : position]
+
+        del rows_left
+        return next_rows
+    row_bytes = head.dtype.itemsize * int(np.prod(head.shape[1:], dtype=np.int64))
+
+    def read_rows(n: int) -> np.ndarray[Any, Any]:
+        content = file.read(n * row_bytes)
+        if len(content) < n * row_bytes:
+            raise EOFError(f"the array {name} ends too early")
+        return np.frombuffer(content, dtype=head.dtype).reshape(n, *head.shape[1:])
+
+    return read_rows
+
+
+class reading_npz(reading_file):  # type: ignore[valid-type,misc]  # noqa: N801
+    pass

@@ -1,0 +1,204 @@
+"""What all sources share: tile arithmetic, gathering rows tile by tile, hashing a tile, and reading chunked arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile
+from partirvm.errors import ChangedDataError, DataError
+
+FINGERPRINT_TILES = 16
+"""How many tiles are hashed for a fingerprint where no hashes were written down at ingest."""
+
+
+def hash_tile(tile: Tile) -> str:
+    """Sixteen hexadecimal digits over the raw bytes of X, t and the weights of a tile.
+
+    >>> hash_tile(Tile(0, 0, np.zeros((2, 1)), np.zeros((2, 1)))) == hash_tile(Tile(7, 14, np.zeros((2, 1)), np.zeros((2, 1))))
+    True
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for block in (tile.X, tile.t, tile.weights):
+        if block is not None:
+            digest.update(np.ascontiguousarray(block).data)
+    return digest.hexdigest()
+
+
+def as_rows(block: Any) -> Float:
+    """A float64, C-contiguous view or copy of ``block`` that refuses to be written to."""
+    rows = np.ascontiguousarray(block, dtype=np.float64).view()
+    rows.flags.writeable = False
+    return rows
+
+
+def default_names(n_features: int) -> tuple[str, ...]:
+    """Names of the features of an array, as scikit-learn has them.
+
+    >>> default_names(2)
+    ('x0', 'x1')
+    """
+    return tuple(f"x{j}" for j in range(n_features))
+
+
+class TiledRows:
+    """Base of the sources: they only say how to read one tile. See ``partirvm.data.source.Source`` for the contract."""
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    tile_rows: int
+    shuffled: bool = False
+    columns: Columns
+    moments: Moments | None = None
+    seed: int | None = None
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of tiles, ⌈n_rows / tile_rows⌉."""
+        return -(-self.n_rows // self.tile_rows)
+
+    def tile(self, number: int) -> Tile:
+        """Read one tile. Raises ``IndexError`` for a number that is not a tile's."""
+        raise NotImplementedError
+
+    def part(self, tiles: Sequence[int]) -> Source:
+        """What another process needs to read these tiles."""
+        raise NotImplementedError
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Inputs of the rows with these numbers, shape (len(rows), d), in the order asked for; each tile is read once.
+
+        Holds the result and one tile. Raises ``IndexError`` for a number outside [0, n_rows).
+        """
+        wanted = self._row_numbers(rows)
+        gathered = np.empty((len(wanted), self.n_features))
+        tiles = wanted // self.tile_rows
+        order = np.argsort(tiles, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
+            if len(places):
+                number = int(tiles[places[0]])
+                gathered[places] = self._inputs(number)[wanted[places] - number * self.tile_rows]
+        return gathered
+
+    def fingerprint(self) -> Fingerprint:
+        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all tiles where ingest wrote them down)."""
+        hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
+        return Fingerprint(self.n_rows, self.n_features, hashes)
+
+    def check(self, expected: Fingerprint) -> None:
+        """Compare with the fingerprint of earlier: shape and hashes, as far as both go.
+
+        Raises ``ChangedDataError`` that says what differs.
+        """
+        check_fingerprint(self.fingerprint(), expected, str(self))
+
+    def _inputs(self, number: int) -> Float:
+        return self.tile(number).X
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """First row of a tile and the row after its last."""
+        if not 0 <= number < self.n_tiles:
+            raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
+        return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
+
+    def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
+        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
+            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} asked of {self}")
+        return wanted
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
+
+
+def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
+    """Raise ``ChangedDataError`` unless both have the same shape and the same hashes as far as both go."""
+    if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
+        raise ChangedDataError(
+            f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
+            f"{expected.n_rows:,} × {expected.n_features} before. Give the same data again, or start anew."
+        )
+    for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
+        if now != before:
+            raise ChangedDataError(
+                f"{name}: the values of tile {number} have changed (hash {now}, was {before}). "
+                "Give the same data again, or start anew."
+            )
+
+
+class HeldTiles(TiledRows):
+    """A few tiles of a source, with their numbers: what is sent to a process that cannot see the arrays themselves."""
+
+    def __init__(self, source: TiledRows, tiles: Sequence[int]) -> None:
+        self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
+        self.tile_rows, self.shuffled, self.seed = source.tile_rows, source.shuffled, source.seed
+        self.columns, self.moments = source.columns, source.moments
+        self._tiles = {number: source.tile(number) for number in tiles}
+        self._fingerprint = source.fingerprint()
+
+    def tile(self, number: int) -> Tile:
+        """One of the tiles held. Raises ``DataError`` for a tile that this part was not given."""
+        self._span(number)
+        if number not in self._tiles:
+            raise DataError(f"tile {number} is not in this part of the data, which holds tiles {sorted(self._tiles)}")
+        return self._tiles[number]
+
+    def part(self, tiles: Sequence[int]) -> HeldTiles:
+        """A part of this part."""
+        return HeldTiles(self, tiles)
+
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of the whole source that this is a part of."""
+        return self._fingerprint
+
+
+class ChunkedRows:
+    """Reads runs of rows of a chunked array, and keeps the chunks read last where they are larger than a tile.
+
+    Without that, every tile of a big chunk would decode or compute the whole chunk again. Two chunks are kept, so that
+    threads that meet at the edge of a chunk do not take it from each other.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(start, stop)`` returns these rows as a NumPy array.
+    edges : sequence of int
+        First rows of the chunks, and the number of rows at the end.
+    tile_rows : int
+        Chunks of up to twice this many rows are read directly and not kept.
+    """
+
+    def __init__(self, load: Callable[[int, int], NDArray[Any]], edges: Sequence[int], tile_rows: int) -> None:
+        self._load = load
+        self._edges = np.asarray(edges, dtype=np.int64)
+        self.holds = int(np.diff(self._edges).max(initial=0)) > 2 * tile_rows
+        self._held: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start`` to ``stop``."""
+        if not self.holds:
+            return self._load(start, stop)
+        first, last = np.searchsorted(self._edges, [start, stop - 1], side="right") - 1
+        pieces = []
+        for chunk in range(int(first), int(last) + 1):
+            low, high = int(self._edges[chunk]), int(self._edges[chunk + 1])
+            pieces.append(self._chunk(chunk, low, high)[max(start - low, 0) : stop - low])
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _chunk(self, chunk: int, low: int, high: int) -> NDArray[Any]:
+        with self._lock:
+            if chunk not in self._held:
+                while len(self._held) >= 2:
+                    self._held.popitem(last=False)
+                self._held[chunk] = self._load(low, high)
+            self._held.move_to_end(chunk)
+            return self._held[chunk]

@@ -1,0 +1,268 @@
+"""Rows in Zarr: DATA made by ``ingest``, and pairs of arrays that a user brings along."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.moments import Moments
+from partirvm.data.checks import check_shapes
+from partirvm.data.layout import DataAttributes, open_data
+from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
+from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names, hash_tile
+from partirvm.errors import ChangedDataError, DataError, MissingDataError
+
+
+class ZarrSource(TiledRows):
+    """DATA on disk or behind an fsspec URL. Holds the address and the metadata; opens the arrays where it is used.
+
+    Pickles as the address and what the data are expected to be: a process that opens other data under the same address
+    raises ``ChangedDataError``.
+
+    Parameters
+    ----------
+    url : str or path
+        Folder or fsspec URL of a DATA group.
+    storage_options : dict, optional
+        Options of the fsspec file system.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
+        As every source has them. The moments are the ones that ingest took, over all rows.
+    seed : int or None
+        Seed of the shuffle, None where rows kept their order.
+    weighted : bool
+        Whether rows have precision weights.
+    url : str
+        Where the data are.
+
+    Raises
+    ------
+    MissingDataError
+        There is nothing at this address; and from ``tile`` and ``gather``, a chunk is gone or damaged.
+    FormatError
+        It is something else, or of a newer format.
+    """
+
+    n_targets = 1
+
+    def __init__(self, url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> None:
+        self.url = os.fspath(url)
+        self._storage_options = storage_options
+        self._lock = threading.Lock()
+        self._arrays: dict[str, Any] = {}
+        self._hashes: tuple[str, ...] | None = None
+        self._open()
+
+    def _open(self) -> None:
+        group, attributes = open_data(self.url, self._storage_options)
+        self._take(attributes)
+        wanted = ["X", "y", *["weights"] * attributes.weighted, *["row"] * self.shuffled]
+        arrays = {}
+        for name in wanted:
+            try:
+                arrays[name] = group[name]
+            except (KeyError, ValueError) as error:
+                raise MissingDataError(f"{self.url}: the array {name!r} is missing: ingest the data again.") from error
+            if arrays[name].shape[0] != self.n_rows:
+                raise MissingDataError(f"{self.url}: the array {name!r} has another length: ingest the data again.")
+        self._arrays = arrays
+
+    def _take(self, attributes: DataAttributes) -> None:
+        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows)
+        identity = (*shape, _digest(attributes.hashes))
+        expected, self._identity = getattr(self, "_identity", identity), identity
+        if self._identity != expected:
+            raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start the fit anew.")
+        self.n_rows, self.n_features, self.tile_rows = shape
+        self.columns: Columns = attributes.columns
+        self.moments: Moments | None = attributes.moments
+        self.seed, self.weighted = attributes.seed, attributes.weighted
+        self.shuffled = attributes.seed is not None
+        self._hashes = attributes.hashes
+
+    def _array(self, name: str) -> Any:
+        if not self._arrays:
+            with self._lock:
+                if not self._arrays:
+                    self._open()
+        return self._arrays[name]
+
+    def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
+        start, stop = self._span(number)
+        array = self._array(name)
+        with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again"):
+            rows = array[start:stop]
+        corner = rows.flat[0]
+        if corner < 0 if name == "row" else np.isnan(corner):
+            raise MissingDataError(
+                f"{self.url}: chunk {number} of the array {name!r} (rows {start:,} to {stop - 1:,}) is missing: "
+                "restore the file, or ingest the data again."
+            )
+        return rows
+
+    def tile(self, number: int) -> Tile:
+        """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged."""
+        X, t = self._read("X", number), self._read("y", number)
+        weights = as_rows(self._read("weights", number)) if self.weighted else None
+        return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t[:, None]), weights)
+
+    def _inputs(self, number: int) -> Float:
+        return self._read("X", number)
+
+    def original_rows(self, number: int) -> Int:
+        """Numbers of a tile's rows in the order before shuffling, (rows,) int64."""
+        if not self.shuffled:
+            return np.arange(*self._span(number), dtype=np.int64)
+        return self._read("row", number)
+
+    def part(self, tiles: Sequence[int]) -> ZarrSource:
+        """Itself: any process that sees the address can read any tile."""
+        return self
+
+    def fingerprint(self) -> Fingerprint:
+        """Shape and the hashes of all tiles, as ingest wrote them down: nothing is read."""
+        if self._hashes is None:
+            self._array("X")
+        return Fingerprint(self.n_rows, self.n_features, self._hashes or ())
+
+    def verify(self) -> None:
+        """Read everything and compare every tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        for number, expected in enumerate(self.fingerprint().hashes):
+            found = hash_tile(self.tile(number))
+            if found != expected:
+                raise ChangedDataError(
+                    f"{self.url}: the values of tile {number} are not the ones that were ingested (hash {found}, was "
+                    f"{expected}): ingest the data again."
+                )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_arrays": {}, "_hashes": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __repr__(self) -> str:
+        order = f"shuffled with seed {self.seed}" if self.shuffled else "in the order of the source"
+        return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features, {order}>"
+
+
+def _digest(hashes: tuple[str, ...]) -> str:
+    return hashlib.blake2b("".join(hashes).encode(), digest_size=8).hexdigest()
+
+
+class ZarrArraySource(TiledRows):
+    """Zarr arrays of a user's own. Chunks much larger than a tile are kept while their tiles are read.
+
+    Parameters
+    ----------
+    X, t, weights : zarr.Array
+        Shapes (N, d), (N,) or (N, T), (N,); t and weights are optional and may be NumPy arrays.
+    allow_missing_chunks : bool
+        Read chunks that were never written as the fill value. Otherwise they are refused here.
+    columns : Columns, optional
+        Names.
+
+    Raises
+    ------
+    DataError
+        Wrong shapes or kinds of numbers.
+    MissingDataError
+        Chunks that are not there; from ``tile``, also one that cannot be decoded.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        t: Any = None,
+        weights: Any = None,
+        *,
+        allow_missing_chunks: bool = False,
+        columns: Columns | None = None,
+        tile_rows: int | None = None,
+    ) -> None:
+        check_shapes(X, t, weights)
+        if not allow_missing_chunks:
+            for name, array in (("X", X), ("y", t), ("weights", weights)):
+                refuse_missing_chunks(name, array)
+        self.n_rows, self.n_features = (int(n) for n in X.shape)
+        self.n_targets = 0 if t is None else 1 if len(t.shape) == 1 else int(t.shape[1])
+        self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
+        self.columns = columns or Columns(default_names(self.n_features))
+        self._arrays = {name: array for name, array in (("X", X), ("y", t), ("weights", weights)) if array is not None}
+        self._readers: dict[str, ChunkedRows] = {}
+        self._set_readers()
+
+    def _set_readers(self) -> None:
+        self._readers = {name: self._reader(name, array) for name, array in self._arrays.items()}
+
+    def _reader(self, name: str, array: Any) -> ChunkedRows:
+        shards = getattr(array, "shards", None)
+        step = (shards or getattr(array, "chunks", None) or array.shape)[0]
+
+        def load(start: int, stop: int) -> np.ndarray[Any, Any]:
+            place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
+            with reading(place, "restore the file or write the array again"):
+                return np.asarray(array[start:stop])
+
+        return ChunkedRows(load, [*range(0, self.n_rows, step), self.n_rows], self.tile_rows)
+
+    def tile(self, number: int) -> Tile:
+        """Read one tile. Raises ``MissingDataError`` for a chunk that cannot be read."""
+        start, stop = self._span(number)
+        t = self._readers["y"](start, stop) if "y" in self._readers else np.empty((stop - start, 0))
+        weights = as_rows(self._readers["weights"](start, stop)) if "weights" in self._readers else None
+        return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
+
+    def _inputs(self, number: int) -> Float:
+        return as_rows(self._readers["X"](*self._span(number)))
+
+    def part(self, tiles: Sequence[int]) -> ZarrArraySource:
+        """Itself: the arrays are opened again by their store in another process."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readers": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._set_readers()
+
+
+def refuse_missing_chunks(name: str, array: Any) -> None:
+    """Raise ``MissingDataError`` for a Zarr array with chunks that were never written: they would read as made-up values."""
+    if not hasattr(array, "nchunks_initialized"):
+        return
+    missing = array.nchunks - array.nchunks_initialized
+    if missing > 0:
+        raise MissingDataError(
+            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {array.nchunks} chunks: they would read "
+            f"as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if that "
+            "is what they mean."
+        )
+
+
+@contextmanager
+def reading(place: str, advice: str) -> Iterator[None]:
+    """Turn what a Zarr store and its codecs raise into ``MissingDataError`` naming ``place``; other I/O errors pass."""
+    try:
+        yield
+    except (DataError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{place} is missing ({error}): {advice}.") from error
+    except OSError:
+        raise
+    except Exception as error:
+        raise MissingDataError(f"{place} cannot be decoded ({error}): {advice}.") from error

@@ -1,0 +1,36 @@
+"""Small frozen values that every part may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How raw inputs and targets map to what the model sees: (x − shift) / scale, per column.
+
+    ``x_shift``, ``x_scale`` are (d,), ``t_shift``, ``t_scale`` are (T,), in the data's units.
+    """
+
+    x_shift: Float
+    x_scale: Float
+    t_shift: Float
+    t_scale: Float
+
+    def inputs(self, X: Float) -> Float:
+        """Inputs (n, d) as the kernel sees them."""
+        if not self.x_shift.any() and (self.x_scale == 1.0).all():
+            return X
+        scaled = X - self.x_shift
+        scaled /= self.x_scale
+        return scaled
+
+    def targets(self, t: Float) -> Float:
+        """Targets (n, T) as the likelihood sees them."""
+        return (t - self.t_shift) / self.t_scale
