@@ -1,0 +1,25 @@
+"""Sources of row tiles: arrays in memory, Zarr, Dask; ingest of tables; identity of data."""
+
+from partirvm.data.arrays import ArraySource, shuffled_rows
+from partirvm.data.convert import as_source
+from partirvm.data.ingest import ingest
+from partirvm.data.source import Columns, Fingerprint, Source, Tile, tile_rows_for, tile_slices
+from partirvm.data.tiled import check_fingerprint, hash_tile
+from partirvm.data.zarr_source import ZarrArraySource, ZarrSource
+
+__all__ = [
+    "ArraySource",
+    "Columns",
+    "Fingerprint",
+    "Source",
+    "Tile",
+    "ZarrArraySource",
+    "ZarrSource",
+    "as_source",
+    "check_fingerprint",
+    "hash_tile",
+    "ingest",
+    "shuffled_rows",
+    "tile_rows_for",
+    "tile_slices",
+]

@@ -95,7 +95,9 @@ class ArraySource(TiledRows):
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Inputs of the rows with these numbers, shape (len(rows), d)."""
         wanted = self._row_numbers(rows)
-        return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(np.float64, copy=False)
+        return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(
+            np.float64, copy=False
+        )
 
     def part(self, tiles: Sequence[int]) -> HeldTiles:
         """The rows of these tiles alone."""

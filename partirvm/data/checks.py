@@ -17,7 +17,9 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
     Raises ``DataError`` that names the argument, what was found and what to do. One row is enough without targets.
     """
     if len(X.shape) != 2:
-        hint = "X.reshape(-1, 1) makes one feature of it, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape it"
+        hint = (
+            "X.reshape(-1, 1) makes one feature of it, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape it"
+        )
         raise DataError(f"X must have two dimensions (rows, features), found shape {_shape(X)}: {hint}.")
     n_rows, n_features = X.shape
     if n_features == 0:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.data.checks import check_dtype, unknown_column
 from partirvm.data.readers import Batch, Reader
@@ -19,7 +18,7 @@ from partirvm.errors import DataError, UsageError
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what. ``levels`` are the columns that hold labels: categorical features, and a target of classes."""
+    """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes."""
 
     features: tuple[str, ...]
     target: str
@@ -30,7 +29,7 @@ class Roles:
     @property
     def wanted(self) -> tuple[str, ...]:
         """All columns to be read: features, target, weights."""
-        return (*self.features, self.target, *[self.weights] * (self.weights is not None))  # type: ignore[list-item]
+        return (*self.features, self.target, *([] if self.weights is None else [self.weights]))
 
     @property
     def levels(self) -> frozenset[str]:
@@ -47,7 +46,10 @@ def assign_roles(
     classes: bool,
     like: Columns | None,
 ) -> Roles:
-    """Decide the role of every column. Raises ``DataError`` for a name that is not there, ``UsageError`` for a clash."""
+    """Decide the role of every column. Raises ``DataError`` for an unknown name, ``UsageError`` for a clash."""
+    twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
+    if twice:
+        raise DataError(f"{reader.name}: the column name {twice[0]!r} occurs twice: rename one of them.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
@@ -98,8 +100,10 @@ class Levels:
     With ``known`` labels the codes are theirs from the start, and any other label has the code ``len(known)``.
 
     >>> levels = Levels()
-    >>> levels.codes(np.array(["b", "a", "b"])).tolist(), levels.final()[0], levels.final()[1].tolist()
-    ([0.0, 1.0, 0.0], ('a', 'b'), [1.0, 0.0])
+    >>> levels.codes(np.array(["b"])).tolist(), levels.codes(np.array(["a", "b"])).tolist()
+    ([0.0], [1.0, 0.0])
+    >>> levels.final()[0], levels.final()[1].tolist()
+    (('a', 'b'), [1.0, 0.0])
     """
 
     def __init__(self, known: Sequence[Any] | None = None) -> None:
@@ -115,7 +119,7 @@ class Levels:
         labels = np.asarray(values)
         missing = labels != labels if labels.dtype.kind in "fO" else np.zeros(len(labels), dtype=bool)
         if labels.dtype.kind == "O":
-            missing |= np.equal(labels, None).astype(bool)
+            missing |= np.array([label is None for label in labels], dtype=bool)
             labels = np.array([str(label) for label in labels]) if missing.any() else labels
         unique, inverse = np.unique(labels, return_inverse=True)
         codes = np.array([self._code(label) for label in unique.tolist()], dtype=np.float64)[inverse.reshape(-1)]
@@ -130,7 +134,8 @@ class Levels:
         places = coded.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
         used[places] = True
         table = [self._code(label) if used[place] else np.nan for place, label in enumerate(labels)]
-        return np.array([*table, np.nan], dtype=np.float64)[places]
+        codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
+        return codes
 
     def _code(self, label: Any) -> float:
         label = _plain(label)
@@ -218,8 +223,8 @@ class Encoder:
         if self._first is not None:
             row, column = self._first
             raise DataError(
-                f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (rows count from "
-                f"0), column {column!r}. Remove these rows or fill the values in first."
+                f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (counted "
+                f"from 0), column {column!r}. Remove these rows or fill the values in first."
             )
         target = self.levels.get(self.roles.target)
         if target is not None and target.unseen:
@@ -229,8 +234,8 @@ class Encoder:
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} has one class only, {target.final()[0][0]!r}: there is "
-                "nothing to tell apart."
+                f"{self._name}: the target {self.roles.target!r} has one class only, {target.final()[0][0]!r}: "
+                "there is nothing to tell apart."
             )
 
     def remaps(self) -> dict[int, Float]:
@@ -243,7 +248,7 @@ class Encoder:
         classes = final.pop(self.roles.target, None)
         return Columns(self.roles.features, self.roles.target, final, classes)
 
-    def _numbers(self, column: str, values: Any) -> NDArray[Any]:
+    def _numbers(self, column: str, values: Any) -> Any:
         if not hasattr(values, "null_count"):
             check_dtype(f"{self._name}: the column {column!r}", values.dtype)
             return values
@@ -256,7 +261,12 @@ class Encoder:
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
             raise DataError(f"{self._name}: the column {column!r} holds dates or times: turn them into numbers first.")
-        if not (kind.is_integer(values.type) or kind.is_floating(values.type) or kind.is_decimal(values.type) or kind.is_boolean(values.type)):
+        if not (
+            kind.is_integer(values.type)
+            or kind.is_floating(values.type)
+            or kind.is_decimal(values.type)
+            or kind.is_boolean(values.type)
+        ):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
             raise text_column(self._name, column, repr(first)[:60])
         if not kind.is_float64(values.type):

@@ -50,7 +50,9 @@ class ExternalSorter:
     [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]]
     """
 
-    def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float = 1.0, memory: int = 64 << 20) -> None:
+    def __init__(
+        self, folder: Path, width: int, *, low: float = 0.0, high: float = 1.0, memory: int = 64 << 20
+    ) -> None:
         self.n_records = 0
         self._folder, self._memory = Path(folder), memory
         self._spill = _Spill(self._folder, "0", width, low, high)
@@ -81,7 +83,9 @@ class ExternalSorter:
                 records = _read(path, spill.columns)
                 path.unlink()
                 yield records[np.argsort(records[:, 0], kind="stable")]
-            elif not low < (low + high) / 2 < high:  # one key alone, more often than memory holds: in the order they came
+            elif (
+                not low < (low + high) / 2 < high
+            ):  # one key alone, more often than memory holds: in the order they came
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:
@@ -130,7 +134,7 @@ class Spool:
 
 
 class _Spill:
-    """Files of raw records, one per key range between ``edges`` that any record fell into; the first column is the key."""
+    """Files of raw records, one for every key range that any record fell into; the first column is the key."""
 
     def __init__(self, folder: Path, name: str, columns: int, low: float, high: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)

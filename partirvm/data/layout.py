@@ -1,7 +1,7 @@
 """DATA on disk: a Zarr v3 group, its attributes, and where it lives.
 
 ====================  ==================================================================================
-``X``                 (N, d) float64, one chunk per tile; a chunk that is missing reads as NaN, which ingest never writes
+``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, which ingest never writes
 ``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 where the target is a class
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
@@ -65,7 +65,7 @@ class DataAttributes:
 
     @classmethod
     def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
-        """Read the attributes of a group. Raises ``FormatError`` for another kind, a newer format or torn attributes."""
+        """Read the attributes of a group. Raises ``FormatError`` for another kind, a newer format, torn attributes."""
         if found.get("kind") != KIND:
             raise FormatError(
                 f"{where} is not DATA of partirvm: its attributes lack kind={KIND!r}. "
@@ -93,7 +93,9 @@ class DataAttributes:
                 hashes=tuple(found["hashes"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the attributes of {where} are incomplete ({error!r}): ingest the data again.") from error
+            raise FormatError(
+                f"the attributes of {where} are incomplete ({error!r}): ingest the data again."
+            ) from error
 
 
 def _moments_json(moments: ColumnMoments) -> dict[str, Any]:
@@ -142,7 +144,9 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     return group, DataAttributes.from_json(found, url)
 
 
-def create_arrays(group: Any, n_rows: int, n_features: int, tile_rows: int, *, weighted: bool, ordered: bool) -> dict:
+def create_arrays(
+    group: Any, n_rows: int, n_features: int, tile_rows: int, *, weighted: bool, ordered: bool
+) -> dict[str, Any]:
     """Create the empty arrays of a DATA group: ``X``, ``y``, and ``weights`` and ``row`` where they are wanted."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 

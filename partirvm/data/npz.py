@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
-from partirvm.data.checks import check_dtype, check_shapes
+from partirvm.data.checks import check_shapes
 from partirvm.data.readers import Batch, rows_per_batch
 from partirvm.data.tables import open_binary, reading_file
 from partirvm.data.tiled import default_names
@@ -18,7 +20,7 @@ from partirvm.errors import DataError
 
 
 class NpzReader:
-    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the names of the features.
+    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the features' names.
 
     Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
     """
@@ -28,6 +30,7 @@ class NpzReader:
         with reading_npz(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:
             heads = {name.removesuffix(".npy"): _head(archive, name) for name in archive.namelist()}
             names = self._names(archive) if "columns" in heads else None
+        self._heads = heads
         if "X" not in heads:
             raise DataError(f"{path}: there is no array X in the archive. Its arrays: {', '.join(sorted(heads))}.")
         X = heads["X"]
@@ -39,13 +42,10 @@ class NpzReader:
         for name in ("y", "weights"):
             if name in heads:
                 self._check_length(name, heads[name])
-        others = [
-            name for name, head in heads.items() if name not in ("X", "columns") and head.shape == X.shape[:1]
-        ]
+        others = [name for name, head in heads.items() if name not in ("X", "columns") and head.shape == X.shape[:1]]
         self.columns = (*self.features, *others)
         self.target = "y" if "y" in others else None
         self.weights = "weights" if "weights" in others else None
-        self._heads = heads
 
     def _names(self, archive: zipfile.ZipFile) -> tuple[str, ...]:
         with archive.open("columns.npy") as file:
@@ -56,11 +56,13 @@ class NpzReader:
         return tuple(str(name) for name in names.reshape(-1))
 
     def _check_length(self, name: str, head: _Head) -> None:
-        n_rows = self.n_rows
+        n_rows = self._heads["X"].shape[0]
         if head.shape == (n_rows, 1):
             head.shape = (n_rows,)
         if head.shape != (n_rows,):
-            raise DataError(f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together.")
+            raise DataError(
+                f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together."
+            )
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Rows of X with the same rows of the other arrays."""
@@ -72,7 +74,9 @@ class NpzReader:
             stack.enter_context(reading_npz(self.name))
             file = stack.enter_context(open_binary(self._filesystem, self.name))
             archive = stack.enter_context(zipfile.ZipFile(file))
-            streams = {name: _stream(stack, archive, name, self._heads[name]) for name in ("X", *others)}
+            streams = {
+                name: _stream(stack, archive, name, self._heads[name], 16 * batch_bytes) for name in ("X", *others)
+            }
             for start in range(0, self.n_rows, step):
                 rows = min(step, self.n_rows - start)
                 X = streams["X"](rows)
@@ -97,33 +101,49 @@ def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
 
 
-def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) -> Any:
+def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head, limit: int) -> Any:
     """A function that returns the next n rows of an array of the archive."""
-    check_dtype(name, head.dtype) if name == "X" or head.dtype.kind not in "US" else None
     file = stack.enter_context(archive.open(f"{name}.npy"))
     _read_head(file)
-    if head.fortran:  # columns lie one after another, so rows cannot be streamed: one array in memory
-        whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
-        rows_left = iter(range(0))
-        position = 0
+    if head.fortran:
+        return _whole_array(file, name, head, limit)
+    row_bytes = head.dtype.itemsize * math.prod(head.shape[1:])
 
-        def next_rows(n: int) -> np.ndarray[Any, Any]:
-            nonlocal position
-            position += n
-            return whole[position - n : position]
-
-        del rows_left
-        return next_rows
-    row_bytes = head.dtype.itemsize * int(np.prod(head.shape[1:], dtype=np.int64))
-
-    def read_rows(n: int) -> np.ndarray[Any, Any]:
+    def next_rows(n: int) -> np.ndarray[Any, Any]:
         content = file.read(n * row_bytes)
         if len(content) < n * row_bytes:
             raise EOFError(f"the array {name} ends too early")
         return np.frombuffer(content, dtype=head.dtype).reshape(n, *head.shape[1:])
 
-    return read_rows
+    return next_rows
 
 
-class reading_npz(reading_file):  # type: ignore[valid-type,misc]  # noqa: N801
-    pass
+def _whole_array(file: Any, name: str, head: _Head, limit: int) -> Any:
+    """The same for an array in Fortran order: its rows lie scattered, so it is read whole where memory allows."""
+    size = head.dtype.itemsize * math.prod(head.shape)
+    if size > limit:
+        raise DataError(
+            f"the array {name} is in Fortran order, cannot be streamed and needs {size >> 20} MiB, of {limit >> 20} "
+            "MiB at hand. Save np.ascontiguousarray(X), or raise the memory limit."
+        )
+    whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
+    position = 0
+
+    def next_rows(n: int) -> np.ndarray[Any, Any]:
+        nonlocal position
+        position += n
+        return whole[position - n : position]
+
+    return next_rows
+
+
+@contextmanager
+def reading_npz(path: str) -> Iterator[None]:
+    """Turn what a damaged archive raises into ``DataError`` naming it."""
+    try:
+        with reading_file(path):
+            yield
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as an .npz archive ({error}). Is the file whole?") from error

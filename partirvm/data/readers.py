@@ -34,7 +34,7 @@ class Reader(Protocol):
     n_rows: int | None
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Stream the wanted columns, about ``batch_bytes`` at a time; columns in ``levels`` hold labels, not numbers."""
+        """Stream the wanted columns, about ``batch_bytes`` at a time; those in ``levels`` hold labels, not numbers."""
         ...
 
 

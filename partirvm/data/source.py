@@ -1,8 +1,8 @@
 """What a fit asks of its data: numbered tiles of rows, a few rows by number, and who they are.
 
 A *source* holds N rows of d features, T targets and optional precision weights, and serves them in *tiles*: runs of
-``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction, and their size
-belongs to the data, never to the machine, so that sums over tiles have the same bits everywhere.
+``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction, and their
+size belongs to the data, never to the machine, so that sums over tiles have the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Source(Protocol):
         ...
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """What another process needs to read these tiles (same numbers): small, picklable, itself where it lives on disk."""
+        """What another process needs to read these tiles (same numbers): picklable, itself where it lives on disk."""
         ...
 
     def fingerprint(self) -> Fingerprint:
@@ -98,7 +98,7 @@ class Source(Protocol):
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more where that leaves 2048 rows in each.
+    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more where each keeps 2048 rows.
 
     A function of the shape alone, so that the same data get the same tiles on every machine.
 

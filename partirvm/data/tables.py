@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from partirvm.data.readers import Batch, Reader, rows_per_batch
 from partirvm.errors import DataError, MissingDataError, UsageError
@@ -22,7 +22,9 @@ def open_table(url: str) -> Reader:
     endings = {next(ending for ending in ENDINGS if path.lower().endswith(ending)) for _, path in files}
     kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
     if len(kinds) > 1:
-        raise DataError(f"{url} holds files of several kinds ({', '.join(sorted(endings))}): name those of one, as in *.csv.")
+        raise DataError(
+            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): name those of one, as in *.csv."
+        )
     kind = kinds.pop()
     if kind == "npz":
         from partirvm.data.npz import NpzReader
@@ -65,8 +67,8 @@ def find_files(url: str) -> list[tuple[Any, str]]:
 def open_binary(filesystem: Any, path: str) -> BinaryIO:
     """Open a file for reading: a plain file where it is on this machine, so that Arrow need not go through fsspec."""
     if type(filesystem).__name__ == "LocalFileSystem":
-        return open(path, "rb")  # noqa: PTH123, SIM115 - the caller closes it
-    return filesystem.open(path, "rb")
+        return open(path, "rb")  # noqa: PTH123 - the caller closes it
+    return cast(BinaryIO, filesystem.open(path, "rb"))
 
 
 class ParquetReader:
@@ -184,8 +186,8 @@ def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError
 def text_column(where: str, name: str, found: str) -> DataError:
     """The error for text where numbers are needed."""
     return DataError(
-        f"{where}: the column {name!r} holds text, not numbers: {found}. Name it as categorical (`--categorical {name}`), "
-        "leave it out with `--features`, or, for the target, say that it is a class (`--classes`)."
+        f"{where}: the column {name!r} holds text, not numbers: {found}. Name it as categorical "
+        f"(`--categorical {name}`), leave it out with `--features`, or, for the target, say that it is a class (`--classes`)."
     )
 
 
@@ -197,7 +199,9 @@ def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[s
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
         said = [f"lacks {', '.join(fewer)}"] * bool(fewer) + [f"has {', '.join(more)} besides"] * bool(more)
-        raise DataError(f"{url}: {path} {' and '.join(said)}, compared with {first}. All files must have the same columns.")
+        raise DataError(
+            f"{url}: {path} {' and '.join(said)}, compared with {first}. All files must have the same columns."
+        )
 
 
 @contextmanager
@@ -212,4 +216,6 @@ def reading_file(path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingDataError(f"{path}: the file is not there any more.") from error
     except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Is the file whole, and of the kind its ending says?") from error
+        raise DataError(
+            f"{path}: cannot be read ({error}). Is the file whole, and of the kind its ending says?"
+        ) from error

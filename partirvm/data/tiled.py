@@ -22,7 +22,8 @@ FINGERPRINT_TILES = 16
 def hash_tile(tile: Tile) -> str:
     """Sixteen hexadecimal digits over the raw bytes of X, t and the weights of a tile.
 
-    >>> hash_tile(Tile(0, 0, np.zeros((2, 1)), np.zeros((2, 1)))) == hash_tile(Tile(7, 14, np.zeros((2, 1)), np.zeros((2, 1))))
+    >>> zeros = np.zeros((2, 1))
+    >>> hash_tile(Tile(0, 0, zeros, zeros)) == hash_tile(Tile(7, 14, zeros, zeros))
     True
     """
     digest = hashlib.blake2b(digest_size=8)
@@ -89,7 +90,7 @@ class TiledRows:
         return gathered
 
     def fingerprint(self) -> Fingerprint:
-        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all tiles where ingest wrote them down)."""
+        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all where ingest wrote them down)."""
         hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
         return Fingerprint(self.n_rows, self.n_features, hashes)
 

@@ -99,7 +99,7 @@ class ZarrSource(TiledRows):
         start, stop = self._span(number)
         array = self._array(name)
         with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again"):
-            rows = array[start:stop]
+            rows = np.asarray(array[start:stop])
         corner = rows.flat[0]
         if corner < 0 if name == "row" else np.isnan(corner):
             raise MissingDataError(
@@ -241,14 +241,14 @@ class ZarrArraySource(TiledRows):
 
 
 def refuse_missing_chunks(name: str, array: Any) -> None:
-    """Raise ``MissingDataError`` for a Zarr array with chunks that were never written: they would read as made-up values."""
+    """Raise ``MissingDataError`` for a Zarr array with chunks never written: they would read as made-up values."""
     if not hasattr(array, "nchunks_initialized"):
         return
     missing = array.nchunks - array.nchunks_initialized
     if missing > 0:
         raise MissingDataError(
-            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {array.nchunks} chunks: they would read "
-            f"as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if that "
+            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {array.nchunks} chunks: they would "
+            f"read as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if that "
             "is what they mean."
         )
 

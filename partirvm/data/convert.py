@@ -1,0 +1,129 @@
+"""From what a user passes to ``fit`` to a source. Dask and pandas are imported only where an object comes from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from partirvm.data.arrays import ArraySource, shuffled_rows
+from partirvm.data.checks import check_dtype, numeric_array
+from partirvm.data.readers import is_frame, module_of
+from partirvm.data.source import Columns, Source
+from partirvm.errors import DataError, UsageError
+
+
+def as_source(
+    X: Any,
+    y: Any = None,
+    weights: Any = None,
+    *,
+    seed: int | None = None,
+    columns: Columns | None = None,
+    tile_rows: int | None = None,
+    allow_missing_chunks: bool = False,
+) -> Source:
+    """Turn data of any supported kind into a source of row tiles; nothing large is read or copied.
+
+    Parameters
+    ----------
+    X : array, data frame, path, URL or Source
+        NumPy array or nested list (N, d); pandas or Dask data frame; Zarr or Dask array (N, d); the path or URL of DATA
+        made by ``ingest``; or a source, which is returned as it is. DATA and sources carry y and weights themselves.
+    y, weights : array, optional
+        Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or NumPy arrays.
+    seed : int, optional
+        Shuffle rows in memory (NumPy, pandas) by this seed, as ``ingest`` does; other kinds keep their order.
+    columns : Columns, optional
+        Names; otherwise taken from the data frame, or ``x0``, ``x1``, …
+    tile_rows : int, optional
+        Rows per tile; a function of the shape unless given.
+    allow_missing_chunks : bool
+        For Zarr arrays: read chunks that were never written as the fill value.
+
+    Raises
+    ------
+    DataError
+        Text, complex numbers, wrong shapes or lengths, no rows, or a single row with a target.
+    MissingDataError, FormatError
+        DATA or chunks that are not there or cannot be read.
+    UsageError
+        y or weights beside something that has them already.
+
+    Examples
+    --------
+    >>> source = as_source([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], [1, 2, 3])
+    >>> source.n_rows, source.n_features, source.columns.features
+    (3, 2, ('x0', 'x1'))
+    """
+    if isinstance(X, (str, os.PathLike)) or (hasattr(X, "tile") and hasattr(X, "gather")):
+        if y is not None or weights is not None:
+            raise UsageError("y and weights are part of DATA: do not pass them beside it.")
+        if not isinstance(X, (str, os.PathLike)):
+            return cast(Source, X)
+        from partirvm.data.zarr_source import ZarrSource
+
+        return ZarrSource(X)
+    if is_frame(X):
+        columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
+        X = _frame_values(X)
+    y, weights = _values("y", y), _values("the weights", weights)
+    if "dask" in (module_of(X), module_of(y)):
+        from partirvm.data.dask_source import DaskSource
+
+        return DaskSource(_plain(X), y, weights, columns=columns, tile_rows=tile_rows)
+    if "zarr" in (module_of(X), module_of(y)):
+        from partirvm.data.zarr_source import ZarrArraySource
+
+        return ZarrArraySource(
+            X, y, weights, allow_missing_chunks=allow_missing_chunks, columns=columns, tile_rows=tile_rows
+        )
+    if hasattr(X, "toarray") and not isinstance(X, np.ndarray):
+        raise DataError("X is a sparse matrix, and dense rows are needed: pass X.toarray().")
+    X = numeric_array("X", X)
+    order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
+    return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
+
+
+def _name(y: Any) -> str:
+    names: Sequence[Any] = getattr(y, "columns", [])
+    name = names[0] if len(names) == 1 else getattr(y, "name", None)
+    return str(name) if isinstance(name, (str, int)) and module_of(y) in ("pandas", "dask", "dask_expr") else "y"
+
+
+def _frame_values(frame: Any) -> Any:
+    """The values of a data frame of numbers: a NumPy array of a pandas one, a Dask array of a Dask one."""
+    twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+    if twice:
+        raise DataError(f"the data frame has several columns called {twice[0]!r}: rename them.")
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        check_dtype(f"the column {str(name)!r} of the data frame", dtype)
+    if hasattr(frame, "npartitions"):
+        return frame.astype(np.float64).to_dask_array(lengths=True)
+    dtypes = set(frame.dtypes)
+    if len(dtypes) == 1 and isinstance(next(iter(dtypes)), np.dtype):
+        return frame.to_numpy()
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _values(name: str, values: Any) -> Any:
+    """Targets or weights as an array that can be sliced."""
+    if values is None or module_of(values) == "zarr":
+        return values
+    if hasattr(values, "to_dask_array"):
+        return values.to_dask_array(lengths=True)
+    if hasattr(values, "dask"):
+        return values
+    if module_of(values) == "pandas":
+        check_each = values.dtypes if hasattr(values, "columns") else [values.dtype]
+        for dtype in check_each:
+            check_dtype(name, dtype)
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return numeric_array(name, values)
+
+
+def _plain(X: Any) -> Any:
+    """X beside a Dask y: Dask arrays stay, anything else becomes a NumPy array."""
+    return X if hasattr(X, "dask") else numeric_array("X", X)

@@ -1,0 +1,160 @@
+"""Rows of Dask arrays, computed tile by tile where the tile is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from partirvm.data.checks import check_shapes
+from partirvm.data.source import Columns, Fingerprint, Float, Tile, tile_rows_for
+from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names
+from partirvm.errors import DataError
+
+
+class DaskSource(TiledRows):
+    """Dask arrays as a source of tiles; chunks keep their sizes, and nothing is computed but what a tile needs.
+
+    Tiles are computed by Dask's synchronous scheduler in the thread that asks. Where chunks are larger than two tiles,
+    the two computed last are kept, so that each is computed once per pass and not once per tile. Chunks of unknown size
+    are computed once here, to learn their sizes. An expensive graph is computed again in every pass: ingest it first.
+
+    Parameters
+    ----------
+    X : dask.array (N, d)
+    t : dask.array or array (N,) or (N, T), optional
+    weights : dask.array or array (N,), optional
+    columns : Columns, optional
+        Names.
+    tile_rows : int, optional
+        Rows per tile; ``tile_rows_for(N, d)`` unless given.
+
+    Raises
+    ------
+    DataError
+        Wrong shapes, lengths or kinds of numbers.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        t: Any = None,
+        weights: Any = None,
+        *,
+        columns: Columns | None = None,
+        tile_rows: int | None = None,
+    ) -> None:
+        arrays = {"X": X, "y": t, "weights": weights}
+        arrays = {name: _known_sizes(array) for name, array in arrays.items() if array is not None}
+        check_shapes(arrays["X"], arrays.get("y"), arrays.get("weights"))
+        self.n_rows, self.n_features = (int(n) for n in arrays["X"].shape)
+        self.n_targets = 0 if t is None else 1 if arrays["y"].ndim == 1 else int(arrays["y"].shape[1])
+        self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
+        self.columns = columns or Columns(default_names(self.n_features))
+        self._pieces = [_Piece(0, self.n_rows, arrays, self.tile_rows)]
+        self._fingerprint: Fingerprint | None = None
+
+    def tile(self, number: int) -> Tile:
+        """Compute one tile. Raises ``DataError`` for a tile that this part was not given."""
+        start, stop = self._span(number)
+        piece = self._piece(number)
+        t = piece.rows("y", start, stop) if self.n_targets else np.empty((stop - start, 0))
+        weights = as_rows(piece.rows("weights", start, stop)) if "weights" in piece.arrays else None
+        return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
+
+    def _inputs(self, number: int) -> Float:
+        return as_rows(self._piece(number).rows("X", *self._span(number)))
+
+    def _piece(self, number: int) -> _Piece:
+        start, stop = self._span(number)
+        for piece in self._pieces:
+            if piece.start <= start and stop <= piece.stop:
+                return piece
+        raise DataError(f"tile {number} is not in this part of the data")
+
+    def part(self, tiles: Sequence[int]) -> DaskSource:
+        """The slices of the graph that these tiles need."""
+        part = object.__new__(DaskSource)
+        part.__dict__.update(self.__dict__)
+        part._fingerprint = self.fingerprint() if self._fingerprint is None else self._fingerprint
+        part._pieces = []
+        for first, last in _runs(tiles):
+            piece = self._piece(first) if first == last else self._covering(first, last)
+            part._pieces.append(piece.cut(self._span(first)[0], self._span(last)[1], self.tile_rows))
+        return part
+
+    def _covering(self, first: int, last: int) -> _Piece:
+        start, stop = self._span(first)[0], self._span(last)[1]
+        for piece in self._pieces:
+            if piece.start <= start and stop <= piece.stop:
+                return piece
+        raise DataError(f"tiles {first} to {last} are not all in this part of the data")
+
+    def fingerprint(self) -> Fingerprint:
+        """Shape and the hashes of the first tiles; computed once."""
+        if self._fingerprint is None:
+            self._fingerprint = super().fingerprint()
+        return self._fingerprint
+
+
+@dataclass
+class _Piece:
+    """Rows ``start`` to ``stop`` of the source, as Dask arrays of these rows alone."""
+
+    start: int
+    stop: int
+    arrays: dict[str, Any]
+    tile_rows: int
+
+    def __post_init__(self) -> None:
+        self._readers = {name: self._reader(array) for name, array in self.arrays.items()}
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """Rows of one of the arrays, by their numbers in the source."""
+        return self._readers[name](start - self.start, stop - self.start)
+
+    def cut(self, start: int, stop: int, tile_rows: int) -> _Piece:
+        """A piece of this piece, its graph cut down to what these rows need."""
+        from dask.base import optimize
+
+        names = list(self.arrays)
+        cut = optimize(*[self.arrays[name][start - self.start : stop - self.start] for name in names])
+        return _Piece(start, stop, dict(zip(names, cut, strict=True)), tile_rows)
+
+    def _reader(self, array: Any) -> ChunkedRows:
+        def load(start: int, stop: int) -> np.ndarray[Any, Any]:
+            return np.asarray(array[start:stop].compute(scheduler="synchronous"))
+
+        return ChunkedRows(load, np.cumsum([0, *array.chunks[0]]).tolist(), self.tile_rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readers": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
+
+def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of every run of neighbours.
+
+    >>> _runs([4, 1, 2])
+    [(1, 2), (4, 4)]
+    """
+    numbers = np.unique(np.asarray(tiles, dtype=np.int64))
+    return [
+        (int(run[0]), int(run[-1])) for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1) if len(run)
+    ]
+
+
+def _known_sizes(array: Any) -> Any:
+    """A Dask array with known chunk sizes."""
+    import dask.array as da
+
+    if not hasattr(array, "dask"):
+        return da.from_array(np.asarray(array), chunks=-1)  # type: ignore[no-untyped-call,unused-ignore]
+    if any(np.isnan(n) for n in array.shape):
+        return array.compute_chunk_sizes()
+    return array

@@ -1,0 +1,74 @@
+"""Counting duplicate rows in one pass and a fixed amount of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.data.source import Float
+
+KEPT = 1 << 17
+"""How many hashes are kept at most."""
+
+
+class DuplicateCounter:
+    """Counts rows that repeat an earlier row, exactly up to ``KEPT`` different rows, by a sample of hashes beyond.
+
+    A row has a 64-bit hash; only hashes below a threshold are kept, and the threshold is halved when there are too
+    many. All copies of a row share one hash, so all or none of them are in the sample.
+
+    >>> counter = DuplicateCounter()
+    >>> counter.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
+    >>> counter.estimate(), counter.exact
+    (2, True)
+    """
+
+    def __init__(self) -> None:
+        self._hashes = np.empty(0, dtype=np.uint64)
+        self._new: list[NDArray[np.uint64]] = []
+        self._n_new = 0
+        self._shift = 0
+        self._copies = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row was counted."""
+        self._merge()
+        return self._shift == 0
+
+    def add(self, rows: Float) -> None:
+        """Take in rows (n, columns)."""
+        self._new.append(self._sampled(_hashes(rows)))
+        self._n_new += len(self._new[-1])
+        if self._n_new > KEPT:
+            self._merge()
+
+    def estimate(self) -> int:
+        """Number of rows that repeat another."""
+        self._merge()
+        return self._copies << self._shift
+
+    def _merge(self) -> None:
+        before = len(self._hashes) + self._n_new
+        self._hashes = np.unique(np.concatenate([self._hashes, *self._new]))
+        self._copies += before - len(self._hashes)
+        self._new, self._n_new = [], 0
+        while len(self._hashes) > KEPT:
+            self._shift += 1
+            kept = self._sampled(self._hashes)
+            self._copies = round(self._copies * len(kept) / len(self._hashes))
+            self._hashes = kept
+
+    def _sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return hashes[hashes >> np.uint64(64 - self._shift) == 0] if self._shift else hashes
+
+
+def _hashes(rows: Float) -> NDArray[np.uint64]:
+    """A hash of every row: multiply-add by random odd numbers, then mixed as in the last steps of splitmix64."""
+    bits = (rows + 0.0).view(np.uint64)  # −0.0 is 0.0
+    multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
+    bits ^= bits >> np.uint64(32)
+    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

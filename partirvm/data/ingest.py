@@ -1,0 +1,278 @@
+"""Ingest: a table or arrays of any size become DATA, checked, shuffled and cut into tiles, in bounded memory.
+
+Two phases. *Read* streams the source, codes labels, draws every row's place in the shuffle and spills records to disk.
+*Write* takes the records back in their final order, tile by tile, with moments and hashes. The result is a function of
+the source and the seed alone.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.moments import Moments
+from partirvm.core.reduction import TreeSum
+from partirvm.data.checks import check_row_count
+from partirvm.data.duplicates import DuplicateCounter
+from partirvm.data.encode import Encoder, assign_roles
+from partirvm.data.external_sort import ExternalSorter, Spool
+from partirvm.data.layout import DataAttributes, create_arrays
+from partirvm.data.publish import Publication, publication, storing
+from partirvm.data.readers import Reader, open_reader
+from partirvm.data.source import Columns, Float, Tile, tile_rows_for
+from partirvm.data.tiled import hash_tile
+from partirvm.data.zarr_source import ZarrSource
+from partirvm.errors import DataError, DataWarning, UsageError
+
+Progress = Callable[[str, int, int | None], None]
+
+DEFAULT_MEMORY = 512 << 20
+BASE_MEMORY = 256 << 20
+"""Bytes that the interpreter and the libraries take up by themselves, about."""
+
+
+def ingest(
+    source: Any,
+    data: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    weights: str | None = None,
+    classes: bool = False,
+    shuffle: int | None = 0,
+    like: Any = None,
+    memory_limit: int | None = None,
+    tile_rows: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ZarrSource:
+    """Make DATA, a Zarr group of shuffled rows in tiles, of a table or arrays. Streams; leaves nothing half-written.
+
+    Parameters
+    ----------
+    source : str, path, data frame or tuple
+        A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas or Dask data frame; or
+        (X, y) or (X, y, weights), arrays of NumPy, Zarr or Dask. An .npz has the arrays ``X`` and ``y``, and may have
+        ``columns`` (names of features) and ``weights``.
+    data : str or path
+        Folder or fsspec URL to write.
+    target : str, optional
+        Column to learn; needed for tables.
+    features : sequence of str, optional
+        Columns to learn from, in this order; all but target and weights unless given.
+    categorical : sequence of str
+        Features whose values are labels: stored as integer codes, the labels in the attributes.
+    weights : str, optional
+        Column of precision weights, zero or positive.
+    classes : bool
+        The target is a class: stored as codes 0 … K−1, the labels in the attributes.
+    shuffle : int or None
+        Seed of the shuffle; None keeps the order of the source.
+    like : DATA, path or Columns, optional
+        Take features, categories, target and classes from these data: for a test set. A category that they do not have
+        gets the code after their last; a class that they do not have is an error.
+    memory_limit : int, optional
+        Bytes of peak resident memory of this process to aim at; 512 MiB unless given.
+    tile_rows : int, optional
+        Rows per tile; a function of the shape unless given.
+    overwrite : bool
+        Replace DATA that stands there already.
+    progress : callable, optional
+        Called with (phase, rows done, rows in all or None); phases are "read" and "write".
+
+    Returns
+    -------
+    ZarrSource
+        The data, open.
+
+    Raises
+    ------
+    DataError, MissingDataError
+        Missing values, text columns, no rows, one row, other columns in another file, files that cannot be read.
+    UsageError
+        Options that contradict each other, a table without a target.
+    ExistsError, StorageError
+        The place is taken, full or read-only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> X = np.random.default_rng(1).normal(size=(100, 3))
+    >>> data = ingest((X, X.sum(axis=1)), f"{folder}/data.zarr", shuffle=7)
+    >>> data.n_rows, data.n_features, data.columns.features, data.seed
+    (100, 3, ('x0', 'x1', 'x2'), 7)
+    >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
+    True
+    """
+    if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
+        raise UsageError(f"shuffle is a seed, an integer from 0 up, or None to keep the order; found {shuffle!r}.")
+    known = _known_columns(like)
+    reader = open_reader(source)
+    roles = assign_roles(
+        reader, target=target, features=features, categorical=categorical, weights=weights, classes=classes, like=known
+    )
+    encoder = Encoder(roles, reader.name, known)
+    working = _working_memory(memory_limit)
+    seed = None if shuffle is None else int(shuffle)
+    report = progress or (lambda phase, done, total: None)
+    with publication(os.fspath(data), overwrite=overwrite) as place:
+        width = 2 + len(roles.wanted)
+        with (
+            Spool(place.spill, width)
+            if seed is None
+            else ExternalSorter(place.spill, width, memory=working // 4) as rows
+        ):
+            _read(reader, encoder, rows, seed, working // 16, report)
+            writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
+            attributes = writer.write(rows.blocks())
+        place.commit(attributes.to_json())
+    for message in _remarks(attributes, writer.duplicates):
+        warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
+    return ZarrSource(data)
+
+
+def _known_columns(like: Any) -> Columns | None:
+    if like is None or isinstance(like, Columns):
+        return like
+    return ZarrSource(like).columns if isinstance(like, (str, os.PathLike)) else like.columns
+
+
+def _working_memory(limit: int | None) -> int:
+    limit = DEFAULT_MEMORY if limit is None else limit
+    return max(limit - BASE_MEMORY, limit // 4, 16 << 20)
+
+
+def _read(
+    reader: Reader, encoder: Encoder, rows: ExternalSorter | Spool, seed: int | None, batch_bytes: int, report: Progress
+) -> None:
+    """Stream the source into records (key, row number, features, target, weights). Raises for what is missing in it."""
+    rng = None if seed is None else np.random.default_rng(seed)
+    roles = encoder.roles
+    for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
+        start, n = encoder.n_rows, len(batch[roles.target])
+        records = np.empty((n, 2 + len(roles.wanted)))
+        encoder.encode(batch, into=records[:, 2:])
+        records[:, 1] = np.arange(start, start + n)
+        records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+        if encoder.bad == 0:
+            with storing("the spill files beside the data"):
+                rows.add(records)
+        report("read", encoder.n_rows, reader.n_rows)
+    check_row_count(encoder.n_rows, name=reader.name)
+    encoder.check()
+
+
+class _Writer:
+    """Cuts records in their final order into tiles and writes them, with their moments and hashes."""
+
+    def __init__(
+        self,
+        place: Publication,
+        encoder: Encoder,
+        n_rows: int,
+        seed: int | None,
+        tile_rows: int | None,
+        report: Progress,
+    ) -> None:
+        roles = encoder.roles
+        self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
+        self._weighted = roles.weights is not None
+        self._tile_rows = tile_rows or tile_rows_for(n_rows, self._d)
+        self._columns, self._remaps = encoder.columns(), encoder.remaps()
+        with storing("the data"):
+            self._arrays = create_arrays(
+                place.group, n_rows, self._d, self._tile_rows, weighted=self._weighted, ordered=seed is not None
+            )
+        n_tiles = -(-n_rows // self._tile_rows)
+        self._moments: TreeSum[Moments] = TreeSum(n_tiles)
+        self._hashes = [""] * n_tiles
+        self.duplicates = DuplicateCounter()
+
+    def write(self, blocks: Iterator[Float]) -> DataAttributes:
+        """Write all tiles, two at a time. Returns the attributes of the group."""
+        pending: list[Future[tuple[int, Moments, str]]] = []
+        with ThreadPoolExecutor(2) as pool:
+            for number, records in enumerate(runs_of(blocks, self._tile_rows)):
+                if len(pending) == 3:
+                    self._settle(pending.pop(0))
+                for place, remap in self._remaps.items():
+                    records[:, 2 + place] = remap[records[:, 2 + place].astype(np.int64)]
+                pending.append(pool.submit(self._write_tile, number, records))
+                self.duplicates.add(records[:, 2:])
+            for future in pending:
+                self._settle(future)
+        return DataAttributes(
+            n_rows=self._n,
+            n_features=self._d,
+            tile_rows=self._tile_rows,
+            columns=self._columns,
+            seed=self._seed,
+            weighted=self._weighted,
+            moments=self._moments.result(),
+            hashes=tuple(self._hashes),
+        )
+
+    def _settle(self, future: Future[tuple[int, Moments, str]]) -> None:
+        number, moments, self._hashes[number] = future.result()
+        self._moments.add(number, moments)
+        self._report("write", min((number + 1) * self._tile_rows, self._n), self._n)
+
+    def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, str]:
+        start = number * self._tile_rows
+        X = np.ascontiguousarray(records[:, 2 : 2 + self._d])
+        y = np.ascontiguousarray(records[:, 2 + self._d])
+        weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
+        parts = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
+        with storing("the data"):
+            for name, array in self._arrays.items():
+                array[start : start + len(X)] = parts[name]
+        tile = Tile(number, start, X, y[:, None], weights)
+        return number, Moments.of(X, tile.t, weights, start), hash_tile(tile)
+
+
+def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
+    """Cut blocks of any length into runs of ``rows`` rows, the last one shorter; each run is an array of its own.
+
+    >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
+    [3, 3, 1]
+    """
+    held: list[Float] = []
+    count = 0
+    for block in blocks:
+        start = 0
+        while count + len(block) - start >= rows:
+            stop = start + rows - count
+            yield np.concatenate([*held, block[start:stop]])
+            held, count, start = [], 0, stop
+        if start < len(block):
+            held.append(block[start:].copy())
+            count += len(block) - start
+    if held:
+        yield np.concatenate(held)
+
+
+def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterator[str]:
+    """What deserves a look: constant columns, duplicate rows."""
+    inputs, columns = attributes.moments.inputs, attributes.columns
+    constant = [
+        name for name, low, high in zip(columns.features, inputs.minimum, inputs.maximum, strict=True) if low == high
+    ]
+    if constant:
+        shown = ", ".join(constant[:20]) + (", …" if len(constant) > 20 else "")
+        yield f"{len(constant)} constant feature(s), which tell nothing: {shown}."
+    targets = attributes.moments.targets
+    if targets.minimum[0] == targets.maximum[0]:
+        yield f"the target {columns.target!r} is constant ({targets.minimum[0]:g}): a fit can only return that value."
+    if attributes.weighted and not attributes.moments.inputs.total > 0:
+        raise DataError("the weights are all zero: no row would count.")
+    found = duplicates.estimate()
+    if found:
+        about = "" if duplicates.exact else "about "
+        yield f"{about}{found:,} of {attributes.n_rows:,} rows are duplicates of another (same inputs, target, weight)."

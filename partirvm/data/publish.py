@@ -1,0 +1,160 @@
+"""Writing DATA so that it is there whole or not at all.
+
+On this machine everything is written into a sibling folder ``.NAME.partial-HOST-PID`` and renamed at the end; one that
+a killed process left behind is removed by the next ingest of the same name. Behind a URL, where nothing can be renamed,
+the attributes are written last, and a group without them does not open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from partirvm.data.layout import KIND, local_path
+from partirvm.errors import ExistsError, StorageError
+
+
+class Publication:
+    """A place to write DATA to, and another to spill to, until ``commit``.
+
+    Attributes
+    ----------
+    group : zarr.Group
+        The group being written.
+    spill : Path
+        A folder on this machine, beside the data where those are local. Not created yet.
+    """
+
+    def __init__(self, group: Any, spill: Path, publish: Any) -> None:
+        self.group, self.spill, self._publish = group, spill, publish
+
+    def commit(self, attributes: dict[str, Any]) -> None:
+        """Write the attributes and make the group what stands under the name."""
+        with storing("the data"):
+            self.group.attrs.put(attributes)
+            self._publish()
+
+
+@contextmanager
+def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
+    """Open a place to write a DATA group that is to stand at ``url``; whatever was written is removed on any error.
+
+    Raises ``ExistsError`` where something stands there and is not to be overwritten, or is no DATA; ``StorageError``
+    where nothing can be written.
+    """
+    path = local_path(url)
+    with _remote(url, overwrite) if path is None else _local(path, overwrite) as place:
+        yield place
+
+
+@contextmanager
+def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
+    import zarr
+
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
+    refuse_existing(path, overwrite)
+    partial = path.with_name(f".{path.name}.partial-{socket.gethostname()}-{os.getpid()}")
+    with storing(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
+        partial.mkdir()
+
+    def publish() -> None:
+        if path.exists():
+            path.rename(partial / "old")
+        (partial / "data").rename(path)
+
+    try:
+        with storing(str(path)):
+            group = zarr.open_group(str(partial / "data"), mode="w", zarr_format=3)
+        yield Publication(group, partial / "spill", publish)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _remote(url: str, overwrite: bool) -> Iterator[Publication]:
+    import fsspec
+    import zarr
+
+    filesystem, place = fsspec.core.url_to_fs(url)
+    with storing(url):
+        if filesystem.exists(place):
+            if not overwrite:
+                raise _exists(url)
+            filesystem.rm(place, recursive=True)
+        group = zarr.open_group(url, mode="w", zarr_format=3)
+    committed = False
+
+    def publish() -> None:
+        nonlocal committed
+        committed = True
+
+    with tempfile.TemporaryDirectory(prefix="partirvm-spill-") as spill:
+        try:
+            yield Publication(group, Path(spill, "spill"), publish)
+        finally:
+            if not committed and filesystem.exists(place):
+                filesystem.rm(place, recursive=True)
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Raise ``ExistsError`` unless the place is free, an empty folder, or DATA that may be overwritten."""
+    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
+        raise _exists(str(path))
+    head = path / "zarr.json"
+    if not head.is_file() or KIND not in head.read_text(errors="replace"):
+        raise ExistsError(
+            f"{path} is there already and is not DATA of partirvm: it is not overwritten. Choose another name."
+        )
+
+
+def _exists(url: str) -> ExistsError:
+    return ExistsError(f"{url} is there already. Choose another name, or say overwrite=True (`--overwrite`).")
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed ingests of the same name left behind on this machine."""
+    pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
+    for sibling in path.parent.iterdir():
+        match = pattern.fullmatch(sibling.name)
+        if match and not _alive(int(match[1])):
+            shutil.rmtree(sibling, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    if pid == os.getpid():
+        return False  # this process holds none yet: a name from before a reboot, or in another container
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def storing(place: str) -> Iterator[None]:
+    """Turn what a full, read-only or forbidden store raises into ``StorageError``."""
+    try:
+        yield
+    except (ExistsError, StorageError):
+        raise
+    except OSError as error:
+        reasons = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EROFS: "read-only"}
+        reason = reasons.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(
+            f"{place}: cannot be written: {reason}. Make room or choose another place; ingest needs about twice the "
+            "size of the data, 8 bytes per number."
+        ) from error
