@@ -71,6 +71,34 @@ class GramBlock:
 
 
 @dataclass(frozen=True)
+class CrossBlock:
+    """As a ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new: enough for s and q of P columns on trial."""
+
+    cross: Float
+    diagonal: Float
+    projection: Float
+    n: int
+
+    @classmethod
+    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> CrossBlock:
+        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
+        n = len(new)
+        if weights is not None:
+            n = int((weights > 0).sum())
+            target, kept = target * weights[:, None], kept * weights[:, None]
+            return cls(kept.T @ new, np.einsum("np,np,n->p", new, new, weights), new.T @ target, n)
+        return cls(kept.T @ new, np.einsum("np,np->p", new, new), new.T @ target, n)
+
+    def __add__(self, other: CrossBlock) -> CrossBlock:
+        return CrossBlock(
+            self.cross + other.cross,
+            self.diagonal + other.diagonal,
+            self.projection + other.projection,
+            self.n + other.n,
+        )
+
+
+@dataclass(frozen=True)
 class GramStatistics:
     """Sufficient statistics of M labelled columns over n rows.
 

@@ -39,12 +39,13 @@ ALPHA_FLOOR = float(np.finfo(np.float64).eps)
 class StopRule:
     """When a dense fit ends: evidence changes below ``tol``·N nats, ``max_iterations``, or kernel columns down to ``vectors``.
 
-    ``vectors=None`` lets it converge.
+    ``vectors=None`` lets it converge. With ``guard`` a fit whose residual has cancelled stops to ask for a pass.
     """
 
     tol: float
     max_iterations: int
     vectors: int | None = None
+    guard: bool = True
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def noise_precision(state: HyperState) -> tuple[float, bool]:
 
 def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
     """Whether the fit is over after this step, and why."""
-    if state.posterior.cancelled and not state.floored:
+    if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
@@ -152,6 +153,8 @@ def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
     """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,)."""
+    if not len(cross):
+        return beta * diagonal, beta * projection
     whitened = solve_triangular(old.factor, old.scale[:, None] * cross, lower=True, check_finite=False)
     s = beta * diagonal - beta**2 * np.einsum("mp,mp->p", whitened, whitened)
     q = beta * (projection - cross.T @ (old.mean - offset))

@@ -64,9 +64,10 @@ class Design:
         return replace(self, centres=self.centres[centres], labels=self.labels[centres], bias=keep)
 
     def join(self, other: Design) -> Design:
-        """The columns of this design, then the centres of ``other`` (which must have no bias of its own)."""
+        """The centres of this design, then those of ``other``, and the bias if either has it."""
         return replace(
             self,
+            bias=self.bias or other.bias,
             centres=np.concatenate([self.centres, other.centres]),
             labels=np.concatenate([self.labels, other.labels]),
         )
