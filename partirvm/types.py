@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,3 +35,17 @@ class Scaling:
     def targets(self, t: Float) -> Float:
         """Targets (n, T) as the likelihood sees them."""
         return (t - self.t_shift) / self.t_scale
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and meaning of the columns.
+
+    ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
+    the labels behind codes 0 … K−1 of the target, or None where the target is a number.
+    """
+
+    features: tuple[str, ...]
+    target: str = "y"
+    categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    classes: tuple[Any, ...] | None = None

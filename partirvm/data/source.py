@@ -8,13 +8,14 @@ size belongs to the data, never to the machine, so that sums over tiles have the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.types import Columns as Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -47,20 +48,6 @@ class Fingerprint:
     n_rows: int
     n_features: int
     hashes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names and meaning of the columns.
-
-    ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
-    the labels behind codes 0 … K−1 of the target, or None where the target is a number.
-    """
-
-    features: tuple[str, ...]
-    target: str = "y"
-    categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    classes: tuple[Any, ...] | None = None
 
 
 @runtime_checkable
