@@ -120,7 +120,8 @@ class _Piece:
         from dask.base import optimize
 
         names = list(self.arrays)
-        cut = optimize(*[self.arrays[name][start - self.start : stop - self.start] for name in names])
+        slices = [self.arrays[name][start - self.start : stop - self.start] for name in names]
+        cut = optimize(*slices)  # type: ignore[no-untyped-call,unused-ignore]
         return _Piece(start, stop, dict(zip(names, cut, strict=True)), tile_rows)
 
     def _reader(self, array: Any) -> ChunkedRows:

@@ -6,6 +6,7 @@ or of how they were cut into batches: records with equal keys keep the order in 
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,8 @@ class ExternalSorter:
     ) -> None:
         self.n_records = 0
         self._folder, self._memory = Path(folder), memory
-        self._spill = _Spill(self._folder, "0", width, low, high)
+        self._spills = itertools.count()
+        self._spill = self._new_spill(width, low, high)
 
     def add(self, records: Float) -> None:
         """Take in records (n, width). Raises ``ValueError`` for a key outside [low, high) or NaN."""
@@ -78,7 +80,7 @@ class ExternalSorter:
         self.close()
 
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
-        for path, low, high in spill.ranges():
+        for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
                 records = _read(path, spill.columns)
                 path.unlink()
@@ -89,10 +91,13 @@ class ExternalSorter:
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:
-                yield from self._cut_again(path, spill.columns, low, high)
+                yield from self._cut_again(path, spill.columns, lowest, highest)
 
-    def _cut_again(self, path: Path, columns: int, low: float, high: float) -> Iterator[Float]:
-        finer = _Spill(self._folder, path.name, columns, low, high)
+    def _new_spill(self, columns: int, low: float, high: float) -> _Spill:
+        return _Spill(self._folder, f"{next(self._spills)}", columns, low, high)
+
+    def _cut_again(self, path: Path, columns: int, lowest: float, highest: float) -> Iterator[Float]:
+        finer = self._new_spill(columns, lowest, float(np.nextafter(highest, np.inf)))
         try:
             for batch in _batches(path, columns):
                 finer.add(batch)
@@ -142,6 +147,7 @@ class _Spill:
         self._edges = np.unique(np.linspace(low, high, BUCKETS + 1))
         self._folder, self._name = folder, name
         self._files: dict[int, BinaryIO] = {}
+        self._keys: dict[int, tuple[float, float]] = {}
 
     def add(self, records: Float) -> None:
         """Append every record to the file of its range."""
@@ -157,13 +163,17 @@ class _Spill:
         for bucket in np.flatnonzero(counts).tolist():
             if bucket not in self._files:
                 self._files[bucket] = self._path(bucket).open("wb", buffering=0)
-            _write(self._files[bucket], records[ends[bucket] - counts[bucket] : ends[bucket]])
+                self._keys[bucket] = (np.inf, -np.inf)
+            chosen = records[ends[bucket] - counts[bucket] : ends[bucket]]
+            lowest, highest = self._keys[bucket]
+            self._keys[bucket] = min(lowest, float(chosen[:, 0].min())), max(highest, float(chosen[:, 0].max()))
+            _write(self._files[bucket], chosen)
 
     def ranges(self) -> Iterator[tuple[Path, float, float]]:
-        """Close the files and go through them in the order of their keys: path, lower and upper edge."""
+        """Close the files and go through them in the order of their keys: path, lowest and highest key."""
         self.close()
         for bucket in sorted(self._files):
-            yield self._path(bucket), float(self._edges[bucket]), float(self._edges[bucket + 1])
+            yield self._path(bucket), *self._keys[bucket]
 
     def close(self) -> None:
         for file in self._files.values():

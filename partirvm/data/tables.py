@@ -187,7 +187,8 @@ def text_column(where: str, name: str, found: str) -> DataError:
     """The error for text where numbers are needed."""
     return DataError(
         f"{where}: the column {name!r} holds text, not numbers: {found}. Name it as categorical "
-        f"(`--categorical {name}`), leave it out with `--features`, or, for the target, say that it is a class (`--classes`)."
+        f"(`--categorical {name}`), leave it out with `--features`, or, for the target, say that it "
+        "is a class (`--classes`)."
     )
 
 

@@ -248,8 +248,8 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     if missing > 0:
         raise MissingDataError(
             f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {array.nchunks} chunks: they would "
-            f"read as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if that "
-            "is what they mean."
+            f"read as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if "
+            "that is what they mean."
         )
 
 

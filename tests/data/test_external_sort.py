@@ -1,0 +1,82 @@
+"""The external sort against ``numpy.argsort``, whatever the memory and the batches."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partirvm.data.external_sort import ExternalSorter, Spool
+
+
+def sort(keys: np.ndarray, cuts: list[int], memory: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+    """Records (key, number in order of arrival), added in batches that end at ``cuts``, as they come out."""
+    records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
+    with tempfile.TemporaryDirectory() as folder:
+        spill = Path(folder, "spill")
+        with ExternalSorter(spill, 2, low=low, high=high, memory=memory) as sorter:
+            for batch in np.split(records, sorted(cuts)):
+                sorter.add(batch)
+            assert sorter.n_records == len(keys)
+            found = list(sorter.blocks())
+            assert not any(spill.iterdir()), "every file is deleted once it was read"
+        assert not spill.exists()
+    return np.concatenate([np.empty((0, 2)), *found])
+
+
+KEYS = st.one_of(
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from([0.0, 0.25, 0.5, np.nextafter(0.5, 0), np.nextafter(0.5, 1), np.nextafter(1, 0), 5e-324]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(KEYS, max_size=200), st.lists(st.integers(0, 200), max_size=5), st.sampled_from([1, 64, 1 << 20]))
+def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int) -> None:
+    values = np.array(keys, dtype=float)
+    found = sort(values, cuts, memory)
+    np.testing.assert_array_equal(found[:, 1], np.argsort(values, kind="stable"))
+    np.testing.assert_array_equal(found[:, 0], np.sort(values))
+
+
+@pytest.mark.parametrize("memory", [1 << 10, 1 << 14, 1 << 26])
+def test_row_numbers_as_keys_put_rows_back_in_order(memory: int) -> None:
+    keys = np.random.default_rng(0).permutation(20_000).astype(float)
+    found = sort(keys, [1, 7000, 7001], memory, high=20_000.0)
+    np.testing.assert_array_equal(found[:, 0], np.arange(20_000.0))
+    np.testing.assert_array_equal(keys[found[:, 1].astype(int)], found[:, 0])
+
+
+def test_one_key_alone_may_be_larger_than_memory() -> None:
+    found = sort(np.full(5000, 0.3), [2000], memory=1024)
+    np.testing.assert_array_equal(found[:, 1], np.arange(5000))
+
+
+@pytest.mark.parametrize("key", [-0.1, 1.0, np.nan])
+def test_keys_outside_the_interval_are_refused(key: float, tmp_path: Path) -> None:
+    with ExternalSorter(tmp_path / "spill", 1) as sorter, pytest.raises(ValueError, match="keys must lie in"):
+        sorter.add(np.array([[0.5], [key]]))
+
+
+def test_blocks_fit_the_memory(tmp_path: Path) -> None:
+    keys = np.random.default_rng(1).random((50_000, 1))
+    with ExternalSorter(tmp_path / "spill", 1, memory=4096) as sorter:
+        sorter.add(keys)
+        sizes = [block.nbytes for block in sorter.blocks()]
+    assert max(sizes) <= 4096
+    assert sum(sizes) == keys.nbytes
+
+
+def test_a_spool_keeps_the_order(tmp_path: Path) -> None:
+    records = np.arange(30.0).reshape(10, 3)
+    with Spool(tmp_path / "spool", 3) as spool:
+        spool.add(records[:4])
+        spool.add(records[4:4])
+        spool.add(records[4:])
+        assert spool.n_records == 10
+        np.testing.assert_array_equal(np.concatenate(list(spool.blocks())), records)
+    assert not (tmp_path / "spool").exists()

@@ -1,0 +1,286 @@
+"""One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles read the same."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+from partirvm.data import ArraySource, Source, ZarrArraySource, ZarrSource, check_fingerprint, ingest, tile_slices
+from partirvm.data.dask_source import DaskSource
+from partirvm.errors import ChangedDataError, DataError
+
+N, D, TILE = 107, 3, 16
+
+
+@dataclass
+class Case:
+    """A source, and the numbers of the rows that it must serve, in its order."""
+
+    source: Any
+    order: np.ndarray
+    weighted: bool = True
+    targets: int = 1
+
+
+def arrays(n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    number = np.arange(n, dtype=np.float64)
+    return number[:, None] + np.arange(D) / 10, 2 * number + 1, 1 + number % 3
+
+
+def plain(folder: Path) -> Case:
+    return Case(ArraySource(*arrays(), tile_rows=TILE), np.arange(N))
+
+
+def fortran_order(folder: Path) -> Case:
+    X, y, weights = arrays()
+    return Case(ArraySource(np.asfortranarray(X), y, weights, tile_rows=TILE), np.arange(N))
+
+
+def permuted(folder: Path) -> Case:
+    order = np.random.default_rng(3).permutation(N)
+    return Case(ArraySource(*arrays(), tile_rows=TILE, permutation=order, seed=3), order)
+
+
+def data(folder: Path) -> Case:
+    source = ingest(arrays(), folder / "rows.zarr", tile_rows=TILE, shuffle=5)
+    return Case(source, np.argsort(np.random.default_rng(5).random(N), kind="stable"))
+
+
+def data_in_order(folder: Path) -> Case:
+    X, y, _ = arrays()
+    return Case(ingest((X, y), folder / "rows.zarr", tile_rows=TILE, shuffle=None), np.arange(N), weighted=False)
+
+
+def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
+    group = zarr.open_group(str(folder / "own.zarr"), mode="w")
+    stored = []
+    for name, values in zip("Xyw", arrays(), strict=True):
+        array = group.create_array(
+            name, shape=values.shape, dtype=values.dtype, chunks=(chunk, *values.shape[1:]), fill_value=0.0
+        )
+        array[:] = values
+        stored.append(array)
+    return Case(ZarrArraySource(*stored, tile_rows=TILE), np.arange(N))
+
+
+def foreign_zarr_large_chunks(folder: Path) -> Case:
+    return foreign_zarr(folder, chunk=50)
+
+
+def dask_arrays(folder: Path, chunk: int = 20) -> Case:
+    X, y, weights = arrays()
+    chunked = da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=13), da.from_array(weights, chunks=chunk)
+    return Case(DaskSource(*chunked, tile_rows=TILE), np.arange(N))
+
+
+def dask_large_chunks(folder: Path) -> Case:
+    return dask_arrays(folder, chunk=60)
+
+
+def two_targets(folder: Path) -> Case:
+    X, y, _ = arrays()
+    return Case(ArraySource(X, np.column_stack([y, -y]), tile_rows=TILE), np.arange(N), weighted=False, targets=2)
+
+
+def dask_without_targets(folder: Path) -> Case:
+    source = DaskSource(da.from_array(arrays()[0], chunks=(20, 3)), tile_rows=TILE)
+    return Case(source, np.arange(N), weighted=False, targets=0)
+
+
+CASES: list[Callable[[Path], Case]] = [
+    plain, fortran_order, permuted, data, data_in_order, foreign_zarr, foreign_zarr_large_chunks, dask_arrays,
+    dask_large_chunks, two_targets, dask_without_targets,
+]  # fmt: skip
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.__name__)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return request.param(tmp_path)
+
+
+def assert_same_tile(found: Any, expected: Any) -> None:
+    assert (found.number, found.start) == (expected.number, expected.start)
+    np.testing.assert_array_equal(found.X, expected.X)
+    np.testing.assert_array_equal(found.t, expected.t)
+    assert (found.weights is None) == (expected.weights is None)
+    if found.weights is not None:
+        np.testing.assert_array_equal(found.weights, expected.weights)
+
+
+def test_it_is_a_source(case: Case) -> None:
+    source = case.source
+    assert isinstance(source, Source)
+    assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (N, D, case.targets, 7)
+    assert source.tile_rows == TILE
+    assert source.shuffled == bool((case.order != np.arange(N)).any())
+    assert source.columns.features == ("x0", "x1", "x2")
+
+
+def test_tiles_cut_the_rows_exactly(case: Case) -> None:
+    X, y, weights = arrays()
+    for number, rows in enumerate(tile_slices(N, TILE)):
+        tile, order = case.source.tile(number), case.order[rows]
+        assert (tile.number, tile.start) == (number, rows.start)
+        np.testing.assert_array_equal(tile.X, X[order])
+        np.testing.assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
+        if case.weighted:
+            np.testing.assert_array_equal(tile.weights, weights[order])
+        else:
+            assert tile.weights is None
+
+
+def test_blocks_are_contiguous_float64_and_cannot_be_written(case: Case) -> None:
+    tile = case.source.tile(6)
+    for block in [tile.X, tile.t, *[tile.weights] * case.weighted]:
+        assert block.dtype == np.float64
+        assert block.flags.c_contiguous
+        assert not block.flags.writeable or block.size == 0
+
+
+@pytest.mark.parametrize("number", [-1, 7])
+def test_there_are_no_other_tiles(case: Case, number: int) -> None:
+    with pytest.raises(IndexError, match="tile"):
+        case.source.tile(number)
+
+
+@pytest.mark.parametrize("rows", [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]], ids=str)
+def test_gather_keeps_the_order_asked_for(case: Case, rows: list[int]) -> None:
+    gathered = case.source.gather(rows)
+    assert gathered.shape == (len(rows), D)
+    np.testing.assert_array_equal(gathered, arrays()[0][case.order[np.array(rows, dtype=int)]])
+
+
+@pytest.mark.parametrize("row", [-1, N])
+def test_gather_refuses_rows_that_are_not_there(case: Case, row: int) -> None:
+    with pytest.raises(IndexError):
+        case.source.gather([0, row])
+
+
+def test_gather_reads_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(case.source, ArraySource):
+        pytest.skip("indexes the arrays")
+    read: list[int] = []
+    inputs = type(case.source)._inputs
+    monkeypatch.setattr(type(case.source), "_inputs", lambda self, number: read.append(number) or inputs(self, number))
+    case.source.gather([100, 3, 4, 101, 3, 17])
+    assert sorted(read) == [0, 1, 6]
+
+
+@pytest.mark.parametrize("tiles", [[0], [6], [5, 1, 2]], ids=str)
+def test_a_part_reads_the_same_tiles_in_another_process(case: Case, tiles: list[int]) -> None:
+    part = pickle.loads(pickle.dumps(case.source.part(tiles)))
+    assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (N, 7, TILE, case.targets)
+    assert part.columns == case.source.columns
+    assert part.fingerprint() == case.source.fingerprint()
+    for number in tiles:
+        assert_same_tile(part.tile(number), case.source.tile(number))
+    again = part.part(tiles[:1])
+    assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
+
+
+def test_a_part_gathers_from_its_tiles(case: Case) -> None:
+    np.testing.assert_array_equal(case.source.part([1, 2]).gather([40, 17]), arrays()[0][case.order[[40, 17]]])
+
+
+@pytest.mark.parametrize("make", [plain, permuted, dask_arrays], ids=lambda case: case.__name__)
+def test_a_part_of_what_lives_in_memory_knows_no_other_tile(make: Callable[[Path], Case], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="tile 3 is not in this part"):
+        make(tmp_path).source.part([1, 2]).tile(3)
+
+
+def test_a_part_of_arrays_in_memory_is_small() -> None:
+    source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
+    assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
+
+
+def test_a_part_of_dask_arrays_is_small() -> None:
+    X = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))
+    source = DaskSource(X, X[:, 0], tile_rows=2000)
+    assert len(pickle.dumps(source.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
+
+
+def test_data_pickle_as_an_address(tmp_path: Path) -> None:
+    assert len(pickle.dumps(data(tmp_path).source)) < 2000
+
+
+def test_threads_read_the_same(case: Case) -> None:
+    numbers = list(range(7)) * 6
+    with ThreadPoolExecutor(4) as pool:
+        for number, tile in zip(numbers, pool.map(pickle.loads(pickle.dumps(case.source)).tile, numbers), strict=True):
+            assert_same_tile(tile, case.source.tile(number))
+
+
+def twin(case: Case, X: np.ndarray) -> ArraySource:
+    """The same targets and weights in memory, beside X."""
+    y, weights = arrays()[1][case.order], arrays()[2][case.order]
+    t = [None, y, np.column_stack([y, -y])][case.targets]
+    return ArraySource(X, t, weights if case.weighted else None, tile_rows=TILE)
+
+
+def test_the_fingerprint_is_the_same_wherever_the_rows_are(case: Case) -> None:
+    expected = twin(case, arrays()[0][case.order]).fingerprint()
+    assert case.source.fingerprint() == expected
+    case.source.check(expected)
+
+
+def test_a_changed_value_changes_the_fingerprint(case: Case) -> None:
+    X = arrays()[0][case.order]
+    X[20, 1] += 1e-9
+    with pytest.raises(ChangedDataError, match="the values of tile 1 have changed"):
+        case.source.check(twin(case, X).fingerprint())
+
+
+def test_another_shape_is_another_fingerprint(case: Case) -> None:
+    fewer = ArraySource(arrays()[0][1:], tile_rows=TILE)
+    with pytest.raises(ChangedDataError, match="106 rows × 3"):
+        check_fingerprint(fewer.fingerprint(), case.source.fingerprint(), "the data")
+
+
+def test_large_chunks_are_computed_once_per_pass() -> None:
+    computed: list[int] = []
+
+    def block(values: np.ndarray) -> np.ndarray:
+        computed.append(len(values))
+        return values
+
+    X = da.from_array(arrays()[0], chunks=(60, 3)).map_blocks(block, dtype=float, meta=np.empty((0, 0)))
+    source = DaskSource(X, tile_rows=TILE)
+    for number in range(source.n_tiles):
+        source.tile(number)
+    assert computed == [60, 47]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "bool"])
+def test_other_numbers_become_float64(dtype: str, tmp_path: Path) -> None:
+    X = np.arange(40).reshape(20, 2).astype(dtype)
+    for source in (ArraySource(X, X[:, 0]), DaskSource(da.from_array(X), da.from_array(X[:, 0]))):
+        assert source.tile(0).X.dtype == source.tile(0).t.dtype == np.float64
+        np.testing.assert_array_equal(source.gather([5, 2]), X[[5, 2]].astype(float))
+        assert source.gather([1]).dtype == np.float64
+
+
+def test_float64_arrays_are_not_copied() -> None:
+    X, y, _ = arrays()
+    source = ArraySource(X, y, tile_rows=TILE)
+    assert np.shares_memory(source.tile(2).X, X)
+    X[0, 0] = 5.0  # the arrays themselves stay writeable
+    assert source.tile(0).X[0, 0] == 5.0
+
+
+@pytest.mark.parametrize("order", [np.zeros(N, int), np.arange(N - 1), np.arange(N) - 1, np.arange(N) + 0.5], ids=repr)
+def test_a_permutation_has_every_row_once(order: np.ndarray) -> None:
+    with pytest.raises(DataError, match="permutation"):
+        ArraySource(*arrays(), permutation=order)
+
+
+def test_ingested_data_are_a_zarr_source(tmp_path: Path) -> None:
+    assert isinstance(data(tmp_path).source, ZarrSource)
