@@ -12,6 +12,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
+PANEL_ROWS = 2048
+"""Rows whose design is held at once. Part of the arithmetic of a pass: another number gives other rounding."""
+
+
 @dataclass(frozen=True)
 class Scaling:
     """How raw inputs and targets map to what the model sees: (x − shift) / scale, per column.

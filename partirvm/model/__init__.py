@@ -1,0 +1,8 @@
+"""A fitted model and its on-disk form."""
+
+from __future__ import annotations
+
+from partirvm.model.files import load_model, save_model
+from partirvm.model.fitted import Model
+
+__all__ = ["Model", "load_model", "save_model"]

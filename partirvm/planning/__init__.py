@@ -1,0 +1,1 @@
+"""Pure arithmetic: memory and cost formulas, and the plan made of them."""

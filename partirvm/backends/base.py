@@ -1,0 +1,35 @@
+"""What a driver asks of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from partirvm.backends.passes import MomentsPass
+from partirvm.data.source import Source
+from partirvm.strategies.instructions import Pass
+
+Progress = Callable[[int, int], None]
+"""Called with tiles done and tiles in all; may raise to leave the pass."""
+
+
+class Executor(Protocol):
+    """Runs passes over the tiles of a source. The statistic does not depend on which executor, or how many workers."""
+
+    def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
+        """The statistic of a pass over its tiles, summed in the fixed tree."""
+        ...
+
+    def map(self, function: Callable[..., Any], source: Source, tiles: Sequence[int], progress: Progress | None) -> Any:
+        """Yield ``(number, function(source, number))`` for these tiles, in order."""
+        ...
+
+    def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+        """Inputs of rows by number, shape (len(rows), d)."""
+        ...
+
+    def close(self) -> None:
+        """Give back threads and whatever was sent to workers."""
+        ...

@@ -1,0 +1,122 @@
+"""A pass, tile by tile: the pure functions that run wherever the rows are read.
+
+``tile_statistic(pass, source, number)`` reads one tile and returns its additive statistic. Within a tile, rows go
+through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles and panels are the same on
+every machine, and with one BLAS thread per task so are the bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.data.source import Source, Tile
+from partirvm.strategies.instructions import GramPass, Pass, ResidualPass, ScorePass
+from partirvm.types import PANEL_ROWS
+
+Float = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class MomentsPass:
+    """Over all rows: moments of inputs and targets, and what is not finite."""
+
+
+def tile_statistic(pass_: Pass | MomentsPass, source: Source, number: int) -> Any:
+    """The statistic of one tile."""
+    return _FUNCTIONS[type(pass_)](pass_, source.tile(number))
+
+
+def tiles_of(pass_: Pass | MomentsPass, source: Source) -> list[int]:
+    """Numbers of the tiles that a pass reads: all, or whole tiles spread evenly over about ``sample`` rows."""
+    sample = getattr(pass_, "sample", 0)
+    count = min(-(-sample // source.tile_rows), source.n_tiles) if sample else source.n_tiles
+    return [position * source.n_tiles // count for position in range(count)]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    start: int
+    X: Float
+    t: Float
+    weights: Float | None
+
+
+def _panels(tile: Tile) -> Iterator[_Panel]:
+    for start in range(0, len(tile.X), PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        weights = None if tile.weights is None else tile.weights[rows]
+        yield _Panel(tile.start + start, tile.X[rows], tile.t[rows], weights)
+
+
+def _moments(pass_: MomentsPass, tile: Tile) -> Moments:
+    return Moments.of(tile.X, tile.t, tile.weights, tile.start)
+
+
+def _gram(pass_: GramPass, tile: Tile) -> GramBlock | CrossBlock:
+    make: Callable[..., Any] = CrossBlock.of if pass_.diagonal else GramBlock.of
+
+    def statistic(panel: _Panel) -> Any:
+        kept, new = pass_.kept.block(panel.X), pass_.new.block(panel.X)
+        target = pass_.new.scaling.targets(panel.t)
+        if pass_.offset.any():
+            target = target - kept @ pass_.offset
+        return make(kept, new, target, panel.weights)
+
+    total: GramBlock | CrossBlock = reduce(add, map(statistic, _panels(tile)))
+    return total
+
+
+def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
+    def statistic(panel: _Panel) -> ResidualStatistics:
+        block = pass_.design.block(panel.X)
+        r = pass_.design.scaling.targets(panel.t) - block @ pass_.mean
+        weighted = r if panel.weights is None else r * panel.weights[:, None]
+        rows = panel.start + np.arange(len(r), dtype=np.int64)
+        open_ = np.isin(rows, _between(pass_.exclude, rows[0], rows[-1]), assume_unique=True, invert=True)
+        if panel.weights is not None:
+            open_ &= panel.weights > 0
+        if not pass_.select:
+            open_[:] = False
+        errors = np.abs(r).max(axis=1)
+        return ResidualStatistics(
+            n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
+            energy=np.einsum("nt,nt->t", r, weighted),
+            projection=block.T @ weighted,
+            largest=LargestErrors.of(pass_.select, errors[open_], rows[open_], panel.X[open_]),
+        )
+
+    return reduce(add, map(statistic, _panels(tile)))
+
+
+def _between(sorted_rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
+    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
+
+
+def _score(pass_: ScorePass, tile: Tile) -> Scores:
+    scaling = pass_.design.scaling
+    shift, scale = float(scaling.t_shift[0]), float(scaling.t_scale[0])
+
+    def statistic(panel: _Panel) -> Scores:
+        block = pass_.design.block(panel.X)
+        spread = block @ pass_.root
+        variance = np.einsum("nm,nm->n", spread, spread) + pass_.noise_variance
+        return Scores.of(panel.t[:, 0], shift + scale * (block @ pass_.mean), scale**2 * variance)
+
+    return reduce(add, map(statistic, _panels(tile)))
+
+
+_FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
+    MomentsPass: _moments,
+    GramPass: _gram,
+    ResidualPass: _residual,
+    ScorePass: _score,
+}

@@ -1,0 +1,117 @@
+"""A job's folder: what was asked, what happened, and the model to use.
+
+    JOB/spec.json              what was asked, of which data, by which versions
+    JOB/events/000001.json     one numbered object per event, never changed
+    JOB/models/000003/         a model; the number is that of the event that announces it
+    JOB/model.json             points to the model to use: written last, replaced whole
+
+The folder is any place that fsspec knows. Small objects are written whole: to a temporary name and renamed on a local
+disk, in one request elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.model import Model, load_model, save_model
+
+FORMAT = 1
+
+
+class JobStore:
+    """Reads and writes one job's folder."""
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        self.location = os.fspath(location).rstrip("/")
+        self._fs, self._root = fsspec.core.url_to_fs(self.location)
+        self._events = 0
+
+    @classmethod
+    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> JobStore:
+        """Start a job's folder. Raises ``ExistsError`` if it is there and ``overwrite`` is false."""
+        store = cls(location)
+        if store._fs.exists(store._root):
+            empty = store._fs.isdir(store._root) and not store._fs.ls(store._root)
+            if not empty and not overwrite:
+                raise ExistsError(f"{store.location}: there is something here already; --overwrite replaces a job")
+            if not empty and not store._fs.exists(store._path("spec.json")):
+                raise ExistsError(f"{store.location}: this is not a job, it will not be overwritten")
+            store._fs.rm(store._root, recursive=True)
+        store._write("spec.json", {"format": FORMAT, **spec})
+        return store
+
+    def spec(self) -> dict[str, Any]:
+        """What was asked. Raises ``MissingDataError`` if this is no job, ``FormatError`` if a newer version wrote it."""
+        spec = self._read("spec.json")
+        if spec["format"] > FORMAT:
+            raise FormatError(
+                f"{self.location}: the job has format {spec['format']}, this version reads up to {FORMAT}: "
+                "upgrade partirvm"
+            )
+        return spec
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """Append an event."""
+        self._events += 1
+        self._write(f"events/{self._events:06d}.json", entry)
+
+    def save(self, model: Model) -> None:
+        """Make this model the one to use; the one before it goes once the pointer has moved."""
+        name = f"models/{self._events + 1:06d}"
+        before = self._read("model.json")["path"] if self._fs.exists(self._path("model.json")) else None
+        if before == name:
+            return
+        save_model(model, f"{self.location}/{name}")
+        self._write("model.json", {"path": name})
+        if before is not None:
+            self._fs.rm(self._path(before), recursive=True)
+
+    def model(self) -> Model:
+        """The model to use. Raises ``MissingDataError`` if the job has none yet."""
+        self.spec()
+        if not self._fs.exists(self._path("model.json")):
+            raise MissingDataError(f"{self.location}: the job has no model yet")
+        return load_model(f"{self.location}/{self._read('model.json')['path']}")
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events in order."""
+        if not self._fs.exists(self._path("events")):
+            return []
+        names = sorted(Path(path).name for path in self._fs.ls(self._path("events"), detail=False))
+        return [self._read(f"events/{name}") for name in names if name.endswith(".json") and not name.startswith(".")]
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads(self._fs.cat_file(self._path(name)))
+        except FileNotFoundError as error:
+            raise MissingDataError(f"{self.location}: no job here ({name} is missing)") from error
+        except json.JSONDecodeError as error:
+            raise FormatError(f"{self.location}/{name}: damaged, not JSON: {error}") from error
+        return value
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        data = json.dumps(value, indent=1).encode()
+        path = self._path(name)
+        try:
+            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+            if "file" in self._fs.protocol:
+                part = f"{path}.{uuid.uuid4().hex}.part"
+                with open(part, "wb") as file:  # noqa: PTH123
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, path)  # noqa: PTH105
+            else:
+                self._fs.pipe_file(path, data)
+        except OSError as error:
+            raise StorageError(f"{self.location}/{name}: cannot be written: {error}") from error

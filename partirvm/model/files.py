@@ -1,0 +1,126 @@
+"""A model on disk: one Zarr group, arrays for numbers and JSON attributes for the rest. Never pickle, never code.
+
+Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M);
+``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the
+column names, noise and evidence. The attributes are written last: a group without them is not a model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.kernels import kernel_from_spec
+from partirvm.kernels.design import Design
+from partirvm.model.fitted import Model
+from partirvm.types import Columns, Scaling
+
+KIND = "partirvm-model"
+FORMAT = 1
+
+ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
+
+
+def save_model(model: Model, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
+    """Write a model to a folder or fsspec URL that must not exist yet.
+
+    Raises ``ExistsError`` if something is there, ``StorageError`` if it cannot be written.
+    """
+    import zarr
+
+    design, scaling = model.design, model.design.scaling
+    arrays = {
+        "centres": design.centres,
+        "labels": design.labels,
+        "mean": model.mean,
+        "root": model.root,
+        "alpha": model.alpha,
+        "x_shift": scaling.x_shift,
+        "x_scale": scaling.x_scale,
+        "t_shift": scaling.t_shift,
+        "t_scale": scaling.t_scale,
+    }
+    attributes = {
+        "kind": KIND,
+        "format": FORMAT,
+        "kernel": design.kernel.spec(),
+        "bias": design.bias,
+        "noise_variance": model.noise_variance,
+        "log_evidence": model.log_evidence,
+        "n_rows": model.n_rows,
+        "features": list(model.columns.features),
+        "target": model.columns.target,
+        "categories": {name: list(levels) for name, levels in model.columns.categories.items()},
+        "classes": None if model.columns.classes is None else list(model.columns.classes),
+    }
+    try:
+        group = zarr.open_group(location, mode="w-", storage_options=storage_options)
+        for name, values in arrays.items():
+            fill = -1 if name == "labels" else np.nan
+            array = group.create_array(
+                name, shape=values.shape, dtype=values.dtype, chunks=tuple(max(n, 1) for n in values.shape),
+                fill_value=fill, config={"write_empty_chunks": True},
+            )  # fmt: skip
+            if values.size:
+                array[...] = values
+        group.update_attributes(attributes)
+    except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
+        raise ExistsError(f"{location}: there is something here already, a model is never written over") from error
+    except OSError as error:
+        raise StorageError(f"{location}: the model cannot be written: {error}") from error
+
+
+def load_model(location: str, *, storage_options: dict[str, Any] | None = None) -> Model:
+    """Read a model back. Runs no code from the file.
+
+    Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
+    written by a newer version.
+    """
+    import zarr
+
+    try:
+        group = zarr.open_group(location, mode="r", storage_options=storage_options)
+    except (FileNotFoundError, KeyError) as error:
+        raise MissingDataError(f"{location}: no model here") from error
+    about: dict[str, Any] = dict(group.attrs)
+    if about.get("kind") != KIND:
+        raise FormatError(f"{location}: this is not a partirvm model (kind {about.get('kind')!r})")
+    if about["format"] > FORMAT:
+        raise FormatError(
+            f"{location}: the model has format {about['format']}, this version reads up to {FORMAT}: upgrade partirvm"
+        )
+    arrays = {name: _read(group, name, location) for name in ARRAYS}
+    scaling = Scaling(arrays["x_shift"], arrays["x_scale"], arrays["t_shift"], arrays["t_scale"])
+    design = Design(
+        kernel_from_spec(about["kernel"]), scaling, arrays["centres"], arrays["labels"].astype(np.int64), about["bias"]
+    )
+    columns = Columns(
+        features=tuple(about["features"]),
+        target=about["target"],
+        categories={name: tuple(levels) for name, levels in about["categories"].items()},
+        classes=None if about["classes"] is None else tuple(about["classes"]),
+    )
+    return Model(
+        design=design,
+        mean=arrays["mean"],
+        root=arrays["root"],
+        alpha=arrays["alpha"],
+        noise_variance=about["noise_variance"],
+        log_evidence=about["log_evidence"],
+        n_rows=about["n_rows"],
+        columns=columns,
+    )
+
+
+def _read(group: Any, name: str, location: str) -> np.ndarray[Any, Any]:
+    try:
+        values = np.asarray(group[name][...])
+    except Exception as error:
+        raise MissingDataError(f"{location}: array {name!r} of the model is missing or damaged: {error}") from error
+    if values.size and not np.isfinite(values).all():
+        raise MissingDataError(f"{location}: array {name!r} of the model has lost a chunk")
+    if name == "labels" and (values < 0).any():
+        raise MissingDataError(f"{location}: array {name!r} of the model has lost a chunk")
+    return values

@@ -1,0 +1,111 @@
+"""Bytes of each step of a fit, as closed formulas.
+
+f = 8 bytes. A fit of M kept columns and P candidates over tiles of R rows, d features and T targets, with panels of
+B = min(PANEL_ROWS, R) rows, on ``threads`` threads, takes on top of the process itself:
+
+    tile      = 3 f R (d + T + 1)                      read, decoded, handed on
+    panel     = 2 f B (M + P + d + 2)                  design blocks, and their weighted or widened copies
+    block     = 3 f (M + P) P                          sum so far, the panel's product, the new sum
+    waiting   = f (log₂ tiles + threads + 1) (M + P) P nodes of the sum that wait for their sibling
+    pass      = threads (tile + panel + block) + waiting + f (M + P)²
+    solve     = 8 f (M + P)²                           statistics, those of the active columns, H, factor, inverse
+    best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from partirvm.types import PANEL_ROWS
+
+FLOAT = 8
+
+ALLOWANCE = 48 << 20
+"""Bytes beside the formula: BLAS buffers, the interpreter's garbage, fragments."""
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What the formulas need to know of the data: rows, features, targets, rows per tile."""
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    tile_rows: int
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of tiles."""
+        return ceil(self.n_rows / self.tile_rows)
+
+
+@dataclass(frozen=True)
+class StepBytes:
+    """Bytes of the steps of a fit, without the process's own."""
+
+    tile: int
+    panel: int
+    block: int
+    waiting: int
+    gram: int
+    solve: int
+    best: int
+
+    @property
+    def passing(self) -> int:
+        """During a pass in this process: what its threads and the driver hold together."""
+        return self.gram + self.best
+
+    @property
+    def solving(self) -> int:
+        """During a dense fit."""
+        return self.solve + self.best
+
+    @property
+    def peak(self) -> int:
+        """The larger of both."""
+        return max(self.passing, self.solving)
+
+
+def step_bytes(shape: DataShape, kept: int, candidates: int, threads: int, *, held_out: bool = False) -> StepBytes:
+    """The formulas above for M = ``kept`` columns (the bias counted) and P = ``candidates``."""
+    columns, d = kept + candidates, shape.n_features
+    rows = min(shape.tile_rows, shape.n_rows)
+    tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
+    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (columns + d + 2)
+    node = FLOAT * columns * candidates
+    square = FLOAT * columns**2
+    waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 1) * node
+    return StepBytes(
+        tile=tile,
+        panel=panel,
+        block=3 * node,
+        waiting=waiting,
+        gram=threads * (tile + panel + 3 * node) + waiting + square,
+        solve=8 * square,
+        best=2 * square if held_out else 0,
+    )
+
+
+def most_columns(shape: DataShape, candidates: int, threads: int, budget: int, *, held_out: bool = False) -> int:
+    """The most columns M + P whose peak stays within ``budget`` bytes, P being ``candidates``; 0 if not even P fit.
+
+    >>> shape = DataShape(20_000_000, 16, 1, 8192)
+    >>> most = most_columns(shape, 64, 2, 200 << 20)
+    >>> step_bytes(shape, most - 64, 64, 2).peak <= 200 << 20 < step_bytes(shape, most - 63, 64, 2).peak
+    True
+    """
+
+    def fits(columns: int) -> bool:
+        return step_bytes(shape, columns - candidates, candidates, threads, held_out=held_out).peak <= budget
+
+    if not fits(candidates + 1):
+        return 0
+    low, high = candidates + 1, candidates + 2
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
