@@ -85,9 +85,7 @@ class ExternalSorter:
                 records = _read(path, spill.columns)
                 path.unlink()
                 yield records[np.argsort(records[:, 0], kind="stable")]
-            elif (
-                not low < (low + high) / 2 < high
-            ):  # one key alone, more often than memory holds: in the order they came
+            elif lowest == highest:  # one key, more often than memory holds: in the order in which they came
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:
