@@ -2,7 +2,7 @@
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.convert import as_source
-from partirvm.data.ingest import ingest
+from partirvm.data.ingestion import ingest
 from partirvm.data.source import Columns, Fingerprint, Source, Tile, tile_rows_for, tile_slices
 from partirvm.data.tiled import check_fingerprint, hash_tile
 from partirvm.data.zarr_source import ZarrArraySource, ZarrSource

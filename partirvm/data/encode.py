@@ -97,7 +97,8 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
 class Levels:
     """The labels of one column, coded in order of appearance while they are read, and by their own order at the end.
 
-    With ``known`` labels the codes are theirs from the start, and any other label has the code ``len(known)``.
+    With ``known`` labels the codes are theirs from the start, and any other label has the code ``len(known)``. Labels
+    from an ``untyped`` source, CSV, become numbers where all of them are written as numbers.
 
     >>> levels = Levels()
     >>> levels.codes(np.array(["b"])).tolist(), levels.codes(np.array(["a", "b"])).tolist()
@@ -106,7 +107,8 @@ class Levels:
     (('a', 'b'), [1.0, 0.0])
     """
 
-    def __init__(self, known: Sequence[Any] | None = None) -> None:
+    def __init__(self, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
+        self._untyped = untyped
         self._codes: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
         self._known = None if known is None else len(known)
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
@@ -154,7 +156,7 @@ class Levels:
         labels = list(self._codes)
         if self._known is not None:
             return tuple(labels), np.arange(len(labels) + 1.0)
-        if labels and all(isinstance(label, str) for label in labels):
+        if self._untyped:
             labels = _numbers_if_all(labels)
         order = sorted(range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code]))
         remap = np.empty(len(labels))
@@ -192,12 +194,13 @@ class Encoder:
     Counts what is missing or not finite, and remembers where it stands first; ``check`` raises for it.
     """
 
-    def __init__(self, roles: Roles, name: str, like: Columns | None = None) -> None:
-        self.roles, self._name = roles, name
+    def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
+        self.roles, self._name = roles, reader.name
         self.n_rows = self.bad = 0
         self._first: tuple[int, str] | None = None
         known = {} if like is None else {**like.categories, roles.target: like.classes}
-        self.levels = {column: Levels(known.get(column)) for column in roles.wanted if column in roles.levels}
+        labelled = [column for column in roles.wanted if column in roles.levels]
+        self.levels = {column: Levels(known.get(column), untyped=reader.untyped) for column in labelled}
 
     def encode(self, batch: Batch, into: Float) -> None:
         """Fill ``into`` (rows, features + target + weights)."""

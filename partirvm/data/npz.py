@@ -25,6 +25,8 @@ class NpzReader:
     Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
     """
 
+    untyped = False
+
     def __init__(self, filesystem: Any, path: str) -> None:
         self.name, self._filesystem = path, filesystem
         with reading_npz(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:

@@ -23,7 +23,8 @@ class Reader(Protocol):
     """A table to be ingested.
 
     ``features`` are the columns that are features unless the user says otherwise (None: all but target and weights);
-    ``target`` and ``weights`` are the columns of these roles where the format has them.
+    ``target`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
+    tell numbers from text.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Reader(Protocol):
     target: str | None
     weights: str | None
     n_rows: int | None
+    untyped: bool
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Stream the wanted columns, about ``batch_bytes`` at a time; those in ``levels`` hold labels, not numbers."""
@@ -85,6 +87,7 @@ class PairReader:
     """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask."""
 
     name = "the arrays (X, y)"
+    untyped = False
     target: str | None = "y"
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
@@ -139,6 +142,7 @@ class FrameReader:
     """A pandas or Dask data frame; a Dask one is computed partition by partition."""
 
     name = "the data frame"
+    untyped = False
     features: tuple[str, ...] | None = None
 
     def __init__(self, frame: Any, target: str | None = None, weights: str | None = None) -> None:

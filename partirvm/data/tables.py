@@ -77,6 +77,7 @@ class ParquetReader:
     features: tuple[str, ...] | None = None
     target: str | None = None
     weights: str | None = None
+    untyped = False
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
         self.name, self._files = url, files
@@ -118,6 +119,7 @@ class CsvReader:
     features: tuple[str, ...] | None = None
     target: str | None = None
     weights: str | None = None
+    untyped = True
     n_rows: int | None = None
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:

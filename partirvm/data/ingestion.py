@@ -118,7 +118,7 @@ def ingest(
     roles = assign_roles(
         reader, target=target, features=features, categorical=categorical, weights=weights, classes=classes, like=known
     )
-    encoder = Encoder(roles, reader.name, known)
+    encoder = Encoder(roles, reader, known)
     working = _working_memory(memory_limit)
     seed = None if shuffle is None else int(shuffle)
     report = progress or (lambda phase, done, total: None)

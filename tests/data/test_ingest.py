@@ -1,0 +1,381 @@
+"""Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of source."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partirvm.core.moments import Moments
+from partirvm.core.reduction import TreeSum
+from partirvm.data import ArraySource, ZarrSource, hash_tile, ingest, tile_rows_for
+from partirvm.data.ingestion import runs_of
+from partirvm.errors import DataWarning
+
+
+def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.normal(size=n)
+
+
+def frame(n: int = 500) -> pd.DataFrame:
+    """Columns a, b, t of numbers, a column of text, one of whole numbers, weights."""
+    X, y = rows(n)
+    number = np.arange(n)
+    return pd.DataFrame(
+        {
+            "a": X[:, 0],
+            "colour": np.array(["red", "green", "blue"])[number % 3],
+            "b": X[:, 1],
+            "count": number * 7 % 11,
+            "t": y,
+            "w": 1.0 + number % 2,
+        }
+    )
+
+
+def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, t and the row numbers before shuffling, of all tiles."""
+    tiles = [data.tile(number) for number in range(data.n_tiles)]
+    numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
+    return np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles]), numbers
+
+
+def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None) -> None:
+    """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right metadata."""
+    order = np.arange(len(X)) if seed is None else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
+    found_X, found_t, numbers = all_rows(data)
+    np.testing.assert_array_equal(numbers, order)
+    np.testing.assert_array_equal(found_X, X[order])
+    np.testing.assert_array_equal(found_t[:, 0], y[order])
+    assert (data.seed, data.shuffled) == (seed, seed is not None)
+    np.testing.assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
+    np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(data.moments.targets.variance, y.var(), rtol=1e-12)
+
+
+def write_csv(folder: Path, table: pd.DataFrame) -> str:
+    table.to_csv(folder / "t.csv", index=False)
+    return str(folder / "t.csv")
+
+
+def write_csv_gz(folder: Path, table: pd.DataFrame) -> str:
+    table.to_csv(folder / "t.csv.gz", index=False)
+    return str(folder / "t.csv.gz")
+
+
+def write_quoted_csv(folder: Path, table: pd.DataFrame) -> str:
+    table.to_csv(folder / "t.csv", index=False, quoting=1)
+    return str(folder / "t.csv")
+
+
+def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
+    (folder / "many").mkdir()
+    for part, start in enumerate(range(0, len(table), 130)):
+        columns = list(table.columns)[:: -1 if part % 2 else 1]
+        table.iloc[start : start + 130][columns].to_csv(folder / "many" / f"part-{part}.csv", index=False)
+    (folder / "many" / "_metadata.csv").write_text("nothing\n")
+    return str(folder / "many")
+
+
+def write_parquet(folder: Path, table: pd.DataFrame) -> str:
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), folder / "t.parquet", row_group_size=97)
+    return str(folder / "t.parquet")
+
+
+def write_parquet_glob(folder: Path, table: pd.DataFrame) -> str:
+    for part, start in enumerate(range(0, len(table), 130)):
+        table.iloc[start : start + 130].to_parquet(folder / f"p{part}.pq")
+    return str(folder / "p*.pq")
+
+
+def write_to_memory(folder: Path, table: pd.DataFrame) -> str:
+    url = f"memory://{folder.name}/t.parquet"
+    with fsspec.open(url, "wb") as file:
+        table.to_parquet(file)
+    return url
+
+
+def pandas_frame(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
+    return table
+
+
+def pandas_categories(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype({"colour": "category", "count": "Int32", "a": "float64"})
+
+
+def dask_frame(folder: Path, table: pd.DataFrame) -> Any:
+    return dd.from_pandas(table, npartitions=4)
+
+
+TABLES = [
+    write_csv, write_csv_gz, write_quoted_csv, write_csv_folder, write_parquet, write_parquet_glob, write_to_memory,
+    pandas_frame, pandas_categories, dask_frame,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("write", TABLES, ids=lambda write: write.__name__)
+def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) -> None:
+    table = frame()
+    data = ingest(
+        write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
+        tile_rows=64,
+    )  # fmt: skip
+    assert data.columns.features == ("a", "colour", "b", "count")
+    assert data.columns.target == "t"
+    assert data.columns.categories == {"colour": ("blue", "green", "red")}
+    assert data.columns.classes is None
+    X = table[["a", "colour", "b", "count"]].replace({"colour": {"blue": 0, "green": 1, "red": 2}}).to_numpy(float)
+    order = all_rows(data)[2]
+    weights = np.concatenate([data.tile(number).weights for number in range(data.n_tiles)])
+    np.testing.assert_array_equal(weights, table["w"].to_numpy()[order])
+    found_X, found_t, _ = all_rows(data)
+    np.testing.assert_array_equal(found_X, X[order])
+    np.testing.assert_array_equal(found_t[:, 0], table["t"].to_numpy()[order])
+    expected = np.arange(500) if seed is None else np.argsort(np.random.default_rng(seed).random(500), kind="stable")
+    np.testing.assert_array_equal(order, expected)
+    assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
+
+
+def arrays_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    return X, y
+
+
+def dask_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    return da.from_array(X, chunks=(77, 2)), da.from_array(y, chunks=100)
+
+
+def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    group = zarr.open_group(str(folder / "own.zarr"), mode="w")
+    return group.create_array("X", data=X, chunks=(90, 2)), group.create_array("y", data=y, chunks=(90,))
+
+
+def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    np.savez(folder / "a.npz", X=X, y=y, test_mask=np.zeros((len(X), 2), bool))
+    return folder / "a.npz"
+
+
+def npz_compressed(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    np.savez_compressed(folder / "a.npz", X=X, y=y[:, None])
+    return folder / "a.npz"
+
+
+def npz_fortran(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    np.savez(folder / "a.npz", X=np.asfortranarray(X), y=y)
+    return folder / "a.npz"
+
+
+def frame_and_series(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+    return pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y, name="y")
+
+
+@pytest.mark.parametrize("seed", [11, None])
+@pytest.mark.parametrize(
+    "make", [arrays_pair, dask_pair, zarr_pair, npz, npz_compressed, npz_fortran, frame_and_series],
+    ids=lambda make: make.__name__,
+)  # fmt: skip
+def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> None:
+    X, y = rows()
+    data = ingest(make(tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
+    assert data.columns.features == ("x0", "x1", "x2")
+    assert data.tile_rows == tile_rows_for(500, 3)
+    assert_holds(data, X, y, seed)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    n=st.integers(2, 300), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
+    batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
+)  # fmt: skip
+def test_neither_memory_nor_batches_change_the_result(
+    n: int, d: int, seed: int, tile_rows: int, batch: int, memory: int
+) -> None:
+    X, y = rows(n, d, seed)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("partirvm.data.ingestion._working_memory", lambda limit: memory * 4)
+        patch.setattr("partirvm.data.readers.rows_per_batch", lambda batch_bytes, columns: batch)
+        data = ingest((X, y), f"{folder}/d.zarr", shuffle=seed, tile_rows=tile_rows)
+        assert_holds(data, X, y, seed)
+        data.verify()
+
+
+def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
+    from partirvm.data import as_source
+
+    X, y = rows()
+    data, source = ingest((X, y), tmp_path / "d.zarr", shuffle=4), as_source(X, y, seed=4)
+    assert data.fingerprint() == source.fingerprint()
+
+
+def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
+    X, y = rows()
+    data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
+    total: TreeSum[Moments] = TreeSum(data.n_tiles)
+    for number in range(data.n_tiles):
+        tile = data.tile(number)
+        total.add(number, Moments.of(tile.X, tile.t, tile.weights, tile.start))
+    for found, expected in [
+        (data.moments.inputs, total.result().inputs), (data.moments.targets, total.result().targets),
+    ]:  # fmt: skip
+        assert (found.n, found.total) == (expected.n, expected.total)
+        for name in ("mean", "square", "minimum", "maximum"):
+            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+    assert data.fingerprint().hashes == tuple(hash_tile(data.tile(number)) for number in range(data.n_tiles))
+
+
+def test_the_layout_on_disk(tmp_path: Path) -> None:
+    X, y = rows()
+    ingest((X, y, np.ones(500)), tmp_path / "d.zarr", tile_rows=64)
+    group = zarr.open_group(str(tmp_path / "d.zarr"), mode="r")
+    assert sorted(group.array_keys()) == ["X", "row", "weights", "y"]
+    shapes = {name: (group[name].shape, group[name].chunks, str(group[name].dtype)) for name in group.array_keys()}
+    assert shapes == {
+        "X": ((500, 3), (64, 3), "float64"), "y": ((500,), (64,), "float64"),
+        "weights": ((500,), (64,), "float64"), "row": ((500,), (64,), "int64"),
+    }  # fmt: skip
+    attributes = dict(group.attrs)
+    assert (attributes["kind"], attributes["format"], attributes["shuffle"]) == ("partirvm-data", 1, 0)
+    assert all(group[name].nchunks_initialized == 8 for name in group.array_keys())
+
+
+def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
+    X = np.zeros((130, 1))
+    X[-1] = 1
+    with pytest.warns(DataWarning, match="duplicates"):
+        data = ingest((X, np.arange(130) // 2), tmp_path / "d.zarr", tile_rows=64, shuffle=None)
+    assert data.tile(0).X.sum() == 0
+    assert (tmp_path / "d.zarr" / "X" / "c" / "1" / "0").exists()
+
+
+def test_classes_are_codes_and_labels(tmp_path: Path) -> None:
+    X, _ = rows(6)
+    labels = np.array(["yes", "no", "no", "maybe", "yes", "no"])
+    data = ingest((X, labels), tmp_path / "d.zarr", classes=True, shuffle=None)
+    assert data.columns.classes == ("maybe", "no", "yes")
+    assert data.tile(0).t[:, 0].tolist() == [2, 1, 1, 0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([1, -1, 1, -1], (-1, 1)), ([1.5, 0.5, 1.5, 0.5], (0.5, 1.5)), ([2.0, 1.0, 2.0, 1.0], (1, 2)),
+        (["10", "9", "10", "9"], (9, 10)), (["010", "9", "010", "9"], ("010", "9")),
+        ([True, False, True, False], (False, True)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("write", [write_csv, write_parquet, pandas_frame], ids=lambda write: write.__name__)
+def test_labels_of_numbers_are_numbers(labels: list[Any], classes: tuple[Any, ...], write: Any, tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
+    data = ingest(write(tmp_path, table), tmp_path / "d.zarr", target="label", classes=True, shuffle=None)
+    if write is not write_csv and isinstance(labels[0], str):
+        classes = tuple(sorted(labels[:2]))  # a table with types says what is text
+    if write is write_csv and isinstance(labels[0], bool):
+        classes = ("False", "True")
+    assert [str(label) for label in data.columns.classes or ()] == [str(label) for label in classes]
+    first = [str(label) for label in classes].index(str(data.columns.classes[int(data.tile(0).t[0, 0])]))
+    assert data.tile(0).t[:, 0].tolist() == [first, 1 - first] * 2
+
+
+def test_a_test_set_takes_columns_and_codes_of_the_training_set(tmp_path: Path) -> None:
+    train = pd.DataFrame({"a": [1.0, 2.0, 3.0], "zone": ["n", "s", "n"], "y": ["u", "v", "u"]})
+    test = pd.DataFrame({"y": ["v", "u"], "more": [0, 1], "zone": ["w", "s"], "a": [5.0, 6.0]})
+    first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
+    second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
+    assert second.columns == first.columns
+    np.testing.assert_array_equal(second.tile(0).X, [[5, 2], [6, 1]])  # "w" is a level of its own: code 2 of n, s
+    assert second.tile(0).t[:, 0].tolist() == [1, 0]
+    by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
+    assert by_path.fingerprint() == second.fingerprint()
+
+
+def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> None:
+    train = pd.DataFrame({"zone": [3, 7, 7, 5], "y": [0.5, 1.0, 2.0, 3.0]})
+    first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"])
+    assert first.columns.categories == {"zone": (3, 5, 7)}
+    (tmp_path / "test.csv").write_text("zone,y\n7.0,1\n3,2\n4,3\n")
+    second = ingest(tmp_path / "test.csv", tmp_path / "test.zarr", like=first, shuffle=None)
+    assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
+
+
+def test_npz_names_its_columns_and_other_targets(tmp_path: Path) -> None:
+    X, y = rows(50)
+    np.savez(tmp_path / "a.npz", X=X, y=y, fare=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50))
+    data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", target="fare", features=["r", "p"], shuffle=None)
+    assert data.columns.features == ("r", "p")
+    assert data.columns.target == "fare"
+    assert data.weighted
+    np.testing.assert_array_equal(data.tile(0).X, X[:, [2, 0]])
+    np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
+
+
+def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> None:
+    lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
+    (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
+    data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
+    assert data.gather([200_000, 200_001])[:, 0].tolist() == [0.5, 1000]
+
+
+def test_warnings_about_the_data(tmp_path: Path) -> None:
+    X, y = rows(40)
+    X[:, 1] = 3.0
+    X[30:], y[30:] = X[:10], y[:10]
+    with pytest.warns(DataWarning) as caught:
+        data = ingest((X, y), tmp_path / "d.zarr")
+    texts = [str(warning.message) for warning in caught]
+    assert any("1 constant feature(s)" in text and "x1" in text for text in texts)
+    assert any("10 of 40 rows are duplicates" in text for text in texts)
+    assert data.moments is not None
+    assert data.moments.inputs.variance[1] == 0
+    with pytest.warns(DataWarning, match="target 'y' is constant"):
+        ingest((rows(40)[0], np.full(40, 2.5)), tmp_path / "e.zarr")
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    ingest(rows(), tmp_path / "d.zarr", tile_rows=200, progress=lambda *step: told.append(step))
+    assert [step for step in told if step[0] == "read"][-1] == ("read", 500, 500)
+    assert [step for step in told if step[0] == "write"] == [("write", n, 500) for n in (200, 400, 500)]
+
+
+def test_overwriting_replaces_the_data(tmp_path: Path) -> None:
+    ingest(rows(50), tmp_path / "d.zarr")
+    X, y = rows(60, seed=1)
+    assert_holds(ingest((X, y), tmp_path / "d.zarr", overwrite=True), X, y, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.zarr"]
+
+
+def test_data_behind_a_url(tmp_path: Path) -> None:
+    X, y = rows()
+    url = f"memory://{tmp_path.name}/d.zarr"
+    assert_holds(ingest((X, y), url, tile_rows=64), X, y, 0)
+    assert_holds(ZarrSource(url), X, y, 0)
+    with pytest.raises(FileExistsError, match="overwrite"):
+        ingest((X, y), url)
+    assert_holds(ingest((X, y), url, overwrite=True, shuffle=1), X, y, 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 7))
+def test_runs_have_one_length(lengths: list[int], rows_per_run: int) -> None:
+    values = np.arange(sum(lengths), dtype=float)[:, None]
+    runs = list(runs_of(iter(np.split(values, np.cumsum(lengths)[:-1])), rows_per_run)) if lengths else []
+    assert all(len(run) == rows_per_run for run in runs[:-1])
+    assert np.concatenate([np.empty((0, 1)), *runs]).tolist() == values.tolist()
+
+
+def test_in_memory_tiles_equal_ingested_ones(tmp_path: Path) -> None:
+    X, y = rows()
+    assert ingest((X, y), tmp_path / "d.zarr", shuffle=None).fingerprint() == ArraySource(X, y).fingerprint()

@@ -1,0 +1,158 @@
+"""Chunks that are gone or damaged, data that changed, formats that are not ours: never read as numbers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from partirvm.data import ZarrArraySource, ZarrSource, as_source, ingest
+from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    number = np.arange(100.0)
+    ingest((np.column_stack([number, -number]), number**2, 1 + number % 2), tmp_path / "d.zarr", tile_rows=16)
+    return tmp_path / "d.zarr"
+
+
+def remove(chunk: Path) -> None:
+    chunk.unlink()
+
+
+def truncate(chunk: Path) -> None:
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+
+
+def empty(chunk: Path) -> None:
+    chunk.write_bytes(b"")
+
+
+def flip_a_bit(chunk: Path) -> None:
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 4
+    chunk.write_bytes(bytes(content))
+
+
+def fill_with_zeros(chunk: Path) -> None:
+    chunk.write_bytes(bytes(len(chunk.read_bytes())))
+
+
+DAMAGES: list[Callable[[Path], None]] = [remove, truncate, empty, flip_a_bit, fill_with_zeros]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(("array", "chunk"), [("X", "3/0"), ("y", "3"), ("weights", "3"), ("row", "3")])
+def test_damaged_chunks(damage: Callable[[Path], None], array: str, chunk: str, folder: Path) -> None:
+    damage(folder / array / "c" / chunk)
+    data = ZarrSource(folder)
+    read = data.original_rows if array == "row" else data.tile
+    with pytest.raises(MissingDataError, match=f"chunk 3 of the array '{array}'.*ingest the data again"):
+        read(3)
+    read(2)
+    if array == "X":
+        with pytest.raises(MissingDataError, match="chunk 3"):
+            data.gather([0, 50])
+        np.testing.assert_array_equal(data.gather([0, 99])[:, 0], -data.gather([0, 99])[:, 1])
+    if array != "row":
+        with pytest.raises(MissingDataError):
+            data.verify()
+
+
+def test_data_without_an_array(folder: Path) -> None:
+    shutil.rmtree(folder / "y")
+    with pytest.raises(MissingDataError, match="the array 'y' is missing"):
+        ZarrSource(folder)
+
+
+def test_no_data(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="no such folder.*partirvm ingest"):
+        ZarrSource(tmp_path / "gone.zarr")
+    with pytest.raises(MissingDataError, match="no Zarr group"):
+        ZarrSource(tmp_path)
+    with pytest.raises(MissingDataError):
+        ZarrSource("memory://nothing/here.zarr")
+    zarr.open_group(str(tmp_path / "other.zarr"), mode="w")
+    with pytest.raises(FormatError, match="is not DATA"):
+        ZarrSource(tmp_path / "other.zarr")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "has format 2, and this version of partirvm reads format 1"),
+        ({"format": None}, "has format None"),
+        ({"kind": "else"}, "is not DATA"),
+        ({"moments": {}}, "incomplete"),
+        ({"features": None}, "incomplete"),
+    ],
+)
+def test_other_formats(change: dict[str, Any], message: str, folder: Path) -> None:
+    head = json.loads((folder / "zarr.json").read_text())
+    head["attributes"].update(change)
+    (folder / "zarr.json").write_text(json.dumps(head))
+    with pytest.raises(FormatError, match=message):
+        ZarrSource(folder)
+
+
+def test_torn_metadata(folder: Path) -> None:
+    (folder / "zarr.json").write_text((folder / "zarr.json").read_text()[:100])
+    with pytest.raises(FormatError, match="cannot be read as a Zarr group"):
+        ZarrSource(folder)
+
+
+def test_values_changed_in_place(folder: Path) -> None:
+    array = zarr.open_array(str(folder / "X"), mode="r+")
+    array[40, 1] = 1e6
+    data = ZarrSource(folder)
+    data.check(data.fingerprint())
+    with pytest.raises(ChangedDataError, match="tile 2"):
+        data.verify()
+
+
+def test_data_ingested_anew_are_other_data(folder: Path) -> None:
+    old = ZarrSource(folder)
+    known, sent = old.fingerprint(), pickle.dumps(old)
+    number = np.arange(100.0)
+    ingest((np.column_stack([number, number]), number), folder, tile_rows=16, overwrite=True)
+    with pytest.raises(ChangedDataError, match="tile 0 have changed"):
+        ZarrSource(folder).check(known)
+    with pytest.raises(ChangedDataError, match="replaced while they were in use"):
+        pickle.loads(sent).tile(0)
+
+
+def own_array(folder: Path, missing: bool = False) -> zarr.Array:
+    array = zarr.open_group(str(folder / "own.zarr"), mode="a").create_array(
+        "X", shape=(100, 2), dtype="f8", chunks=(30, 2), fill_value=0.0
+    )
+    array[: 60 if missing else 100] = 1.0
+    return array
+
+
+def test_chunks_of_foreign_arrays_that_were_never_written(tmp_path: Path) -> None:
+    array = own_array(tmp_path, missing=True)
+    with pytest.raises(MissingDataError, match=r"lacks 2 of its 4 chunks.*--allow-missing-chunks"):
+        as_source(array, np.arange(100))
+    source = as_source(array, np.arange(100), allow_missing_chunks=True)
+    assert source.gather([0, 99]).tolist() == [[1, 1], [0, 0]]
+
+
+def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None:
+    source = ZarrArraySource(own_array(tmp_path), np.arange(100), tile_rows=50)
+    truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
+    source.tile(0)
+    with pytest.raises(MissingDataError, match=r"rows 50 to 99 of the Zarr array X cannot be decoded"):
+        source.tile(1)
+
+
+def test_foreign_arrays_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="X has 100 rows, but y has 99"):
+        as_source(own_array(tmp_path), np.arange(99))
