@@ -197,6 +197,7 @@ class Encoder:
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
         self.roles, self._name = roles, reader.name
         self.n_rows = self.bad = 0
+        self._weighs = roles.weights is None
         self._first: tuple[int, str] | None = None
         known = {} if like is None else {**like.categories, roles.target: like.classes}
         labelled = [column for column in roles.wanted if column in roles.levels]
@@ -213,13 +214,18 @@ class Encoder:
             if self._first is None:
                 row, place = np.argwhere(wrong)[0]
                 self._first = (self.n_rows + int(row), self.roles.wanted[place])
-        elif self.roles.weights is not None and (into[:, -1] < 0).any():
-            row = self.n_rows + int(np.argmax(into[:, -1] < 0))
+        elif self.roles.weights is not None:
+            self._check_weights(into[:, -1])
+        self.n_rows += len(into)
+
+    def _check_weights(self, weights: Float) -> None:
+        self._weighs = self._weighs or bool((weights > 0).any())
+        if (weights < 0).any():
+            row = self.n_rows + int(np.argmax(weights < 0))
             raise DataError(
                 f"{self._name}: the weight in row {row:,} (column {self.roles.weights!r}) is negative: precision "
                 "weights are zero or positive."
             )
-        self.n_rows += len(into)
 
     def check(self) -> None:
         """Raise ``DataError`` for missing or infinite values, with their count and the place of the first."""
@@ -228,6 +234,10 @@ class Encoder:
             raise DataError(
                 f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (counted "
                 f"from 0), column {column!r}. Remove these rows or fill the values in first."
+            )
+        if not self._weighs:
+            raise DataError(
+                f"{self._name}: the weights (column {self.roles.weights!r}) are all zero: no row would count."
             )
         target = self.levels.get(self.roles.target)
         if target is not None and target.unseen:

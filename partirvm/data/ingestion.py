@@ -27,7 +27,7 @@ from partirvm.data.readers import Reader, open_reader
 from partirvm.data.source import Columns, Float, Tile, tile_rows_for
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.errors import DataWarning, UsageError
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -270,8 +270,6 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     targets = attributes.moments.targets
     if targets.minimum[0] == targets.maximum[0]:
         yield f"the target {columns.target!r} is constant ({targets.minimum[0]:g}): a fit can only return that value."
-    if attributes.weighted and not attributes.moments.inputs.total > 0:
-        raise DataError("the weights are all zero: no row would count.")
     found = duplicates.estimate()
     if found:
         about = "" if duplicates.exact else "about "

@@ -74,7 +74,7 @@ def test_data_without_an_array(folder: Path) -> None:
 
 
 def test_no_data(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match="no such folder.*partirvm ingest"):
+    with pytest.raises(MissingDataError, match=r"no such folder.*partirvm ingest"):
         ZarrSource(tmp_path / "gone.zarr")
     with pytest.raises(MissingDataError, match="no Zarr group"):
         ZarrSource(tmp_path)
