@@ -53,3 +53,30 @@ class Columns:
     target: str = "y"
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FitParameters:
+    """What a user asks of a fit: names, defaults and meaning are those of ``RVMRegressor``, and go into a job's spec.
+
+    ``gamma`` is a rule's name, a number or one number per feature; ``time_limit`` is seconds or a text such as ``1h``;
+    ``memory_limit`` bytes or a text such as ``512MiB``, of each process.
+    """
+
+    kernel: str = "gaussian"
+    gamma: Any = "auto"
+    strategy: str = "auto"
+    partition_size: int | str = "auto"
+    likelihood: str = "auto"
+    selection: str = "auto"
+    solver: str = "auto"
+    noise_variance: float | str = "estimate"
+    fit_intercept: bool = True
+    standardize: bool = True
+    stop_fraction: float = 0.5
+    max_vectors: int | None = None
+    max_rounds: int | None = None
+    time_limit: float | str | None = None
+    memory_limit: int | str = "auto"
+    tol: float = 1e-7
+    seed: int = 0

@@ -1,0 +1,19 @@
+"""Backends: who runs passes. In this process, or on a Dask cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partirvm.backends.base import Executor
+from partirvm.backends.local import LocalExecutor
+
+__all__ = ["Executor", "LocalExecutor", "executor_for"]
+
+
+def executor_for(client: Any = None) -> Executor:
+    """The executor for a ``distributed.Client``, or for this process if there is none."""
+    if client is None:
+        return LocalExecutor()
+    from partirvm.backends.dask import DaskExecutor
+
+    return DaskExecutor(client)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.passes import MomentsPass
 from partirvm.data.source import Source
+from partirvm.planning.plan import Machine
 from partirvm.strategies.instructions import Pass
 
 Progress = Callable[[int, int], None]
@@ -17,6 +18,16 @@ Progress = Callable[[int, int], None]
 
 class Executor(Protocol):
     """Runs passes over the tiles of a source. The statistic does not depend on which executor, or how many workers."""
+
+    elastic: bool  # whether ``use`` can take fewer threads
+
+    def machine(self, limit: int | None) -> Machine:
+        """Threads, bytes in use and limit of the tightest process; ``limit`` bytes if given, else 70 % of what it has."""
+        ...
+
+    def use(self, threads: int) -> None:
+        """Take this many threads from now on, where the executor can choose."""
+        ...
 
     def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
         """The statistic of a pass over its tiles, summed in the fixed tree."""

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Progress
 from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
+from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.threads import blas_threads
 from partirvm.core.reduction import TreeSum
 from partirvm.data.source import Source
+from partirvm.planning.plan import Machine
 from partirvm.strategies.instructions import Pass
+
+
+SHARE = 0.7
+"""Part of the available memory that ``memory_limit="auto"`` allows."""
 
 
 def usable_cores() -> int:
@@ -26,9 +32,19 @@ def usable_cores() -> int:
 class LocalExecutor:
     """Runs tiles on a pool of threads. NumPy lets go of the interpreter in the products and the exponentials."""
 
+    elastic = True
+
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or usable_cores()
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm-tile")
+        self.use(threads or usable_cores())
+
+    def machine(self, limit: int | None) -> Machine:
+        """This process: its threads, resident bytes, and the limit given or 70 % of the memory it may use."""
+        return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
+
+    def use(self, threads: int) -> None:
+        """Take this many threads from now on."""
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm-tile")
 
     def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
         """The statistic of a pass, summed in the fixed tree as tiles come in."""

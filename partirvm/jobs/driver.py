@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from partirvm.backends.base import Executor
+from partirvm.backends.process import peak_memory
 from partirvm.backends.threads import SOLVE_THREADS, blas_threads
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, step, verdict
 from partirvm.data.source import Source
-from partirvm.jobs.process import peak_memory
 from partirvm.model import Model
 from partirvm.strategies.instructions import (
     Event,

@@ -1,0 +1,145 @@
+"""From what a user asks to numbers: every option checked, every "auto" resolved. Errors name the option and its range."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+from partirvm.errors import UsageError
+from partirvm.kernels import KERNELS
+from partirvm.kernels.base import Kernel
+from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.partition_size import partition_size
+from partirvm.strategies.selection import SELECTIONS
+from partirvm.types import FitParameters, Scaling
+
+SMALL = 200
+"""Rows up to which ``strategy="auto"`` makes every row a candidate."""
+
+SELECTION = "error"
+"""What ``selection="auto"`` means; chosen by measurement, see benchmarks/working_set.py."""
+
+AUTO_PARTITION = 1000
+"""Most candidates of a round that ``partition_size="auto"`` chooses."""
+
+KNOWN_LIKELIHOODS = ("auto", "full")
+KNOWN_SOLVERS = ("auto", "fixed-point")
+
+
+def check_parameters(parameters: FitParameters) -> FitParameters:
+    """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
+    p = parameters
+    _one_of("kernel", p.kernel, KERNELS)
+    _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
+    _one_of("likelihood", p.likelihood, KNOWN_LIKELIHOODS)
+    _one_of("selection", p.selection, ("auto", *SELECTIONS))
+    _one_of("solver", p.solver, KNOWN_SOLVERS)
+    if p.partition_size != "auto":
+        _whole("partition_size", p.partition_size, 1)
+    if p.noise_variance != "estimate":
+        _number("noise_variance", p.noise_variance, above=0.0)
+    _number("stop_fraction", p.stop_fraction, least=0.0, below=1.0)
+    _number("tol", p.tol, above=0.0)
+    _whole("seed", p.seed, 0)
+    for name in ("max_vectors", "max_rounds"):
+        if getattr(p, name) is not None:
+            _whole(name, getattr(p, name), 1)
+    if p.time_limit is not None:
+        p = replace(p, time_limit=parse_duration(p.time_limit, "time_limit"))
+    if p.memory_limit != "auto":
+        p = replace(p, memory_limit=parse_bytes(p.memory_limit, "memory_limit"))
+    return p
+
+
+def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    if value not in tuple(known):
+        raise UsageError(f"{name} is {value!r}; known: {', '.join(known)}")
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {least}")
+
+
+def _number(
+    name: str, value: Any, *, least: float | None = None, above: float | None = None, below: float | None = None
+) -> None:
+    right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    right = right and (least is None or value >= least) and (above is None or value > above)
+    if not (right and (below is None or value < below)):
+        bounds = [f"≥ {least:g}"] * (least is not None) + [f"> {above:g}"] * (above is not None)
+        bounds += [f"< {below:g}"] * (below is not None)
+        raise UsageError(f"{name} is {value!r}: it must be a number {' and '.join(bounds)}")
+
+
+def resolve_scaling(moments: Moments, standardize: bool) -> Scaling:
+    """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant column.
+
+    Without ``standardize`` only the target's mean is removed, which changes no model that has a bias, and adds digits.
+    """
+    d, T = len(moments.inputs.mean), len(moments.targets.mean)
+    if not standardize:
+        return Scaling(np.zeros(d), np.ones(d), moments.targets.mean, np.ones(T))
+    return Scaling(moments.inputs.mean, _deviation(moments.inputs), moments.targets.mean, _deviation(moments.targets))
+
+
+def _deviation(moments: Any) -> NDArray[np.float64]:
+    deviation: NDArray[np.float64] = np.sqrt(moments.variance)
+    return np.where(deviation > 0, deviation, 1.0)
+
+
+def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
+    """The kernel with its gamma as numbers. ``"scale"`` (and ``"auto"``) is 1/(d·var) of what the kernel sees."""
+    gamma, d = parameters.gamma, len(moments.inputs.mean)
+    if isinstance(gamma, str):
+        try:
+            gamma = [float(part) for part in gamma.split(",")]
+        except ValueError:
+            _one_of("gamma", gamma, ("auto", "scale", "a positive number", "one number per feature"))
+            gamma = scale_gamma(moments, parameters.standardize)
+    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
+    if not values or not all(isinstance(value, numbers.Real) for value in values):
+        raise UsageError(f"gamma is {gamma!r}: it must be 'auto', 'scale', a positive number or one number per feature")
+    if len(values) not in (1, d):
+        raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
+    return KERNELS[parameters.kernel].from_spec({"gamma": values})
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1
+
+
+def scale_gamma(moments: Moments, standardize: bool) -> float:
+    """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
+    inputs = moments.inputs
+    if standardize:
+        variance = float(np.mean(inputs.variance > 0))
+    else:
+        variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
+    return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
+
+
+def resolve_strategy(parameters: FitParameters, n_rows: int) -> str:
+    """``"auto"`` is ``basic`` for few rows and ``working-set`` otherwise."""
+    if parameters.strategy != "auto":
+        return parameters.strategy
+    return "basic" if n_rows <= SMALL and parameters.partition_size == "auto" else "working-set"
+
+
+def resolve_partition_size(parameters: FitParameters, strategy: str, n_rows: int, d: int) -> tuple[int, str]:
+    """P, and how it came about."""
+    if strategy == "basic":
+        return n_rows, "every row is a candidate"
+    if parameters.partition_size != "auto":
+        return min(int(parameters.partition_size), n_rows), "as asked"
+    heuristic = partition_size(n_rows, d, 0.5)
+    size = min(max(heuristic, 50), AUTO_PARTITION, n_rows)
+    capped = "" if size == heuristic else f", held to {size} (between 50 and {AUTO_PARTITION})"
+    return size, f"P = ⌈0.6·√(N·d)⌉ = {heuristic}{capped}: the middle branch of the sparseness heuristic"
