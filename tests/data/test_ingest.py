@@ -160,7 +160,12 @@ def dask_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
 
 def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
-    return group.create_array("X", data=X, chunks=(90, 2)), group.create_array("y", data=y, chunks=(90,))
+    stored = [
+        group.create_array(name, shape=v.shape, dtype="f8", chunks=(90,) * v.ndim)
+        for name, v in zip("Xy", (X, y), strict=True)
+    ]
+    stored[0][:], stored[1][:] = X, y
+    return tuple(stored)
 
 
 def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
