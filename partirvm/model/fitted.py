@@ -17,6 +17,10 @@ from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
 
+FAR = 1e-4
+"""A row whose kernels are all below this fraction of their peak is far from every relevance vector."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A regression RVM of M columns.
@@ -90,3 +94,11 @@ class Model:
             spread *= scale**2
             spread += self.noise_variance
         return mean, spread
+
+    def far(self, X: Float) -> NDArray[np.bool_]:
+        """Which raw inputs X (n, d) lie where every kernel column is below ``FAR`` of its peak, shape (n,)."""
+        if not self.n_vectors:
+            return np.zeros(len(X), dtype=bool)
+        kernels = self.design.take(np.arange(self.n_vectors), bias=False)
+        panels = (kernels.block(X[start : start + PANEL_ROWS]) for start in range(0, len(X), PANEL_ROWS))
+        return np.concatenate([panel.max(axis=1) < FAR for panel in panels])

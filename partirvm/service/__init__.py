@@ -1,0 +1,9 @@
+"""What the command line and the estimators call: ingest, plan, fit, predict, evaluate."""
+
+from __future__ import annotations
+
+from partirvm.data import ingest
+from partirvm.service.jobs import Fitted, fit, plan
+from partirvm.service.predicting import evaluate, predict
+
+__all__ = ["Fitted", "evaluate", "fit", "ingest", "plan", "predict"]

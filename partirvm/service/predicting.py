@@ -1,0 +1,138 @@
+"""Prediction and evaluation of a job's model on DATA, tile by tile, in DATA's order before shuffling."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.backends import executor_for
+from partirvm.backends.base import Progress
+from partirvm.core.residuals import Scores
+from partirvm.data import ZarrSource
+from partirvm.data.external_sort import ExternalSorter
+from partirvm.data.source import Source
+from partirvm.errors import DataError, DataWarning
+from partirvm.jobs.store import JobStore
+from partirvm.model import Model
+from partirvm.service.output import open_output
+from partirvm.strategies.instructions import ScorePass
+
+Float = NDArray[np.float64]
+
+SORT_MEMORY = 32 << 20
+"""Bytes of predictions that are put back in order at once."""
+
+
+@dataclass(frozen=True)
+class PredictTile:
+    """Predictions of one tile: an array (rows, 4) of original row number, mean, sd, and whether the row is far away."""
+
+    model: Model
+
+    def __call__(self, source: Source, number: int) -> Float:
+        """Read the tile and predict it."""
+        tile = source.tile(number)
+        rows = source.original_rows(number) if isinstance(source, ZarrSource) else tile.start + np.arange(len(tile.X))
+        mean, variance = self.model.predict(tile.X)
+        assert variance is not None
+        return np.column_stack([rows, mean, np.sqrt(variance), self.model.far(tile.X)])
+
+
+def predict(
+    job: str,
+    data: str,
+    output: str,
+    *,
+    client: Any = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Write mean and standard deviation of the target at each row of DATA to OUTPUT; return the number of rows.
+
+    OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``; rows come in DATA's order
+    before shuffling. It appears under its name only when it is whole. Raises ``DataError`` if DATA have other features
+    than the model, ``UsageError`` for another ending, ``ExistsError`` if OUTPUT is there and ``overwrite`` is false.
+    """
+    model, source = JobStore(job).model(), ZarrSource(data)
+    check_features(model, source)
+    executor = executor_for(client)
+    far = 0
+    try:
+        with (
+            open_output(output, ("mean", "std"), source.n_rows, overwrite=overwrite) as write,
+            tempfile.TemporaryDirectory(prefix=".partirvm-", dir=_spill_folder(output)) as folder,
+            ExternalSorter(Path(folder, "spill"), width=4, high=float(source.n_rows), memory=SORT_MEMORY) as sorter,
+        ):
+            for _, predicted in executor.map(PredictTile(model), source, range(source.n_tiles), progress):
+                far += int(predicted[:, 3].sum())
+                sorter.add(predicted)
+            for block in sorter.blocks():
+                write(block[:, 1:3])
+    finally:
+        executor.close()
+    warn_of_far_rows(far, source.n_rows)
+    return source.n_rows
+
+
+def _spill_folder(output: str) -> str | None:
+    """Beside a local output, where there is room for it; the system's temporary folder otherwise."""
+    return None if "://" in output else str(Path(output).absolute().parent)
+
+
+def warn_of_far_rows(far: int, rows: int) -> None:
+    """Say how many rows the model knows nothing of."""
+    if far:
+        warnings.warn(
+            f"{far:,} of {rows:,} rows are far from every relevance vector: their prediction is little more than the "
+            "mean of the target, and the standard deviation does not grow there",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def evaluate(job: str, data: str, *, client: Any = None, progress: Progress | None = None) -> dict[str, Any]:
+    """Scores of a job's model on DATA, in the target's units.
+
+    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
+    fraction). Raises ``DataError`` if DATA have other features than the model.
+    """
+    model, source = JobStore(job).model(), ZarrSource(data)
+    check_features(model, source)
+    executor = executor_for(client)
+    try:
+        scores = score(model, source, executor, progress)
+    finally:
+        executor.close()
+    return {
+        "n_rows": scores.n,
+        "n_vectors": model.n_vectors,
+        "rmse": scores.rmse,
+        "nlpd": scores.nlpd,
+        "coverage_95": scores.coverage_95,
+    }
+
+
+def score(model: Model, source: Source, executor: Any, progress: Progress | None = None) -> Scores:
+    """Scores of a model on all rows of a source, by one pass."""
+    scale = float(model.design.scaling.t_scale[0])
+    pass_ = ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
+    scores: Scores = executor.run(pass_, source, progress)
+    return scores
+
+
+def check_features(model: Model, source: Source) -> None:
+    """Refuse data whose features are not the model's. Raises ``DataError``."""
+    wanted, found = model.columns.features, source.columns.features
+    if len(found) != len(wanted):
+        raise DataError(f"the model was trained on {len(wanted)} features {list(wanted)}, the data have {len(found)}")
+    if found != wanted:
+        raise DataError(
+            f"the model was trained on the features {list(wanted)}, the data have {list(found)}: ingest them with the "
+            "same columns in the same order"
+        )
