@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -244,10 +245,14 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     """Raise ``MissingDataError`` for a Zarr array with chunks never written: they would read as made-up values."""
     if not hasattr(array, "nchunks_initialized"):
         return
-    missing = array.nchunks - array.nchunks_initialized
+    stored, there = array.nchunks, array.nchunks_initialized
+    if getattr(array, "shards", None):  # a shard is what is stored; zarr before 3.1 counts shards as chunks
+        stored = math.prod(-(-n // step) for n, step in zip(array.shape, array.shards, strict=True))
+        there = getattr(array, "_nshards_initialized", there)
+    missing = stored - there
     if missing > 0:
         raise MissingDataError(
-            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {array.nchunks} chunks: they would "
+            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks: they would "
             f"read as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if "
             "that is what they mean."
         )

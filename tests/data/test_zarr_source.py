@@ -145,6 +145,22 @@ def test_chunks_of_foreign_arrays_that_were_never_written(tmp_path: Path) -> Non
     assert source.gather([0, 99]).tolist() == [[1, 1], [0, 0]]
 
 
+def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
+    array = zarr.open_group(str(tmp_path / "own.zarr"), mode="a").create_array(
+        "X", shape=(100, 2), dtype="f8", chunks=(10, 2), shards=(30, 2), fill_value=0.0
+    )
+    array[:60] = 1.0
+    with pytest.raises(MissingDataError, match="lacks 2 of its 4 chunks"):
+        as_source(array, np.arange(100))
+    array[:] = np.arange(200.0).reshape(100, 2)
+    assert as_source(array, np.arange(100), tile_rows=16).tile(6).X.tolist() == [
+        [192, 193],
+        [194, 195],
+        [196, 197],
+        [198, 199],
+    ]
+
+
 def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None:
     source = ZarrArraySource(own_array(tmp_path), np.arange(100), tile_rows=50)
     truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
