@@ -1,3 +1,36 @@
-"""partirvm: Relevance Vector Machines on data larger than memory."""
+"""partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
+
+``RVMRegressor`` follows scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says what a fit would do;
+``load_model`` reads a saved model. Names are loaded when they are first used, so that importing the package is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "RVMRegressor": "partirvm.estimators",
+    "ingest": "partirvm.service",
+    "load_model": "partirvm.model",
+    "plan": "partirvm.estimators",
+}
+
+__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "plan"]
+
+if TYPE_CHECKING:
+    from partirvm.estimators import RVMRegressor, plan
+    from partirvm.model import load_model
+    from partirvm.service import ingest
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -108,7 +108,9 @@ class DaskExecutor:
         try:
             theirs = self._client.run(package_versions)
         except Exception as error:
-            raise ClusterError(f"the workers cannot import partirvm: install the same packages there ({error})") from error
+            raise ClusterError(
+                f"the workers cannot import partirvm: install the same packages there ({error})"
+            ) from error
         for worker, versions in theirs.items():
             for name, version in versions.items():
                 if ours[name] != version:

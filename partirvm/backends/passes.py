@@ -25,6 +25,7 @@ from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
 
+
 @dataclass(frozen=True)
 class MomentsPass:
     """Over all rows: moments of inputs and targets, and what is not finite."""

@@ -82,7 +82,9 @@ class StepInfo:
     noise_variance: float
 
 
-def init(statistics: GramStatistics, alpha: Float, beta: float, *, power: float, fixed_noise: bool = False) -> HyperState:
+def init(
+    statistics: GramStatistics, alpha: Float, beta: float, *, power: float, fixed_noise: bool = False
+) -> HyperState:
     """Start a fit at α (M,) and β, and factorise there."""
     return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise)
 

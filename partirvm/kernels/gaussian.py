@@ -36,7 +36,13 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.gamma, dtype=float)
-        if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        if (
+            values.ndim != 1
+            or values.size == 0
+            or not np.isfinite(values).all()
+            or (values < 0).any()
+            or not values.any()
+        ):
             raise UsageError(
                 f"gamma of the gaussian kernel is {list(self.gamma)}: it must be one positive number, or one number "
                 "≥ 0 per feature with at least one positive"

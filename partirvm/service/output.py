@@ -61,9 +61,7 @@ def _zarr(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
 
     group = zarr.open_group(str(path), mode="w")
     chunks = (min(CHUNK_ROWS, n_rows),)
-    arrays = [
-        group.create_array(name, shape=(n_rows,), dtype="f8", chunks=chunks, fill_value=np.nan) for name in names
-    ]
+    arrays = [group.create_array(name, shape=(n_rows,), dtype="f8", chunks=chunks, fill_value=np.nan) for name in names]
     blocks: list[NDArray[np.float64]] = []
     done = 0
 

@@ -1,0 +1,279 @@
+"""scikit-learn estimators. Parameters are stored as given and checked in ``fit``; all work is the service's."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from partirvm import service
+from partirvm.backends import executor_for
+from partirvm.core.termination import Termination
+from partirvm.data import as_source
+from partirvm.data.source import Source
+from partirvm.errors import UsageError
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.model import Model
+from partirvm.planning.plan import Plan
+from partirvm.service.fitting import prepare, run
+from partirvm.service.predicting import PredictTile, check_features, warn_of_far_rows
+from partirvm.types import Columns, FitParameters
+
+Float = NDArray[np.float64]
+
+
+class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
+
+    The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
+    prior each, whose precisions and the noise maximise the evidence. Large data are trained by a working set: rounds of
+    P candidates join the vectors kept so far, each fit to the likelihood of *all* rows.
+
+    Parameters
+    ----------
+    kernel : {"gaussian"}
+        k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
+    gamma : {"auto", "scale"}, float or array of shape (d,)
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale".
+    strategy : {"auto", "basic", "working-set"}
+        "basic" makes every row a candidate; "auto" does so up to 200 rows.
+    partition_size : "auto" or int
+        P, candidates per round.
+    likelihood : {"auto", "full"}
+        Rows that a posterior sees: all.
+    selection : {"auto", "error", "random", "gain"}
+        Next candidates: the rows of largest error, random ones, or those of largest evidence gain in a random pool.
+    solver : {"auto", "fixed-point"}
+        MacKay's fixed point over all candidates.
+    noise_variance : "estimate" or float
+        σ² in the target's unit squared.
+    fit_intercept : bool
+        Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
+    standardize : bool
+        Shift and scale X and y by their training moments.
+    stop_fraction : float in [0, 1)
+        Intermediate fits end when the vectors fall to this fraction of the candidates.
+    max_vectors, max_rounds : int or None
+        Limits.
+    time_limit : float, str or None
+        Seconds, or a text such as "1h"; the model of the last finished round is kept.
+    memory_limit : "auto", int or str
+        Peak bytes of each process, or a text such as "512MiB"; "auto" is 70 % of what there is.
+    tol : float
+        The last fit has converged when the evidence changes by less than tol·N nats.
+    random_state : int, RandomState or None
+        Shuffles rows in memory and draws random candidates.
+    client : distributed.Client or None
+        Run on a Dask cluster; None runs in this process.
+
+    Attributes
+    ----------
+    relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
+    n_relevance_vectors_ : int, the bias not counted
+    weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
+    intercept_ : float, in the target's unit
+    noise_variance_ : float, in the target's unit squared
+    log_evidence_ : float, nats, of the target in its own units
+    history_ : list of dict, one per fit
+    termination_ : Termination, a value with ``advice``
+    plan_ : Plan
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X has them
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-10, 10, size=(100, 1))
+    >>> y = np.sinc(X[:, 0] / np.pi) + 0.01 * rng.standard_normal(100)
+    >>> model = RVMRegressor(gamma=2.0).fit(X, y)
+    >>> mean, std = model.predict([[0.0]], return_std=True)
+    >>> bool(abs(mean[0] - 1.0) < 0.03), model.n_relevance_vectors_ < 20
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        gamma: Any = "auto",
+        strategy: str = "auto",
+        partition_size: int | str = "auto",
+        likelihood: str = "auto",
+        selection: str = "auto",
+        solver: str = "auto",
+        noise_variance: float | str = "estimate",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        stop_fraction: float = 0.5,
+        max_vectors: int | None = None,
+        max_rounds: int | None = None,
+        time_limit: float | str | None = None,
+        memory_limit: int | str = "auto",
+        tol: float = 1e-7,
+        random_state: Any = None,
+        client: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.strategy = strategy
+        self.partition_size = partition_size
+        self.likelihood = likelihood
+        self.selection = selection
+        self.solver = solver
+        self.noise_variance = noise_variance
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.stop_fraction = stop_fraction
+        self.max_vectors = max_vectors
+        self.max_rounds = max_rounds
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.tol = tol
+        self.random_state = random_state
+        self.client = client
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone shares the client: a connection cannot be copied."""
+        values = self.get_params(deep=False)
+        client = values.pop("client")
+        return type(self)(**{name: clone(value, safe=False) for name, value in values.items()}, client=client)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds no connection."""
+        return {**super().__getstate__(), "client": None}
+
+    def parameters(self) -> FitParameters:
+        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
+        values = self.get_params(deep=False)
+        del values["client"]
+        state = values.pop("random_state")
+        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+        if isinstance(values["gamma"], np.ndarray):
+            values["gamma"] = values["gamma"].tolist()
+        return FitParameters(**values, seed=seed)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+        """Train on X (N, d) and y (N,).
+
+        Parameters
+        ----------
+        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+            DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
+        y : array-like (N,)
+            Targets, of the same kind as X or a NumPy array.
+        sample_weight : array-like (N,), optional
+            Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
+        validation : tuple (X, y) or DATA, optional
+            Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
+
+        Raises
+        ------
+        DataError, UsageError, MemoryLimitError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        """
+        parameters = self.parameters()
+        source = self._training_source(X, y, sample_weight, parameters.seed)
+        held_out = self._held_out_source(validation, source)
+        executor = executor_for(self.client)
+        try:
+            prepared = prepare(source, parameters, executor, held_out)
+            journal = MemoryJournal()
+            outcome = run(prepared, executor, journal)
+        finally:
+            executor.close()
+        assert journal.model is not None
+        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
+        self._take(journal.model)
+        return self
+
+    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Source:
+        if _in_memory(X):
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+            names = getattr(self, "feature_names_in_", None)
+            weights = None
+            if sample_weight is not None:
+                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+                present = weights > 0
+                X, y, weights = X[present], y[present], weights[present]
+            return as_source(X, y, weights, seed=seed, columns=None if names is None else Columns(tuple(names)))
+        source = as_source(X, y, sample_weight, seed=seed)
+        if source.n_targets != 1:
+            raise UsageError(f"y has {source.n_targets} columns: one target at a time")
+        self.n_features_in_ = source.n_features
+        return source
+
+    def _held_out_source(self, validation: Any, source: Source) -> Source | None:
+        if validation is None:
+            return None
+        if not isinstance(validation, tuple):
+            return as_source(validation)
+        if len(validation) != 2:
+            raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
+        X, y = validation
+        if _in_memory(X):
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        return as_source(X, y, columns=source.columns)
+
+    def _take(self, model: Model) -> None:
+        kernels = slice(int(model.design.bias), None)
+        self.model_ = model
+        self.relevance_vectors_ = model.design.centres
+        self.n_relevance_vectors_ = model.n_vectors
+        self.weights_ = model.mean[kernels]
+        self.alpha_ = model.alpha[kernels]
+        self.intercept_ = model.intercept
+        self.noise_variance_ = model.noise_variance
+        self.log_evidence_ = model.log_evidence
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean (n,) of the target at X (n, d), and with ``return_std`` the standard deviation (n,) of a new noisy target.
+
+        X is of any kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
+        """
+        check_is_fitted(self)
+        model: Model = self.model_
+        if _in_memory(X):
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+            mean, variance = model.predict(X, variance=return_std)
+            far = int(model.far(X).sum())
+        else:
+            mean, variance, far = self._predict_source(as_source(X))
+        warn_of_far_rows(far, len(mean))
+        if not return_std:
+            return mean
+        assert variance is not None
+        return mean, np.sqrt(variance)
+
+    def _predict_source(self, source: Source) -> tuple[Float, Float, int]:
+        check_features(self.model_, source)
+        executor = executor_for(self.client)
+        try:
+            tiles = executor.map(PredictTile(self.model_), source, range(source.n_tiles), None)
+            rows, mean, std, far = np.concatenate([block for _, block in tiles]).T
+        finally:
+            executor.close()
+        order = np.argsort(rows)
+        return mean[order], std[order] ** 2, int(far.sum())
+
+
+def _in_memory(X: Any) -> bool:
+    """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
+    module = type(X).__module__.partition(".")[0]
+    return not (isinstance(X, str) or hasattr(X, "__fspath__") or hasattr(X, "gather") or module in _FOREIGN)
+
+
+_FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
+
+
+def plan(estimator: RVMRegressor, data: str, *, validation: str | None = None, client: Any = None) -> Plan:
+    """What fitting this estimator to DATA would do: partition size, passes, seconds, memory. ``print`` it.
+
+    Raises ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
+    """
+    return service.plan(data, estimator.parameters(), validation=validation, client=client or estimator.client)
+
+
+__all__ = ["RVMRegressor", "Termination", "plan"]
