@@ -229,7 +229,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.log_evidence_ = model.log_evidence
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean (n,) of the target at X (n, d), and with ``return_std`` the standard deviation (n,) of a new noisy target.
+        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
         X is of any kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
         """

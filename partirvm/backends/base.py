@@ -22,7 +22,7 @@ class Executor(Protocol):
     elastic: bool  # whether ``use`` can take fewer threads
 
     def machine(self, limit: int | None) -> Machine:
-        """Threads, bytes in use and limit of the tightest process; ``limit`` bytes if given, else 70 % of what it has."""
+        """Threads, bytes in use and limit of the tightest process; the limit is 70 % of what it has unless given."""
         ...
 
     def use(self, threads: int) -> None:

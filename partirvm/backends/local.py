@@ -19,7 +19,6 @@ from partirvm.data.source import Source
 from partirvm.planning.plan import Machine
 from partirvm.strategies.instructions import Pass
 
-
 SHARE = 0.7
 """Part of the available memory that ``memory_limit="auto"`` allows."""
 

@@ -1,8 +1,8 @@
 """A pass, tile by tile: the pure functions that run wherever the rows are read.
 
 ``tile_statistic(pass, source, number)`` reads one tile and returns its additive statistic. Within a tile, rows go
-through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles and panels are the same on
-every machine, and with one BLAS thread per task so are the bits.
+through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles and panels are the same
+on every machine, and with one BLAS thread per task so are the bits.
 """
 
 from __future__ import annotations

@@ -29,5 +29,5 @@ def blas_threads(number: int) -> Iterator[None]:
 
 @cache
 def one_blas_thread() -> None:
-    """Limit BLAS of this process to one thread, once and for good: for worker processes, whose slots are the threads."""
+    """Limit BLAS of this process to one thread, for good: a worker's slots are its threads."""
     _controller().limit(limits=1, user_api="blas")

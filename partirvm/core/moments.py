@@ -31,7 +31,7 @@ class ColumnMoments:
 
     @classmethod
     def of(cls, values: Float, weights: Float | None = None) -> ColumnMoments:
-        """Moments of ``values`` (rows, columns), with optional precision weights (rows,); a zero weight is an absent row."""
+        """Moments of ``values`` (rows, columns), with precision weights (rows,); zero is an absent row."""
         if weights is not None:
             present = weights > 0
             if not present.all():

@@ -92,7 +92,7 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
-    """Posterior and evidence of the columns of ``statistics`` (one target) at prior precisions α (M,) and noise precision β.
+    """Posterior and evidence of the columns of ``statistics`` (one target) at given α (M,) and β.
 
     One ``dpotrf`` and one ``dpotri``: M³ flops. Raises ``NumericalError`` as ``factorise`` does.
     """

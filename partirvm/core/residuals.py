@@ -72,7 +72,7 @@ class ResidualStatistics:
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over n rows of squared error, absolute error, negative log predictive density (nats), and hits of the 95 % interval.
+    """Sums over n rows: squared error, absolute error, negative log density (nats), targets inside their 95 % interval.
 
     Errors are in the units of the targets they were computed from.
     """

@@ -159,7 +159,7 @@ class GramStatistics:
         )
 
     def take(self, columns: Int) -> GramStatistics:
-        """Keep the columns with these positions, in this order. A dropped column gives its offset back to the target."""
+        """Keep the columns at these positions, in this order. A dropped column gives its offset back to the target."""
         if len(columns) == self.n_columns and np.array_equal(columns, np.arange(self.n_columns)):
             return self
         dropped = self.offset.copy()

@@ -35,14 +35,14 @@ class Termination(Enum):
 _ADVICE = {
     Termination.CONVERGED: "The evidence no longer rises, not even with random candidates: nothing to do.",
     Termination.HALVED: "The vectors fell to the stop fraction of the candidates, as an intermediate fit should.",
-    Termination.ITERATIONS: "The hyperparameters were still moving at the last iteration: raise tol or look at the kernel width.",
-    Termination.CANCELLED: "The residual lost its digits to cancellation: statistics of the residual target are needed.",
+    Termination.ITERATIONS: "The hyperparameters still moved at the last iteration: raise tol, or look at the kernel width.",
+    Termination.CANCELLED: "The residual lost its digits to cancellation: it has to be measured by a pass.",
     Termination.EXHAUSTED: "Every row has been a candidate: the model is as good as this kernel allows.",
     Termination.VALIDATION: "The held-out error stopped falling: the model of the best round was kept.",
     Termination.ROUNDS: "max_rounds was reached while the evidence still rose: more rounds may lower the error.",
     Termination.VECTORS: "max_vectors was reached while the evidence still rose: allow more vectors for a lower error.",
     Termination.TIME: "time_limit was reached: resume, or give it more time, for a lower error.",
-    Termination.MEMORY: "Another round would not fit under memory_limit: raise it, or lower partition_size or max_vectors.",
+    Termination.MEMORY: "No further round fits under memory_limit: raise it, or lower partition_size or max_vectors.",
     Termination.ABORTED: "Aborted: the model so far is usable.",
     Termination.CONSTANT: "The target is constant: the model is its mean.",
 }

@@ -37,9 +37,9 @@ ALPHA_FLOOR = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a dense fit ends: evidence changes below ``tol``·N nats, ``max_iterations``, or kernel columns down to ``vectors``.
+    """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or at a limit.
 
-    ``vectors=None`` lets it converge. With ``guard`` a fit whose residual has cancelled stops to ask for a pass.
+    Limits are ``max_iterations`` and kernel columns down to ``vectors``; None lets it converge. With ``guard`` a fit whose residual has cancelled stops to ask for a pass.
     """
 
     tol: float
@@ -50,7 +50,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class HyperState:
-    """A dense fit in progress: statistics of the active columns, their α (M,), β, and the posterior that belongs to them.
+    """A dense fit in progress: statistics of the active columns, their α (M,), β, and the posterior at these.
 
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is.
     """
@@ -175,7 +175,7 @@ def evidence_gain(s: Float, q: Float) -> Float:
 
 
 def entry_precision(s: Float, q: Float) -> Float:
-    """α at which a new column starts: s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), and s otherwise. Shape (P,).
+    """α at which new columns start (P,): s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), and s otherwise.
 
     A column that gains nothing alone may do so beside others; α = s gives it a half-determined start.
     """

@@ -15,7 +15,7 @@ import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import fsspec
 
@@ -34,7 +34,7 @@ class JobStore:
         self._events = 0
 
     @classmethod
-    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> JobStore:
+    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
         """Start a job's folder. Raises ``ExistsError`` if it is there and ``overwrite`` is false."""
         store = cls(location)
         if store._fs.exists(store._root):
@@ -72,6 +72,10 @@ class JobStore:
         self._write("model.json", {"path": name})
         if before is not None:
             self._fs.rm(self._path(before), recursive=True)
+
+    def discard(self) -> None:
+        """Remove the job's folder and all that is in it."""
+        self._fs.rm(self._root, recursive=True)
 
     def model(self) -> Model:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""

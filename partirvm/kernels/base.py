@@ -19,7 +19,7 @@ class PreparedKernel(Protocol):
     """A kernel with its centres worked in."""
 
     def __call__(self, points: Float, out: Float, /) -> None:
-        """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be a run of columns of a wider array."""
+        """Write k(points, centres) of points (n, d) into ``out`` (n, m), a run of columns of a wider array perhaps."""
         ...
 
 

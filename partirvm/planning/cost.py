@@ -18,7 +18,7 @@ UNLIMITED_ROUNDS = 10
 
 @dataclass(frozen=True)
 class Rates:
-    """What this machine does: seconds to read a row, seconds per kernel element, multiply-adds per second; of one thread."""
+    """What one thread does: seconds to read a row, seconds per kernel element, floating-point operations per second."""
 
     read: float
     element: float

@@ -130,8 +130,8 @@ def make_plan(
     if not columns:
         need = machine.base + ALLOWANCE + step_bytes(shape, 1, candidates, least, held_out=held_out).peak
         raise MemoryLimitError(
-            f"one round of {candidates} candidates over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} per "
-            f"process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
+            f"one round of {candidates} candidates over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} "
+            f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit or lower partition_size"
         )
     rounds = 1 if strategy == "basic" else max_rounds if max_rounds is not None else UNLIMITED_ROUNDS

@@ -103,8 +103,8 @@ def checked_moments(source: Source, executor: Executor) -> Moments:
 def _check_held_out(source: Source, held_out: Source) -> None:
     if held_out.n_features != source.n_features:
         raise DataError(
-            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they must "
-            "have the same columns"
+            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
+            "must have the same columns"
         )
     if held_out.columns.features != source.columns.features:
         raise DataError(
@@ -175,12 +175,13 @@ def run(
     """Run a prepared fit; the journal holds model and history afterwards. Warns of what deserves a look."""
     executor.use(prepared.plan.threads)
     limit = prepared.parameters.time_limit
+    late = deadline(None if limit is None else float(limit))
     driver = Driver(
         executor=executor,
         source=prepared.source,
         held_out=prepared.held_out,
         watcher=watcher or Watcher(),
-        interrupted=interrupted or deadline(None if limit is None else float(limit)),
+        interrupted=late if interrupted is None else lambda: interrupted() or late(),
     )
     _warn_of_data(prepared)
     outcome = driver.run(STRATEGIES[prepared.plan.strategy](), prepared.problem, prepared.options, journal)

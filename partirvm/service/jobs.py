@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import partirvm
 from partirvm.backends import executor_for
+from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
+from partirvm.errors import JobFailedError
 from partirvm.jobs.driver import MemoryJournal, Outcome, Watcher
 from partirvm.jobs.store import JobStore
 from partirvm.model import Model
@@ -63,13 +66,16 @@ def fit(
     overwrite: bool = False,
     verify: bool = False,
     watcher: Watcher | None = None,
-    on_plan: Any = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
 ) -> Fitted:
     """Fit DATA and leave model and history in JOB.
 
     Everything that can be refused is refused before JOB is touched: raises as ``service.fitting.prepare`` does,
     ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
-    ingested. ``on_plan`` is called with the plan before the fit begins.
+    ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
+    dense iterations: once it says so the fit ends with the model saved last. A fit that ends without any model, raising
+    ``JobFailedError`` if that was aborted, leaves no JOB.
     """
     source, held_out = _sources(data, validation)
     if verify:
@@ -82,11 +88,18 @@ def fit(
         if on_plan is not None:
             on_plan(prepared.plan)
         journal = _JobJournal(store)
-        outcome = run(prepared, executor, journal, watcher=watcher)
+        stop = None if aborted is None else lambda: Termination.ABORTED if aborted() else None
+        try:
+            outcome = run(prepared, executor, journal, watcher=watcher, interrupted=stop)
+            if journal.model is None:
+                raise JobFailedError(f"aborted before the first round was done: {job} has no model and was removed")
+        except BaseException:
+            if journal.model is None:
+                store.discard()
+            raise
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     finally:
         executor.close()
-    assert journal.model is not None
     return Fitted(journal.model, journal.history, outcome, prepared.plan)
 
 

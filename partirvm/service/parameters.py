@@ -1,4 +1,4 @@
-"""From what a user asks to numbers: every option checked, every "auto" resolved. Errors name the option and its range."""
+"""From what a user asks to numbers: every option checked, every "auto" resolved; errors name option and range."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ class Best:
 class WorkingSetState:
     """The checkpoint: where the machine stands, the columns and fit so far, the rows that have been candidates.
 
-    ``chosen`` and ``pool`` are the rows on their way in and their columns; ``concluding`` is the reason to end once the last fit is done.
+    ``chosen`` and ``pool`` are the rows on their way in and their columns; ``concluding`` is the reason to end once the
+    last fit is done.
     """
 
     problem: Problem
