@@ -7,7 +7,14 @@ from typing import Any
 from partirvm.backends.base import Executor
 from partirvm.backends.local import LocalExecutor
 
-__all__ = ["Executor", "LocalExecutor", "executor_for"]
+__all__ = ["Executor", "LocalExecutor", "connect", "executor_for"]
+
+
+def connect(address: str) -> Any:
+    """A client of the Dask scheduler at this address. Raises ``ClusterError`` if none answers."""
+    from partirvm.backends.dask import connect
+
+    return connect(address)
 
 
 def executor_for(client: Any = None) -> Executor:

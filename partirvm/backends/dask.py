@@ -37,6 +37,9 @@ MOST_TILES = 256
 PATIENCE = 30.0
 """Seconds to wait for a worker before giving up."""
 
+ANSWER = 10.0
+"""Seconds to wait for a scheduler's answer."""
+
 POLL = 1.0
 """Seconds between looks at the cluster while a pass runs."""
 
@@ -74,6 +77,19 @@ def package_versions() -> dict[str, str]:
     import platform
 
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+
+
+def connect(address: str) -> Any:
+    """A client of the scheduler at this address. Raises ``ClusterError`` if none answers within ``ANSWER`` seconds."""
+    from distributed import Client  # type: ignore[attr-defined,unused-ignore]
+
+    try:
+        return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {address!r} ({error}): start one with `dask scheduler`, and give the "
+            "address that it prints, such as tcp://10.0.0.5:8786"
+        ) from error
 
 
 class DaskExecutor:

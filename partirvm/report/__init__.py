@@ -1,0 +1,1 @@
+"""What people see: progress, tables, summaries, pictures. Reads only."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from partirvm.backends import connect
 from partirvm.data import ingest
 from partirvm.service.jobs import Fitted, fit, plan
 from partirvm.service.predicting import evaluate, predict
 
-__all__ = ["Fitted", "evaluate", "fit", "ingest", "plan", "predict"]
+__all__ = ["Fitted", "connect", "evaluate", "fit", "ingest", "plan", "predict"]

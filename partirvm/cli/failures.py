@@ -1,0 +1,97 @@
+"""What went wrong, in one paragraph, and the exit status that belongs to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+import click
+
+from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
+
+TRACEBACK = "PARTIRVM_TRACEBACK"
+"""Environment variable that asks for tracebacks."""
+
+
+class Status(IntEnum):
+    """Exit statuses."""
+
+    DONE = 0
+    USAGE = 2
+    ABORTED = 3
+    FAILED = 4
+
+
+def status_of(error: BaseException) -> Status:
+    """The exit status of an error: the user's to mend, or a failure.
+
+    >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
+    ('USAGE', 'FAILED')
+    """
+    if isinstance(error, JobFailedError | NumericalError):
+        return Status.FAILED
+    if isinstance(error, click.ClickException | PartirvmError) or _names_a_file(error):
+        return Status.USAGE
+    return Status.FAILED
+
+
+def _names_a_file(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.filename is not None
+
+
+def explain(error: BaseException) -> None:
+    """Print an error to stderr, with a traceback where the environment asks for one."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    click.echo(f"partirvm: error: {message_of(error)}", err=True)
+
+
+def message_of(error: BaseException) -> str:
+    """One paragraph for people.
+
+    >>> message_of(PartirvmError("no row is left: check the weights"))
+    'no row is left: check the weights'
+    """
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted; nothing was left behind"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{error.format_message()} See `{error.ctx.command_path} --help`."
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, PartirvmError):
+        return str(error)
+    if _names_a_file(error):
+        assert isinstance(error, OSError)
+        return f"{error.filename}: {error.strerror}"
+    return (
+        f"{type(error).__name__}: {error}. This is a fault of the program or of its surroundings, not of your input: "
+        f"run the same command with {TRACEBACK}=1 to see where it happened, and report it"
+    )
+
+
+def failed_at_work(error: ClusterError) -> JobFailedError:
+    """A cluster that broke down after the fit had begun: no longer a matter of input."""
+    return JobFailedError(str(error))
+
+
+@contextmanager
+def shown_warnings() -> Iterator[None]:
+    """Print warnings to stderr as ``partirvm: warning: …``, each text once."""
+    seen: set[str] = set()
+
+    def show(message: Any, category: type[Warning], *place: Any) -> None:
+        text = str(message) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
+        if text not in seen:
+            seen.add(text)
+            print(f"partirvm: warning: {text}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PartirvmWarning)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,160 @@
+"""The live view of a terminal: one calm panel that is drawn a few times a second, finished rounds above it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from partirvm.backends.process import peak_memory
+from partirvm.core.updates import StepInfo
+from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report.progress import TITLES, Progress
+from partirvm.report.remaining import Remaining
+from partirvm.report.text import (
+    MISSING,
+    format_error,
+    format_evidence,
+    format_rate,
+    plan_line,
+    table_header,
+    table_line,
+)
+
+REFRESH = 8
+"""Drawings per second."""
+
+
+class LiveProgress(Progress):
+    """Draws what it has heard last. What it hears is only stored, so a fit never waits for the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._live = Live(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=REFRESH,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._began = self._phase_began = time.monotonic()
+        self._phase, self._done, self._total, self._rows = "starting", 0, 0, 0
+        self._unit = "tiles"
+        self._plan: dict[str, Any] | None = None
+        self._entry: dict[str, Any] | None = None
+        self._fit: tuple[int, int] | None = None
+        self._remaining: Remaining | None = None
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def note(self, message: str) -> None:
+        self._console.print(message, soft_wrap=True)
+
+    def on_plan(self, plan: Any) -> None:
+        self._plan = plan.to_json()
+        self._remaining = Remaining.of(plan)
+        self.note(plan_line(self._plan))
+
+    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
+        self._set_phase(name, done, total, rows, "tiles")
+        if self._remaining is not None:
+            self._remaining.on_tiles(done, total)
+
+    def on_step(self, info: StepInfo, candidates: int) -> None:
+        self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
+        self._fit = candidates, info.n_vectors
+
+    def on_record(self, entry: dict[str, Any]) -> None:
+        if self._entry is None:
+            self._console.print(table_header(entry["held_out_rmse"] is not None), style="bold", soft_wrap=True)
+        self._console.print(table_line(entry), soft_wrap=True)
+        self._entry = entry
+        super().on_record(entry)
+        if self._remaining is not None:
+            self._remaining.on_round()
+
+    def on_rows(self, phase: str, done: int, total: int | None) -> None:
+        self._set_phase(phase, done, total or 0, done, "rows")
+
+    def on_tile(self, phase: str, done: int, total: int) -> None:
+        self._set_phase(phase, done, total, 0, "tiles")
+
+    def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
+        if phase != self._phase:
+            self._phase_began = time.monotonic()
+        self._phase, self._done, self._total, self._rows, self._unit = phase, done, total, rows, unit
+
+    def _draw(self) -> Panel:
+        body = [self._bar()]
+        body.append(self._fit_facts() if self._plan is not None else self._facts())
+        return Panel(Group(*body), title="partirvm", title_align="left", border_style="dim", width=self._width())
+
+    def _width(self) -> int:
+        return min(self._console.width, 100)
+
+    def _bar(self) -> Table:
+        row = Table.grid(padding=(0, 2), expand=True)
+        row.add_column(width=26)
+        row.add_column(ratio=1)
+        row.add_column(justify="right")
+        title = TITLES.get(self._phase, self._phase)
+        counted = f"{self._done:,} of {self._total:,} {self._unit}" if self._total else ""
+        if not self._total and self._unit == "rows":
+            counted = f"{self._done:,} rows"
+        bar = ProgressBar(total=self._total, completed=self._done) if self._total else Text("")
+        row.add_row(Text(title, style="bold"), bar, counted)
+        return row
+
+    def _fit_facts(self) -> Table:
+        assert self._plan is not None
+        entry, plan = self._entry or {}, self._plan
+        of = f" of {plan['max_rounds']}" if plan["max_rounds"] else ""
+        fitted = MISSING if self._fit is None else f"{self._fit[0]:,} → {self._fit[1]:,}"
+        memory = f"{format_bytes(peak_memory())} of {format_bytes(plan['memory_limit'])}"
+        return _grid(
+            ("round", f"{self.rounds + 1}{of}", "time", self._time()),
+            ("candidates → vectors", fitted, "rows/s", format_rate(self._rate())),
+            ("training RMSE", format_error(entry.get("train_rmse")), "peak memory", memory),
+            (
+                *("held-out RMSE", format_error(entry.get("held_out_rmse"))),
+                *("log evidence", format_evidence(entry.get("log_evidence"))),
+            ),
+        )
+
+    def _facts(self) -> Table:
+        return _grid(
+            ("time", self._time(), "peak memory", format_bytes(peak_memory())),
+            ("rows/s", format_rate(self._rate()), "", ""),
+        )
+
+    def _time(self) -> str:
+        elapsed = format_duration(time.monotonic() - self._began)
+        left = None if self._remaining is None else self._remaining.seconds()
+        return elapsed if left is None else f"{elapsed}, about {format_duration(left)} left"
+
+    def _rate(self) -> float | None:
+        seconds = time.monotonic() - self._phase_began
+        if not self._rows or seconds <= 0:
+            return None
+        share = self._done / self._total if self._unit == "tiles" and self._total else 1.0
+        return share * self._rows / seconds
+
+
+def _grid(*rows: tuple[str, str, str, str]) -> Table:
+    grid = Table.grid(padding=(0, 2), expand=True)
+    for style in ("dim", None, "dim", None):
+        grid.add_column(style=style, ratio=1, no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    return grid

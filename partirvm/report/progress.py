@@ -1,0 +1,138 @@
+"""Progress on stderr: a live view on a terminal, plain lines when piped, nothing when quiet.
+
+A ``Progress`` is a driver's ``Watcher`` and also listens to ingest, prediction and evaluation. It only stores what it
+hears and never blocks: the live view is drawn by its own thread a few times a second. Used as a context manager it
+leaves the terminal as it found it, whatever is raised inside.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, TextIO
+
+from partirvm.jobs.driver import Watcher
+from partirvm.planning.units import format_duration
+from partirvm.report.text import format_rate, plan_line, table_header, table_line
+
+HEARTBEAT = 60.0
+"""Seconds after which plain progress says where a long phase stands."""
+
+TITLES = {
+    "gram": "kernel products",
+    "residual": "training error",
+    "held-out": "held-out error",
+    "read": "reading",
+    "write": "writing",
+    "predict": "predicting",
+    "evaluate": "evaluating",
+}
+"""What the phases are called for people."""
+
+
+class Progress(Watcher):
+    """Progress that nobody sees; the base of the others. ``rounds`` counts the models saved so far."""
+
+    rounds = 0
+
+    def on_record(self, entry: dict[str, Any]) -> None:
+        """A model was saved."""
+        self.rounds += 1
+
+    def on_plan(self, plan: Any) -> None:
+        """The fit that is about to begin."""
+
+    def on_rows(self, phase: str, done: int, total: int | None) -> None:
+        """Ingest has read or written so many rows; ``total`` is None where it is not known."""
+
+    def on_tile(self, phase: str, done: int, total: int) -> None:
+        """Prediction or evaluation has done so many tiles."""
+
+    def note(self, message: str) -> None:
+        """Say something in between."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the display; safe to call twice."""
+
+
+class PlainProgress(Progress):
+    """Lines without control codes: one per round, one per phase of anything else, and a heartbeat in long ones."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._header = False
+        self._phase: str | None = None
+        self._done = 0
+        self._began = self._said = time.monotonic()
+
+    def note(self, message: str) -> None:
+        print(message, file=self._stream, flush=True)
+
+    def on_plan(self, plan: Any) -> None:
+        self.note(plan_line(plan.to_json()))
+
+    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
+        self._heartbeat(f"{TITLES.get(name, name)}: {done:,} of {total:,} tiles")
+
+    def on_record(self, entry: dict[str, Any]) -> None:
+        if not self._header:
+            self.note(table_header(entry["held_out_rmse"] is not None))
+            self._header = True
+        self.note(table_line(entry))
+        super().on_record(entry)
+        self._said = time.monotonic()
+
+    def on_rows(self, phase: str, done: int, total: int | None) -> None:
+        self._advance(phase, done)
+        of = "" if total is None else f" of {total:,}"
+        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,}{of} rows")
+        if done == total:
+            self._finish_phase()
+
+    def on_tile(self, phase: str, done: int, total: int) -> None:
+        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,} of {total:,} tiles")
+
+    def close(self) -> None:
+        self._finish_phase()
+
+    def _advance(self, phase: str, done: int) -> None:
+        if phase != self._phase:
+            self._finish_phase()
+            self._phase, self._began = phase, time.monotonic()
+        self._done = done
+
+    def _finish_phase(self) -> None:
+        if self._phase is None or not self._done:
+            return
+        seconds = time.monotonic() - self._began
+        rate = format_rate(self._done / seconds if seconds > 0 else None)
+        title = TITLES.get(self._phase, self._phase)
+        self.note(f"{title:<9}{self._done:>14,} rows  {format_duration(seconds):>10}  {rate:>7} rows/s")
+        self._done, self._said = 0, time.monotonic()
+
+    def _heartbeat(self, message: str) -> None:
+        now = time.monotonic()
+        if now - self._said > HEARTBEAT:
+            self.note(message)
+            self._said = now
+
+
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
+    """The progress that suits a stream, stderr unless given: live on a terminal, plain elsewhere, none if quiet."""
+    if quiet:
+        return Progress()
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty():
+        return PlainProgress(stream)
+    from partirvm.report.live import LiveProgress
+
+    return LiveProgress(stream)

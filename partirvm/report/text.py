@@ -1,0 +1,155 @@
+"""Text of a fit: one line per round while it runs, a summary when it is over. Plain values in, strings out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from partirvm.backends.process import peak_memory
+from partirvm.planning.units import format_bytes, format_duration
+
+Entry = dict[str, Any]
+"""One line of a fit's history, as the driver records it."""
+
+MISSING = "–"
+
+
+def format_error(value: float | None) -> str:
+    """A positive real with four digits.
+
+    >>> format_error(0.123456), format_error(14.0), format_error(None)
+    ('0.1235', '14', '–')
+    """
+    return MISSING if value is None else f"{value:.4g}"
+
+
+def format_evidence(value: float | None) -> str:
+    """Nats: whole ones where there are many.
+
+    >>> format_evidence(-123456.7), format_evidence(-12.345)
+    ('-123,457', '-12.35')
+    """
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def format_rate(rows: float | None) -> str:
+    """Rows per second.
+
+    >>> format_rate(1234567), format_rate(98765), format_rate(12), format_rate(None)
+    ('1.23 M', '98.8 k', '12', '–')
+    """
+    if rows is None:
+        return MISSING
+    for unit, size in ((" M", 1e6), (" k", 1e3)):
+        if rows >= size:
+            return f"{rows / size:.3g}{unit}"
+    return f"{rows:.3g}"
+
+
+def rows_per_second(entry: Entry) -> float | None:
+    """Rows that the passes of a round read in a second; None where it had no pass."""
+    seconds = entry["pass_seconds"]
+    return entry["passes"] * entry["rows"] / seconds if seconds > 0 else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of rounds."""
+
+    title: str
+    width: int
+    cell: Callable[[Entry], str]
+
+
+_HELD_OUT = Column("held-out RMSE", 13, lambda entry: format_error(entry["held_out_rmse"]))
+
+_COLUMNS = (
+    Column("round", 5, lambda entry: "last" if entry["kind"] == "final" else str(entry["number"])),
+    Column("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
+    Column("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
+    Column("training RMSE", 13, lambda entry: format_error(entry["train_rmse"])),
+    _HELD_OUT,
+    Column("log evidence", 13, lambda entry: format_evidence(entry["log_evidence"])),
+    Column("rows/s", 7, lambda entry: format_rate(rows_per_second(entry))),
+    Column("elapsed", 12, lambda entry: format_duration(entry["seconds"])),
+    Column("memory", 9, lambda entry: format_bytes(entry["peak_memory"])),
+)
+
+
+def round_columns(held_out: bool) -> tuple[Column, ...]:
+    """Columns of the table of rounds; the held-out error only where there is one."""
+    return tuple(column for column in _COLUMNS if held_out or column is not _HELD_OUT)
+
+
+def table_header(held_out: bool) -> str:
+    """First line of the table of rounds."""
+    return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(held_out))
+
+
+def table_line(entry: Entry) -> str:
+    """One round's line of the table."""
+    columns = round_columns(entry["held_out_rmse"] is not None)
+    return "  ".join(f"{column.cell(entry):>{column.width}}" for column in columns)
+
+
+def history_table(history: list[Entry]) -> str:
+    """The whole table of rounds."""
+    held_out = any(entry["held_out_rmse"] is not None for entry in history)
+    return "\n".join([table_header(held_out), *map(table_line, history)])
+
+
+def plan_line(plan: dict[str, Any]) -> str:
+    """What a fit is about to do, in two lines, from a plan's JSON."""
+    rounds = f"up to {plan['max_rounds']} rounds" if plan["max_rounds"] else "until the evidence is flat"
+    if plan["strategy"] == "basic":
+        rounds = "one round"
+    threads = f"{plan['workers']} × {plan['threads']}" if plan["workers"] > 1 else f"{plan['threads']}"
+    return (
+        f"{plan['rows']:,} rows × {plan['features']} features in {plan['tiles']:,} tiles; {plan['strategy']}, "
+        f"{plan['partition_size']:,} candidates per round, {rounds}\n"
+        f"{threads} threads, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
+        f"about {format_duration(plan['seconds'])}"
+    )
+
+
+def summary(facts: dict[str, Any]) -> str:
+    """What came of a fit: the values of ``fit --json`` in words, with what to type next."""
+    lines = [
+        ("vectors", f"{facts['n_vectors']:,} relevance vectors of {facts['n_rows']:,} rows"),
+        ("training error", f"{format_error(facts['train_rmse'])} (RMSE, in the units of {facts['target']!r})"),
+        ("held-out error", f"{format_error(facts['held_out_rmse'])} (NLPD {format_error(facts['held_out_nlpd'])})"),
+        ("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"),
+        ("log evidence", format_evidence(facts["log_evidence"])),
+        ("ended", facts["advice"]),
+        ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
+        ("model", facts["job"]),
+    ]
+    if facts["held_out_rmse"] is None:
+        del lines[2]
+    job = facts["job"]
+    steps = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
+    return "\n".join([*(f"{name:<16}{text}" for name, text in lines), "", "next:", *(f"  {step}" for step in steps)])
+
+
+def fit_facts(job: str, target: str, history: list[Entry], outcome: Any) -> dict[str, Any]:
+    """What came of a fit, as ``fit --json`` prints it: the last line of its history, and how it ended."""
+    last = history[-1]
+    return {
+        "job": job,
+        "target": target,
+        "n_rows": last["rows"],
+        "n_vectors": last["vectors"],
+        "rounds": last["number"],
+        "train_rmse": last["train_rmse"],
+        "held_out_rmse": last["held_out_rmse"],
+        "held_out_nlpd": last["held_out_nlpd"],
+        "noise_sd": last["noise_variance"] ** 0.5,
+        "log_evidence": last["log_evidence"],
+        "reason": outcome.reason.value,
+        "advice": outcome.reason.advice,
+        "seconds": round(outcome.seconds, 3),
+        "peak_memory": peak_memory(),
+    }
