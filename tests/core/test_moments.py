@@ -1,0 +1,101 @@
+"""Moments against NumPy: raw units, weights, any split of the rows, and where the first bad value stands."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.core.moments import ColumnMoments, Moments
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def pieces(n, cuts):
+    """Row ranges between sorted cuts, empty ones among them."""
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+cuts = st.lists(st.integers(0, 60), max_size=5)
+
+
+@given(seeds, st.integers(1, 60), cuts, st.sampled_from([0.0, 2024.0, 1e9]))
+def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
+    """mean, var (ddof 0), min and max of numpy; the variance keeps its digits beside an offset of 1e9."""
+    values = offset + np.random.default_rng(seed).normal(size=(n, 3))
+    total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
+    exact = values.astype(np.longdouble)
+    assert total.n == n
+    assert total.total == n
+    np.testing.assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=4e-16, atol=1e-15)
+    np.testing.assert_allclose(total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15)
+    np.testing.assert_array_equal(total.minimum, values.min(axis=0))
+    np.testing.assert_array_equal(total.maximum, values.max(axis=0))
+
+
+@given(seeds, st.integers(2, 60), cuts)
+def test_weights_are_those_of_a_weighted_mean(seed, n, cuts):
+    """mean = Σwx/Σw, variance = Σw(x − mean)²/Σw, over the rows of non-zero weight."""
+    rng = np.random.default_rng(seed)
+    values, w = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 1.0, 7.0], size=n)
+    w[0] = 1.0
+    total = reduce(add, [ColumnMoments.of(values[rows], w[rows]) for rows in pieces(n, cuts)])
+    mean = (w @ values) / w.sum()
+    assert total.n == (w > 0).sum()
+    np.testing.assert_allclose(total.total, w.sum(), rtol=1e-14)
+    np.testing.assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
+    np.testing.assert_array_equal(total.minimum, values[w > 0].min(axis=0))
+
+
+def test_whole_weights_are_repetitions_of_rows(rng):
+    """A row of weight 3 moves mean and variance as three rows do."""
+    values, w = rng.normal(size=(20, 2)), rng.integers(1, 5, size=20)
+    weighted, repeated = ColumnMoments.of(values, w.astype(float)), ColumnMoments.of(np.repeat(values, w, axis=0))
+    np.testing.assert_allclose(weighted.mean, repeated.mean, rtol=1e-13)
+    np.testing.assert_allclose(weighted.variance, repeated.variance, rtol=1e-13)
+
+
+def test_a_constant_column_has_variance_zero_exactly():
+    """0.1 is not a sum of powers of two: its mean is rounded, its variance must not be."""
+    moments = reduce(add, [ColumnMoments.of(np.full((n, 1), 0.1)) for n in (3, 7, 1000)])
+    assert moments.variance.tolist() == [0.0]
+
+
+@given(st.sets(st.tuples(st.integers(0, 29), st.integers(0, 3)), max_size=6), cuts)
+def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
+    """The first by row, then column (X, then t); the moments are those of the rows without any."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(30, 4))
+    for place, (row, column) in enumerate(sorted(bad)):
+        values[row, column] = [np.nan, np.inf, -np.inf][place % 3]
+    parts = [Moments.of(values[rows, :3], values[rows, 3:], start=rows.start) for rows in pieces(30, cuts)]
+    total = reduce(add, parts)
+    assert total.bad == len(bad)
+    assert total.first_bad == min(bad, default=None)
+    good = values[np.isfinite(values).all(axis=1)]
+    if len(good):
+        np.testing.assert_allclose(total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14)
+
+
+def test_a_bad_weight_is_found_behind_inputs_and_targets():
+    """Columns are counted through X, then t, then the weights."""
+    w = np.array([1.0, 1.0, np.nan])
+    moments = Moments.of(np.zeros((3, 2)), np.zeros((3, 1)), w, start=100)
+    assert (moments.bad, moments.first_bad) == (1, (102, 3))
+    assert moments.inputs.n == 2
+
+
+@pytest.mark.parametrize("empty_first", [True, False])
+def test_no_rows_change_nothing(rng, empty_first):
+    """A tile whose rows all have weight zero adds nothing."""
+    values = rng.normal(size=(5, 2))
+    some, none = ColumnMoments.of(values), ColumnMoments.of(values, np.zeros(5))
+    total = none + some if empty_first else some + none
+    assert total is some

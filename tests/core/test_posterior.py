@@ -1,0 +1,207 @@
+"""Posterior and evidence against Tipping's equations, where the numbers are kind and where they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import determinedness, gaussian, gram, log_evidence, posterior, predict_by_rows, sparsity_quality
+
+from partirvm.core import posterior as module
+from partirvm.core.posterior import factorise
+from partirvm.core.statistics import GramStatistics
+from partirvm.errors import NumericalError
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def statistics_of(Phi, t, w=None, offset=None):
+    """Statistics of a design by the definitions, of the residual target t − Φ·offset."""
+    M = Phi.shape[1]
+    m = np.zeros(M) if offset is None else offset
+    G, b, energy = gram(Phi, (t - Phi @ m)[:, None], w)
+    there = np.ones(len(t)) if w is None else w[w > 0]
+    return GramStatistics("b", np.arange(M), G, b, energy, m[:, None], len(there), float(np.log(there).sum()))
+
+
+@st.composite
+def kind_problems(draw):
+    """Columns of noise: the Gram matrix is well conditioned. With and without weights (some zero) and an offset."""
+    rng = np.random.default_rng(draw(seeds))
+    M = draw(st.integers(1, 8))
+    N = draw(st.integers(4 * M, 60))
+    Phi, t = rng.normal(size=(N, M)), rng.normal(size=N)
+    alpha, beta = 10.0 ** rng.uniform(-3, 3, size=M), 10.0 ** rng.uniform(-1, 2)
+    w = draw(st.sampled_from([None, rng.uniform(0.2, 4.0, N), rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
+    offset = draw(st.sampled_from([None, rng.normal(size=M)]))
+    return Phi, t, alpha, beta, w, offset
+
+
+@given(kind_problems())
+def test_posterior_and_evidence_where_well_conditioned(problem):
+    """Σ and μ (eqs. 6, 12, 13), γ (17), ‖t − Φμ‖² and log N(t | 0, C) (15), to 1e-8."""
+    Phi, t, alpha, beta, w, offset = problem
+    found = module.posterior(statistics_of(Phi, t, w, offset), alpha, beta)
+    mu, Sigma = posterior(Phi, t, alpha, beta, w)
+    close = {"rtol": 1e-8, "atol": 1e-10}
+    np.testing.assert_allclose(found.mean, mu, **close)
+    np.testing.assert_allclose(found.variance, np.diagonal(Sigma), rtol=1e-8)
+    np.testing.assert_allclose(found.root() @ found.root().T, Sigma, **close)
+    np.testing.assert_allclose(found.determinedness, determinedness(Phi, t, alpha, beta, w), **close)
+    weights = np.ones(len(t)) if w is None else w
+    np.testing.assert_allclose(found.residual, weights @ (t - Phi @ mu) ** 2, rtol=1e-8)
+    np.testing.assert_allclose(found.log_evidence, log_evidence(Phi, t, alpha, beta, w), rtol=1e-8, atol=1e-8)
+    assert found.jitter == 0.0
+    assert not found.cancelled
+
+
+@given(kind_problems())
+def test_sparsity_and_quality_of_active_columns(problem):
+    """s_i = φᵀC₋ᵢ⁻¹φ, q_i = φᵀC₋ᵢ⁻¹t with C₋ᵢ the covariance without column i (Tipping & Faul 2003, eqs. 19 and 22)."""
+    Phi, t, alpha, beta, w, offset = problem
+    s, q = module.posterior(statistics_of(Phi, t, w, offset), alpha, beta).sparsity_and_quality(alpha)
+    for i in range(len(alpha)):
+        rest = np.delete(np.arange(len(alpha)), i)
+        expected = sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
+        # s = 1/Σ_ii − α_i is a difference: its rounding is that of its larger term.
+        np.testing.assert_allclose(s[i], expected[0], rtol=1e-8, atol=1e-12 * alpha[i])
+        np.testing.assert_allclose(q[i], expected[1], rtol=1e-7, atol=1e-8 * np.sqrt(expected[0]))
+
+
+@st.composite
+def unkind_problems(draw):
+    """Kernels ten times too wide, or every column twice, or every row twice: ΦᵀΦ is singular to rounding."""
+    rng = np.random.default_rng(draw(seeds))
+    N, M = draw(st.integers(30, 80)), draw(st.integers(5, 25))
+    X = rng.uniform(-3, 3, size=(N, 2))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=N)
+    kind = draw(st.sampled_from(["wide", "columns", "rows"]))
+    centres, gamma = X[rng.choice(N, M, replace=False)], 0.5
+    if kind == "wide":
+        gamma /= 100
+    if kind == "columns":
+        centres = np.vstack([centres, centres])
+    if kind == "rows":
+        X, y, centres = np.vstack([X, X]), np.concatenate([y, y]), np.vstack([centres, centres])
+    t = (y - y.mean()) / y.std()
+    Phi = np.column_stack([np.ones(len(X)), gaussian(X, centres, gamma)])
+    alpha, beta = 10.0 ** rng.uniform(-4, 4, size=Phi.shape[1]), 10.0 ** rng.uniform(0, 4)
+    test = np.column_stack([np.ones(20), gaussian(rng.uniform(-3, 3, size=(20, 2)), centres, gamma)])
+    with_offset = draw(st.booleans())
+    return Phi, t, alpha, beta, test, with_offset
+
+
+@given(unkind_problems())
+def test_predictions_and_evidence_where_ill_conditioned(problem):
+    """At fixed α and β: predictive mean and sd to 1e-6 of sd(t) = 1, evidence to 1e-6 of its nats or of N.
+
+    The reference works with the N × N covariance C, whose least eigenvalue is the noise variance; its own rounding is
+    that of βtᵀC⁻¹t, which is as large as the evidence where β was drawn far too high for the data.
+    """
+    Phi, t, alpha, beta, test, with_offset = problem
+    offset = module.posterior(statistics_of(Phi, t), alpha, 3 * beta).mean if with_offset else None
+    found = module.posterior(statistics_of(Phi, t, None, offset), alpha, beta)
+    mean, variance = predict_by_rows(test, Phi, t, alpha, beta)
+    np.testing.assert_allclose(test @ found.mean, mean, rtol=0, atol=1e-6)
+    spread = test @ found.root()
+    np.testing.assert_allclose(np.sqrt((spread**2).sum(axis=1) + 1 / beta), np.sqrt(variance), rtol=0, atol=1e-6)
+    expected = log_evidence(Phi, t, alpha, beta)
+    np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-6, atol=1e-6 * len(t))
+
+
+def test_a_predictive_variance_is_never_negative(rng):
+    """Σ = RRᵀ: a hundred near-copies of one column with hardly any prior leave φᵀΣφ = ‖Rᵀφ‖² ≥ 0 and finite."""
+    column = rng.normal(size=50)
+    Phi = column[:, None] + 1e-9 * rng.normal(size=(50, 100))
+    found = module.posterior(statistics_of(Phi, rng.normal(size=50)), np.full(100, 1e-6), 10.0)
+    spread = Phi @ found.root()
+    assert np.isfinite(spread).all()
+    # Of 100 copies the data see one direction: Σ over it is 1/(β·100·‖φ‖²), and φᵀΣφ is about φ²/(β‖φ‖²).
+    np.testing.assert_allclose((spread**2).sum(axis=1), column**2 / (10 * column @ column), rtol=1e-3, atol=1e-9)
+
+
+def test_precisions_of_very_different_size_do_no_harm(rng):
+    """α from 1e-6 to 1e12 in one model: μ of the pinned columns is βφᵀt-tiny, of the others the least squares'."""
+    Phi, t = rng.normal(size=(60, 4)), rng.normal(size=60)
+    alpha = np.array([1e-6, 1e12, 1e-6, 1e12])
+    found = module.posterior(statistics_of(Phi, t), alpha, 1.0)
+    mean, _ = predict_by_rows(Phi, Phi, t, alpha, 1.0)
+    np.testing.assert_allclose(Phi @ found.mean, mean, atol=1e-7)
+    least = np.linalg.lstsq(Phi[:, [0, 2]], t)[0]
+    np.testing.assert_allclose(found.mean[[0, 2]], least, rtol=1e-6)
+    assert found.jitter == 0.0
+
+
+def test_exact_copies_without_prior_are_factorised_with_a_jitter(rng):
+    """Two equal columns and no prior: H is singular; the least jitter that works is used and reported."""
+    column = rng.normal(size=30)
+    G = np.outer([1.0, 1.0], [1.0, 1.0]) * (column @ column)
+    L, S, jitter = factorise(G)
+    assert jitter in module.JITTERS
+    assert jitter > 0.0
+    scaled = S[:, None] * G * S + jitter * np.eye(2)
+    np.testing.assert_allclose(np.tril(L) @ np.tril(L).T, scaled, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("H", "what"),
+    [
+        ([[1.0, 0.0], [0.0, np.nan]], "not finite"),
+        ([[1.0, 0.0], [0.0, 0.0]], "positive"),
+        ([[1.0, 2.0], [2.0, 1.0]], "not positive definite"),
+    ],
+)
+def test_what_cannot_be_factorised_is_said(H, what):
+    """Not finite, an empty column, an indefinite matrix."""
+    with pytest.raises(NumericalError, match=what):
+        factorise(np.array(H))
+
+
+def test_no_columns_at_all(rng):
+    """M = 0: the evidence is that of noise alone, log N(t | 0, σ²I)."""
+    t = rng.normal(size=20)
+    found = module.posterior(statistics_of(np.zeros((20, 0)), t), np.zeros(0), 4.0)
+    expected = -0.5 * (20 * np.log(2 * np.pi / 4.0) + 4.0 * t @ t)
+    np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-12)
+    assert found.root().shape == (0, 0)
+
+
+@st.composite
+def noise_free_problems(draw):
+    """t = Φ·weights plus noise between 1e-12 and 1e-2 of it."""
+    rng = np.random.default_rng(draw(seeds))
+    Phi, truth = rng.normal(size=(200, 5)), rng.normal(size=5)
+    noise = 10.0 ** draw(st.integers(-12, -2))
+    return Phi, Phi @ truth + noise * rng.normal(size=200), noise
+
+
+def exact_residual(Phi, t, mean):
+    """‖t − Φμ‖² in extended precision."""
+    r = t.astype(np.longdouble) - Phi.astype(np.longdouble) @ mean.astype(np.longdouble)
+    return float(r @ r)
+
+
+@given(noise_free_problems())
+def test_a_residual_without_digits_is_flagged(problem):
+    """tᵀt − 2μᵀb + μᵀGμ that is off by more than 1 % says ``cancelled``; noise of 1 % does not."""
+    Phi, t, noise = problem
+    found = module.posterior(statistics_of(Phi, t), np.full(5, 1e-3), 1 / noise**2)
+    wrong = abs(found.residual / exact_residual(Phi, t, found.mean) - 1)
+    assert found.cancelled or wrong < 0.01
+    if noise >= 1e-3:
+        assert not found.cancelled
+    if noise <= 1e-8:
+        assert found.cancelled
+
+
+@given(noise_free_problems())
+def test_the_residual_target_restores_the_digits(problem):
+    """After a rebase onto the mean, ‖t − Φμ‖² has eight digits where the noise is above rounding, and is not flagged."""
+    Phi, t, noise = problem
+    alpha, beta = np.full(5, 1e-3), 1 / noise**2
+    first = module.posterior(statistics_of(Phi, t), alpha, beta)
+    second = module.posterior(statistics_of(Phi, t, None, first.mean), alpha, beta)
+    assert not second.cancelled
+    expected = exact_residual(Phi, t, second.mean)
+    np.testing.assert_allclose(second.residual, expected, rtol=1e-8 if noise >= 1e-6 else 1e-2)

@@ -1,0 +1,102 @@
+"""The fixed summation tree: no cutting of the tiles and no order of arrival changes a bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import tree_sum
+
+from partirvm.core.reduction import TreeSum, aligned_runs
+
+
+@dataclass(frozen=True)
+class Word:
+    """A value whose sum spells out how it was added."""
+
+    text: str
+
+    def __add__(self, other: Word) -> Word:
+        return Word(f"({self.text}+{other.text})")
+
+
+def node(values, level, index):
+    """Node (level, index) by the definition in the module: the sum of an aligned run, as a task computes it."""
+    run = values[index << level : (index + 1) << level]
+    total = TreeSum(len(run))
+    for position, value in enumerate(run):
+        total.add(position, value)
+    return total.result()
+
+
+@st.composite
+def cuttings(draw):
+    """A number of tiles, a way to cut them into aligned runs, and an order in which the runs arrive."""
+    n = draw(st.integers(1, 40))
+
+    def cut(level, index):
+        if index << level >= n:
+            return []
+        if level == 0 or draw(st.booleans()):
+            return [(level, index)]
+        return cut(level - 1, 2 * index) + cut(level - 1, 2 * index + 1)
+
+    return n, draw(st.permutations(cut(max(n - 1, 0).bit_length(), 0)))
+
+
+@given(cuttings())
+def test_any_cutting_and_order_spells_the_same_sum(case):
+    """The root is the tree of the definition, whichever nodes arrive in whichever order."""
+    n, nodes = case
+    tiles = [Word(str(tile)) for tile in range(n)]
+    total = TreeSum(n)
+    for level, index in nodes:
+        total.add(index, node(tiles, level, index), level)
+    assert total.result() == tree_sum(tiles)
+
+
+@given(cuttings(), st.integers(0, 2**32 - 1))
+def test_any_cutting_and_order_gives_identical_bits(case, seed):
+    """Numbers of very different size, whose sum depends on the order of addition."""
+    n, nodes = case
+    rng = np.random.default_rng(seed)
+    tiles = list(rng.normal(size=n) * 10.0 ** rng.integers(-12, 12, size=n))
+    total = TreeSum(n)
+    for level, index in nodes:
+        total.add(index, node(tiles, level, index), level)
+    assert float(total.result()).hex() == float(tree_sum(tiles)).hex()
+
+
+def test_the_order_of_the_tree_is_not_that_of_a_loop():
+    """The property above is not empty: a running sum gives other bits."""
+    tiles = [1.0, 1e-16, 1e-16, 1e-16]
+    assert sum(tiles) == 1.0
+    total = TreeSum(4)
+    for tile in range(4):
+        total.add(tile, tiles[tile])
+    assert total.result() == (1.0 + 1e-16) + (1e-16 + 1e-16)
+    assert total.result() != sum(tiles)
+
+
+@given(cuttings(), st.data())
+def test_an_incomplete_sum_is_refused(case, data):
+    """Without any one of the nodes there is no result."""
+    n, nodes = case
+    missing = data.draw(st.sampled_from(range(len(nodes))))
+    total = TreeSum(n)
+    for position, (level, index) in enumerate(nodes):
+        if position != missing:
+            total.add(index, 1.0, level)
+    with pytest.raises(RuntimeError, match="incomplete"):
+        total.result()
+
+
+@given(st.integers(1, 200), st.integers(0, 8))
+def test_aligned_runs_cut_all_tiles_once(n, level):
+    """Run i is tiles [i·2^level, (i + 1)·2^level) ∩ [0, n)."""
+    runs = list(aligned_runs(n, level))
+    assert [tile for _, run in runs for tile in run] == list(range(n))
+    assert all(run.start == index << level and len(run) <= 1 << level for index, run in runs)

@@ -1,0 +1,67 @@
+"""Largest errors with ties, and scores against scipy's normal distribution."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=40), st.integers(0, 12), st.lists(st.integers(0, 40), max_size=4), st.randoms()
+)
+def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
+    """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many equal errors."""
+    n = len(errors)
+    values, rows = np.array(errors, dtype=float), np.arange(n) + 100
+    points = np.column_stack([rows, values])
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    parts = [
+        LargestErrors.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in zip(edges, edges[1:], strict=False)
+    ]
+    random.shuffle(parts)
+    found = reduce(add, parts).ranked()
+    expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
+    assert found.rows.tolist() == [row + 100 for row in expected]
+    assert found.errors.tolist() == [errors[row] for row in expected]
+    np.testing.assert_array_equal(found.points, points[expected])
+
+
+def test_residual_statistics_add_up(rng):
+    """Every field of the sum is the sum of the fields."""
+
+    def part(seed):
+        r = np.random.default_rng(seed).normal(size=(4, 2))
+        largest = LargestErrors.of(3, np.abs(r[:, 0]), np.arange(4) + 4 * seed, r)
+        return ResidualStatistics(4, (r**2).sum(axis=0), r[:3], largest)
+
+    a, b = part(1), part(2)
+    total = a + b
+    assert total.n == 8
+    np.testing.assert_allclose(total.energy, a.energy + b.energy)
+    np.testing.assert_allclose(total.projection, a.projection + b.projection)
+    errors = np.concatenate([a.largest.errors, b.largest.errors])
+    np.testing.assert_allclose(total.largest.ranked().errors, np.sort(errors)[::-1][:3])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
+def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
+    """rmse, mean −log N(t | mean, variance), and the fraction inside the central 95 % interval, by scipy.stats.norm."""
+    rng = np.random.default_rng(seed)
+    t, mean, variance = 5 + rng.normal(size=n), 5 + rng.normal(size=n), rng.uniform(0.1, 3.0, size=n)
+    cut = min(cut, n)
+    scores = Scores.of(t[:cut], mean[:cut], variance[:cut]) + Scores.of(t[cut:], mean[cut:], variance[cut:])
+    predictive = norm(mean, np.sqrt(variance))
+    low, high = predictive.interval(0.95)
+    assert scores.n == n
+    np.testing.assert_allclose(scores.rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
+    np.testing.assert_allclose(scores.absolute, np.abs(t - mean).sum(), rtol=1e-12)
+    np.testing.assert_allclose(scores.nlpd, -predictive.logpdf(t).mean(), rtol=1e-12)
+    assert scores.coverage_95 == pytest.approx(np.mean((low <= t) & (t <= high)))

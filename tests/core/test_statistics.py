@@ -1,0 +1,173 @@
+"""Gram statistics against the whole design: splits, extension, take, shift, rebase, weights, and what is refused."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import gram
+
+from partirvm.core.statistics import BIAS, CrossBlock, GramBlock, GramStatistics
+
+seeds = st.integers(0, 2**32 - 1)
+counts = st.integers(0, 6)
+weightings = st.sampled_from([None, "positive", "some zero"])
+
+
+def rows(seed, n, m, weighting, targets=1):
+    """A design (n, m), targets (n, T) and weights."""
+    rng = np.random.default_rng(seed)
+    w = None if weighting is None else rng.uniform(0.1, 5.0, size=n)
+    if weighting == "some zero":
+        w[rng.random(n) < 0.3] = 0.0
+    return rng.normal(size=(n, m)), rng.normal(size=(n, targets)), w
+
+
+def whole(Phi, t, w=None, offset=None, labels=None, basis="b"):
+    """``GramStatistics`` of a design, entry by entry from the definitions, r = t − Φ·offset."""
+    n, m = Phi.shape
+    offset = np.zeros((m, t.shape[1])) if offset is None else offset
+    G, b, energy = gram(Phi, t - Phi @ offset, w)
+    kept = np.ones(n) if w is None else w[w > 0]
+    labels = np.arange(m) if labels is None else labels
+    return GramStatistics(basis, labels, G, b, energy, offset, len(kept), float(np.log(kept).sum()))
+
+
+def assert_same(found, expected):
+    """Equal to rounding, in every field."""
+    assert found.basis == expected.basis
+    assert found.n == expected.n
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    for name in ("gram", "projection", "energy", "offset", "log_weight"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+@given(
+    seeds, st.integers(1, 40), counts, counts, weightings, st.integers(1, 3), st.lists(st.integers(0, 40), max_size=4)
+)
+def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts):
+    """Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows present and Σ log w."""
+    Phi, t, w = rows(seed, n, kept + new, weighting, targets)
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    blocks, crosses = [], []
+    for a, b in zip(edges, edges[1:], strict=False):
+        part = (Phi[a:b, :kept], Phi[a:b, kept:], t[a:b], None if w is None else w[a:b])
+        blocks.append(GramBlock.of(*part))
+        crosses.append(CrossBlock.of(*part))
+    block, cross = reduce(add, blocks), reduce(add, crosses)
+    G, b, energy = gram(Phi, t, w)
+    close = {"rtol": 1e-12, "atol": 1e-12}
+    np.testing.assert_allclose(block.cross, G[:kept, kept:], **close)
+    np.testing.assert_allclose(block.gram, G[kept:, kept:], **close)
+    np.testing.assert_allclose(block.projection, b[kept:], **close)
+    np.testing.assert_allclose(block.energy, energy, **close)
+    np.testing.assert_allclose(cross.cross, G[:kept, kept:], **close)
+    np.testing.assert_allclose(cross.diagonal, np.diagonal(G)[kept:], **close)
+    np.testing.assert_allclose(cross.projection, b[kept:], **close)
+    present = np.ones(n) if w is None else w[w > 0]
+    assert block.n == cross.n == len(present)
+    np.testing.assert_allclose(block.log_weight, np.log(present).sum(), **close)
+
+
+def test_a_sum_leaves_its_terms_as_they_were(rng):
+    """Tasks are run twice and nodes are shared: adding must not write into either side."""
+    Phi, t, _ = rows(0, 12, 5, None)
+    for kind in (GramBlock, CrossBlock):
+        first, second = kind.of(Phi[:6, :2], Phi[:6, 2:], t[:6]), kind.of(Phi[6:, :2], Phi[6:, 2:], t[6:])
+        before = first.cross.copy(), second.projection.copy()
+        first + second
+        np.testing.assert_array_equal(first.cross, before[0])
+        np.testing.assert_array_equal(second.projection, before[1])
+
+
+@given(seeds, st.integers(1, 40), weightings, st.integers(1, 3), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_extending_is_computing_at_once(seed, n, weighting, targets, groups):
+    """However the columns join, the statistics are those of the whole design."""
+    if weighting == "some zero":
+        weighting = "positive" if n < 8 else weighting
+    Phi, t, w = rows(seed, n, sum(groups), weighting, targets)
+    labels = np.arange(sum(groups)) * 7 + BIAS
+    statistics, at = GramStatistics.empty("b", targets), 0
+    for size in groups:
+        block = GramBlock.of(Phi[:, :at], Phi[:, at : at + size], t, w)
+        statistics = statistics.extend(labels[at : at + size], block, "b")
+        at += size
+    assert_same(statistics, whole(Phi, t, w, labels=labels))
+
+
+@given(seeds, st.integers(6, 30), weightings)
+def test_extending_statistics_of_a_residual_target(seed, n, weighting):
+    """New columns of statistics with offset m see r = t − Φ_kept·m; their own offset is zero."""
+    Phi, t, w = rows(seed, n, 5, weighting)
+    m = np.random.default_rng(seed).normal(size=(3, 1))
+    kept = whole(Phi[:, :3], t, w, offset=m)
+    block = GramBlock.of(Phi[:, :3], Phi[:, 3:], t - Phi[:, :3] @ m, w)
+    assert_same(kept.extend(np.array([3, 4]), block, "b"), whole(Phi, t, w, offset=np.vstack([m, np.zeros((2, 1))])))
+
+
+@given(seeds, st.permutations(range(6)), st.integers(0, 6), st.booleans())
+def test_taking_columns(seed, order, count, with_offset):
+    """Statistics of the columns alone; a dropped column gives its offset back to the target."""
+    Phi, t, w = rows(seed, 20, 6, "positive", 2)
+    offset = np.random.default_rng(seed).normal(size=(6, 2)) * with_offset
+    columns = np.array(order[:count], dtype=np.int64)
+    taken = whole(Phi, t, w, offset=offset).take(columns)
+    assert_same(taken, whole(Phi[:, columns], t, w, offset=offset[columns], labels=columns))
+
+
+@given(seeds)
+def test_shifting_moves_the_target(seed):
+    """shift(c) is the statistic of the residual target of offset + c; shifting back undoes it."""
+    Phi, t, w = rows(seed, 25, 4, "positive", 2)
+    rng = np.random.default_rng(seed)
+    offset, change = rng.normal(size=(2, 4, 2))
+    start = whole(Phi, t, w, offset=offset)
+    assert_same(start.shift(change), whole(Phi, t, w, offset=offset + change))
+    assert_same(start.shift(change).shift(-change), start)
+
+
+def test_rebasing_takes_a_measured_residual(rng):
+    """After a residual pass the statistics are those computed from t − Φm, with no algebra between."""
+    Phi, t, w = rows(1, 25, 4, "positive")
+    m = rng.normal(size=(4, 1))
+    r = t - Phi @ m
+    _, projection, energy = gram(Phi, r, w)
+    assert_same(whole(Phi, t, w).rebase(m, projection, energy), whole(Phi, t, w, offset=m))
+
+
+def part(kept, new, skip=0):
+    """A block of these columns of ten rows, without the first ``skip`` of them."""
+    Phi, t, _ = rows(2, 10, 5, None)
+    return GramBlock.of(Phi[skip:, kept], Phi[skip:, new], t[skip:])
+
+
+@pytest.mark.parametrize(
+    ("message", "labels", "block", "basis"),
+    [
+        pytest.param("basis", [3, 4], part([0, 1, 2], [3, 4]), "other", id="another basis"),
+        pytest.param("cannot extend", [3, 4], part([0, 1], [3, 4]), "b", id="other kept columns"),
+        pytest.param("cannot extend", [3, 4], part([0, 1, 2], [3, 4], skip=1), "b", id="other rows"),
+        pytest.param("cannot extend", [3], part([0, 1, 2], [3, 4]), "b", id="other labels"),
+        pytest.param("already", [3, 2], part([0, 1, 2], [3, 4]), "b", id="a column that is there"),
+    ],
+)
+def test_a_stale_or_foreign_block_is_refused(message, labels, block, basis):
+    """Statistics of three columns over ten rows are never extended by what belongs to another design."""
+    Phi, t, _ = rows(2, 10, 5, None)
+    with pytest.raises(ValueError, match=message):
+        whole(Phi[:, :3], t).extend(np.array(labels), block, basis)
+
+
+@given(seeds, st.integers(2, 30))
+def test_a_zero_weight_is_an_absent_row(seed, n):
+    """All statistics are those of the rows that are there."""
+    Phi, t, w = rows(seed, n, 4, "some zero")
+    there = w > 0
+    some = GramBlock.of(Phi[:, :2], Phi[:, 2:], t, w)
+    alone = GramBlock.of(Phi[there, :2], Phi[there, 2:], t[there], w[there])
+    for name in ("cross", "gram", "projection", "energy", "n", "log_weight"):
+        np.testing.assert_allclose(getattr(some, name), getattr(alone, name), rtol=1e-12, atol=1e-13, err_msg=name)

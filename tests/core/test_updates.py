@@ -1,0 +1,248 @@
+"""One step of the fit against MacKay's update; pruning, noise, candidates: every formula against its dense twin."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.termination import Termination
+from partirvm.core.updates import (
+    FADED,
+    NOISE_FLOOR,
+    StopRule,
+    candidate_factors,
+    entry_precision,
+    evidence_gain,
+    init,
+    noise_precision,
+    step,
+    verdict,
+)
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None):
+    """A fit of all columns at α and β, its statistics taken by ``GramBlock.of`` on the whole design."""
+    labels = np.arange(Phi.shape[1]) if labels is None else labels
+    m = np.zeros(Phi.shape[1]) if offset is None else offset
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
+    statistics = GramStatistics.empty("b").extend(labels, block, "b")
+    statistics = statistics.rebase(m[:, None], block.projection, block.energy)
+    return init(statistics, alpha, beta, power=float(t.var()), fixed_noise=fixed_noise)
+
+
+@st.composite
+def problems(draw, columns=st.integers(1, 7)):
+    """Noise columns of which some carry the target, any α and β, with and without weights."""
+    rng = np.random.default_rng(draw(seeds))
+    M = draw(columns)
+    N = draw(st.integers(4 * M + 4, 60))
+    Phi = rng.normal(size=(N, M))
+    truth = np.where(rng.random(M) < 0.5, rng.normal(size=M), 0.0)
+    t = Phi @ truth + 0.3 * rng.normal(size=N)
+    alpha, beta = 10.0 ** rng.uniform(-2, 3, size=M), 10.0 ** rng.uniform(-1, 2)
+    w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
+    return Phi, t, alpha, beta, w
+
+
+@given(problems(), st.booleans(), st.booleans())
+def test_a_step_is_mackays_update(problem, fixed_noise, with_offset):
+    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and the posterior and evidence that belong to them."""
+    Phi, t, alpha, beta, w = problem
+    offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
+    state, info = step(state_of(Phi, t, alpha, beta, w, fixed_noise=fixed_noise, offset=offset))
+    assume(info.pruned == 0)
+    new_alpha, new_beta = naive.mackay(Phi, t, alpha, beta, w)
+    if fixed_noise:
+        new_beta = beta
+    np.testing.assert_allclose(state.alpha, new_alpha, rtol=1e-7)
+    np.testing.assert_allclose(state.beta, new_beta, rtol=1e-8)
+    np.testing.assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
+    expected = naive.log_evidence(Phi, t, new_alpha, new_beta, w)
+    np.testing.assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
+    np.testing.assert_allclose(info.change, expected - naive.log_evidence(Phi, t, alpha, beta, w), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        state.posterior.mean, naive.posterior(Phi, t, new_alpha, new_beta, w)[0], rtol=1e-7, atol=1e-9
+    )
+    assert (state.iteration, info.iteration, info.n_vectors) == (1, 1, len(alpha))
+    assert not state.floored
+
+
+@given(problems(columns=st.integers(2, 7)))
+def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
+    """Pruned: q_i² ≤ s_i (Tipping & Faul 2003, eq. 20), by C without the column, and γ_i < FADED. All others stay."""
+    Phi, t, alpha, beta, w = problem
+    M = len(alpha)
+    gamma = naive.determinedness(Phi, t, alpha, beta, w)
+    s, q = np.empty(M), np.empty(M)
+    for i in range(M):
+        rest = np.delete(np.arange(M), i)
+        s[i], q[i] = naive.sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
+    assume((np.abs(q**2 / s - 1) > 1e-6).all())
+    assume((np.abs(gamma / FADED - 1) > 1e-6).all())
+    stays = np.flatnonzero(~((q**2 <= s) & (gamma < FADED)))
+    state, info = step(state_of(Phi, t, alpha, beta, w, labels=np.arange(M) + BIAS))
+    np.testing.assert_array_equal(state.statistics.labels, stays + BIAS)
+    assert info.pruned == M - len(stays)
+    assert state.n_vectors == (stays > 0).sum(), "the bias is no vector"
+    np.testing.assert_allclose(state.alpha, naive.mackay(Phi, t, alpha, beta, w)[0][stays], rtol=1e-6)
+
+
+def test_deleting_all_that_fail_at_once_would_lose_evidence(rng):
+    """The reason for the rule: two near-copies each fail q² > s because of the other. Both fail, one must stay."""
+    column = rng.normal(size=80)
+    Phi = np.column_stack([column, column + 1e-3 * rng.normal(size=80)])
+    t = 2 * column + 0.1 * rng.normal(size=80)
+    state = state_of(Phi, t, np.full(2, 0.1), 100.0)
+    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    assert (q**2 <= s).all()
+    for _ in range(200):
+        state, _ = step(state)
+    assert len(state.alpha) >= 1
+    single = max(naive.log_evidence(Phi[:, [i]], t, np.array([0.25]), 100.0) for i in range(2))
+    assert state.posterior.log_evidence > single - 1
+
+
+def test_a_fit_to_convergence_finds_the_naive_fixed_point(rng):
+    """30 noise columns, 4 that matter: the same columns, α, β and evidence as the dense loop run to its end."""
+    Phi = rng.normal(size=(200, 30))
+    t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
+    state, reason = state_of(Phi, t, np.ones(30), 10 / t.var()), None
+    while reason is None:
+        state, info = step(state)
+        reason = verdict(state, info, StopRule(1e-13, 5000))
+    assert reason is Termination.CONVERGED
+    kept, alpha, beta = naive.rvm(Phi, t, beta=10 / t.var())
+    np.testing.assert_array_equal(state.statistics.labels, kept)
+    assert {3, 8, 15, 22} <= set(kept.tolist())
+    expected = naive.log_evidence(Phi[:, kept], t, alpha, beta)
+    np.testing.assert_allclose(state.posterior.log_evidence, expected, atol=1e-4)
+    np.testing.assert_allclose(1 / state.beta, 1 / beta, rtol=1e-4)
+    mean, _ = naive.posterior(Phi[:, kept], t, alpha, beta)
+    np.testing.assert_allclose(Phi[:, kept] @ state.posterior.mean, Phi[:, kept] @ mean, atol=1e-3 * t.std())
+
+
+def test_the_noise_stops_at_its_floor(rng):
+    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so."""
+    Phi = rng.normal(size=(50, 3))
+    t = Phi @ np.array([1.0, 2.0, -1.0])
+    state = state_of(Phi, t, np.ones(3), 10.0)
+    for _ in range(60):
+        state, _ = step(state)
+    assert state.floored
+    np.testing.assert_allclose(1 / state.beta, NOISE_FLOOR * t.var(), rtol=1e-12)
+
+
+def test_noise_above_its_floor_is_not_held_back(rng):
+    """σ = 1e-3 of sd(t) is well above the floor: the estimate is the truth within 20 %."""
+    Phi = rng.normal(size=(400, 3))
+    t = Phi @ np.array([1.0, 2.0, -1.0])
+    t = t / t.std() + 1e-3 * rng.normal(size=400)
+    state = state_of(Phi, t, np.ones(3), 10.0)
+    for _ in range(60):
+        state, _ = step(state)
+    assert not state.floored
+    np.testing.assert_allclose(state.beta**-0.5, 1e-3, rtol=0.2)
+
+
+def test_more_columns_than_freedom_keep_beta_positive():
+    """N − Σγ is at least 1: a model that interpolates does not turn the noise negative."""
+    t = np.array([1.0, -1.0, 0.5, 0.2])
+    state = state_of(np.eye(4), t, np.full(4, 1e-9), 1e3)
+    beta, floored = noise_precision(state)
+    assert floored
+    assert beta == 1 / (NOISE_FLOOR * t.var())
+
+
+@given(problems(columns=st.integers(2, 7)), st.data())
+def test_candidates_gain_what_the_evidence_rises_by(problem, data):
+    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); entering at s²/(q² − s) raises the evidence by
+    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it, and is the most any α gives.
+    """
+    Phi, t, alpha, beta, w = problem
+    M = data.draw(st.integers(0, len(alpha) - 1))
+    offset = data.draw(st.sampled_from([None, np.linspace(-1, 1, M)]))
+    state = state_of(Phi[:, :M], t, alpha[:M], beta, w, offset=offset)
+    r = t if offset is None else t - Phi[:, :M] @ offset
+    block = GramBlock.of(Phi[:, :M], Phi[:, M:], r[:, None], w)
+    extended = state.statistics.extend(np.arange(M, len(alpha)), block, "b")
+    s, q = candidate_factors(state, extended)
+    gains, entries = evidence_gain(s, q), entry_precision(s, q)
+    before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
+    for i in range(len(s)):
+        expected = naive.sparsity_quality(Phi[:, M + i], Phi[:, :M], t, alpha[:M], beta, w)
+        np.testing.assert_allclose([s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0]))
+        if gains[i] == 0:
+            assert q[i] ** 2 <= s[i]
+            assert entries[i] == s[i]
+            continue
+        after = [
+            naive.log_evidence(Phi[:, [*range(M), M + i]], t, np.append(alpha[:M], entries[i] * factor), beta, w)
+            for factor in (1.0, 0.9, 1.1)
+        ]
+        np.testing.assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
+        assert after[0] >= max(after[1:]) - 1e-9
+
+
+@given(st.floats(1e-3, 1e3), st.floats(-100, 100))
+def test_the_gain_is_the_maximum_over_alpha(s, q):
+    """max over α of ½[log α − log(α + s) + q²/(α + s)] (Tipping & Faul 2003, eq. 18), by search on a fine grid."""
+    found = float(evidence_gain(np.array([s]), np.array([q]))[0])
+    np.testing.assert_allclose(found, naive.best_gain(s, q), rtol=1e-6, atol=1e-6)
+
+
+def test_a_column_of_zeros_gains_nothing():
+    """s = q = 0: no division by zero, no gain, a finite α to start at."""
+    zero = np.zeros(1)
+    assert evidence_gain(zero, zero).tolist() == [0.0]
+    assert np.isfinite(entry_precision(zero, zero)).all()
+    assert (entry_precision(zero, zero) > 0).all()
+
+
+def fit_and_info(rng, noise=0.1, **changes):
+    """A fit after one step, with its info changed as told."""
+    from dataclasses import replace
+
+    Phi = rng.normal(size=(40, 3))
+    t = Phi @ np.ones(3) + noise * rng.normal(size=40)
+    state, info = step(state_of(Phi, t, np.ones(3), 1 / max(noise, 1e-12) ** 2))
+    return state, replace(info, **changes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "expected"),
+    [
+        (StopRule(1e-7, 500), {"change": 1.0, "pruned": 0}, None),
+        (StopRule(1e-7, 500), {"change": 3.9e-6, "pruned": 0}, Termination.CONVERGED),
+        (StopRule(1e-7, 500), {"change": -3.9e-6, "pruned": 0}, Termination.CONVERGED),
+        (StopRule(1e-7, 500), {"change": 4.1e-6, "pruned": 0}, None),
+        (StopRule(1e-7, 500), {"change": 0.0, "pruned": 1}, None),
+        (StopRule(1e-7, 500, vectors=3), {"change": 1.0, "pruned": 0}, Termination.HALVED),
+        (StopRule(1e-7, 500, vectors=2), {"change": 1.0, "pruned": 0}, None),
+        (StopRule(1e-7, 1), {"change": 1.0, "pruned": 0}, Termination.ITERATIONS),
+    ],
+)
+def test_when_a_fit_is_over(rng, rule, changes, expected):
+    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats."""
+    state, info = fit_and_info(rng, **changes)
+    assert verdict(state, info, rule) is expected
+
+
+def test_a_cancelled_residual_ends_a_guarded_fit(rng):
+    """Before anything else, and only with the guard."""
+    state, info = fit_and_info(rng, noise=1e-10, change=0.0, pruned=0)
+    assert state.posterior.cancelled
+    assert verdict(state, info, StopRule(1e-7, 500)) is Termination.CANCELLED
+    assert verdict(state, info, StopRule(1e-7, 500, guard=False)) is Termination.CONVERGED
+
+
+@pytest.mark.parametrize("reason", Termination)
+def test_every_termination_carries_advice(reason):
+    """Stopping is a value with one sentence of advice."""
+    assert reason.advice.endswith(".")
+    assert reason.limit == (reason.value in {"rounds", "vectors", "time", "memory"})

@@ -1,0 +1,117 @@
+"""The mathematics of an RVM in a few dense lines each, for tests to compare with. Nothing here is fast or clever.
+
+Notation of Tipping (2001): Φ (N, M) the design, t (N,) or (N, T) targets, α (M,) prior precisions, β = σ⁻² the noise
+precision, w (N,) precision weights of the rows (a row's noise variance is 1/(βw); a weight of zero is an absent row).
+"C" is the covariance of the targets, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15); what follows from it is accurate even where ΦᵀΦ is
+singular.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky
+
+
+def gaussian(X, Z, gamma):
+    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²), by differences of every pair."""
+    differences = X[:, None, :] - Z[None, :, :]
+    return np.exp(-(np.broadcast_to(gamma, X.shape[1:]) * differences**2).sum(axis=-1))
+
+
+def present(w, *arrays):
+    """The arrays without the rows of zero weight, and the weights without them."""
+    keep = w > 0
+    return *(array[keep] for array in arrays), w[keep]
+
+
+def ones(Phi, w):
+    """The weights, all 1 unless given."""
+    return np.ones(len(Phi)) if w is None else w
+
+
+def gram(Phi, t, w=None):
+    """ΦᵀWΦ, ΦᵀWt and the diagonal of tᵀWt, from the whole design."""
+    W = np.diag(ones(Phi, w))
+    return Phi.T @ W @ Phi, Phi.T @ W @ t, np.diagonal(t.T @ W @ t)
+
+
+def posterior(Phi, t, alpha, beta, w=None):
+    """Σ = (βΦᵀWΦ + A)⁻¹ and μ = βΣΦᵀWt (eqs. 6, 12 and 13)."""
+    W = np.diag(ones(Phi, w))
+    Sigma = np.linalg.inv(beta * Phi.T @ W @ Phi + np.diag(alpha))
+    return beta * Sigma @ Phi.T @ W @ t, Sigma
+
+
+def covariance(Phi, alpha, beta, w=None):
+    """C = β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15), all weights positive."""
+    return np.diag(1 / (beta * ones(Phi, w))) + (Phi / alpha) @ Phi.T
+
+
+def log_evidence(Phi, t, alpha, beta, w=None):
+    """log N(t | 0, C) over the rows of non-zero weight (eq. 15)."""
+    Phi, t, w = present(ones(Phi, w), Phi, t)
+    L = cholesky(covariance(Phi, alpha, beta, w), lower=True)
+    white = np.linalg.solve(L, t)
+    return -0.5 * (len(t) * np.log(2 * np.pi) + 2 * np.log(np.diagonal(L)).sum() + white @ white)
+
+
+def predict(rows, Phi, t, alpha, beta, w=None):
+    """Mean φᵀμ and noisy variance 1/β + φᵀΣφ at design rows (eqs. 21 and 22)."""
+    mu, Sigma = posterior(Phi, t, alpha, beta, w)
+    return rows @ mu, 1 / beta + np.einsum("nm,mk,nk->n", rows, Sigma, rows)
+
+
+def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
+    """The same in N × N form: mean kᵀC⁻¹t, variance 1/β + φᵀA⁻¹φ − kᵀC⁻¹k with k = ΦA⁻¹φ."""
+    Phi, t, w = present(ones(Phi, w), Phi, t)
+    factor = cho_factor(covariance(Phi, alpha, beta, w))
+    k = (Phi / alpha) @ rows.T
+    return k.T @ cho_solve(factor, t), 1 / beta + (rows**2 / alpha).sum(axis=1) - np.sum(k * cho_solve(factor, k), 0)
+
+
+def determinedness(Phi, t, alpha, beta, w=None):
+    """γ = 1 − αΣ_ii (eq. 17)."""
+    return 1 - alpha * np.diagonal(posterior(Phi, t, alpha, beta, w)[1])
+
+
+def mackay(Phi, t, alpha, beta, w=None):
+    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18)."""
+    w = ones(Phi, w)
+    mu, gamma = posterior(Phi, t, alpha, beta, w)[0], determinedness(Phi, t, alpha, beta, w)
+    return gamma / mu**2, ((w > 0).sum() - gamma.sum()) / (w @ (t - Phi @ mu) ** 2)
+
+
+def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
+    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column that is not in Φ (Tipping & Faul 2003, eqs. 19 and 22)."""
+    Phi, phi, t, w = present(ones(Phi, w), Phi, phi, t)
+    factor = cho_factor(covariance(Phi, alpha, beta, w))
+    return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
+
+
+def best_gain(s, q):
+    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
+    alpha = s * np.geomspace(1e-12, 1e12, 200_001)
+    return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
+
+
+def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):
+    """A dense RVM: MacKay updates from α = s²/(q² − s) of each column alone, columns of α > 1e9·βφᵀφ set aside.
+
+    Returns the columns kept, their α, and β.
+    """
+    kept, energy = np.arange(Phi.shape[1]), (Phi**2).sum(axis=0)
+    s, q = beta * energy, beta * Phi.T @ t
+    alpha = np.where(q**2 > s, s**2 / np.maximum(q**2 - s, 1e-300), s)
+    for _ in range(iterations):
+        alpha, beta = mackay(Phi[:, kept], t, alpha, beta, w)
+        beta = min(beta, 1 / (noise_floor * t.var()))
+        stays = alpha < 1e9 * beta * energy[kept]
+        kept, alpha = kept[stays], alpha[stays]
+    return kept, alpha, beta
+
+
+def tree_sum(values):
+    """Σ over tiles in the fixed tree: each node is left + right, or left alone where the right lies beyond the last."""
+    while len(values) > 1:
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
+    return values[0]
