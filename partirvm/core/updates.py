@@ -28,6 +28,9 @@ Float = NDArray[np.float64]
 FADED = 0.1
 """A column that fails q² > s is pruned once its determinedness γ is below this."""
 
+LOST = 1e-12
+"""A column whose determinedness γ is below this is pruned: γ, and with it s = αγ/(1 − γ), are nothing but rounding."""
+
 NOISE_FLOOR = 1e-8
 """Least noise variance, as a fraction of the target's mean square about its mean."""
 
@@ -39,7 +42,8 @@ ALPHA_FLOOR = float(np.finfo(np.float64).eps)
 class StopRule:
     """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or at a limit.
 
-    Limits are ``max_iterations`` and kernel columns down to ``vectors``; None lets it converge. With ``guard`` a fit whose residual has cancelled stops to ask for a pass.
+    Limits are ``max_iterations`` and kernel columns down to ``vectors``; None lets it converge. With ``guard`` a fit
+    whose residual has cancelled stops to ask for a pass.
     """
 
     tol: float
@@ -97,7 +101,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         alpha = gamma / old.mean**2
     beta, floored = (state.beta, False) if state.fixed_noise else noise_precision(state)
     sparsity, quality = old.sparsity_and_quality(state.alpha)
-    gone = ((quality**2 <= sparsity) & (gamma < FADED)) | ~np.isfinite(alpha)
+    gone = ((quality**2 <= sparsity) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone)
     if len(kept) < len(alpha):
         statistics = statistics.take(kept)
@@ -134,7 +138,8 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    if info.pruned == 0 and abs(info.change) < rule.tol * state.statistics.n:
+    noise = 0.5 * state.beta * state.posterior.rounding
+    if info.pruned == 0 and abs(info.change) < max(rule.tol * state.statistics.n, noise):
         return Termination.CONVERGED
     if state.iteration >= rule.max_iterations:
         return Termination.ITERATIONS

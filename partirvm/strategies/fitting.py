@@ -12,6 +12,7 @@ from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import (
+    ALPHA_FLOOR,
     NOISE_FLOOR,
     HyperState,
     StopRule,
@@ -54,6 +55,7 @@ def join(fit: HyperState, kept: Design, new: Design, block: GramBlock) -> tuple[
     """Extend a fit by the columns of ``new``: kept α and β stay, new ones start where Tipping & Faul put them."""
     statistics = fit.statistics.extend(labels_of(new), block, new.basis)
     alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics))])
+    alpha = np.maximum(alpha, ALPHA_FLOOR * fit.beta * np.diagonal(statistics.gram))
     design = kept.join(new)
     if new.bias and kept.n_columns:
         bias = int(np.flatnonzero(statistics.labels == BIAS)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import reduce
 from operator import add
 
@@ -18,7 +19,7 @@ seeds = st.integers(0, 2**32 - 1)
 def pieces(n, cuts):
     """Row ranges between sorted cuts, empty ones among them."""
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 cuts = st.lists(st.integers(0, 60), max_size=5)

@@ -197,7 +197,7 @@ def test_a_residual_without_digits_is_flagged(problem):
 
 @given(noise_free_problems())
 def test_the_residual_target_restores_the_digits(problem):
-    """After a rebase onto the mean, ‖t − Φμ‖² has eight digits where the noise is above rounding, and is not flagged."""
+    """After a rebase onto the mean, ‖t − Φμ‖² has its digits again and is not flagged."""
     Phi, t, noise = problem
     alpha, beta = np.full(5, 1e-3), 1 / noise**2
     first = module.posterior(statistics_of(Phi, t), alpha, beta)

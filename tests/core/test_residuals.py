@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import reduce
 from operator import add
 
@@ -23,9 +24,7 @@ def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
     values, rows = np.array(errors, dtype=float), np.arange(n) + 100
     points = np.column_stack([rows, values])
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    parts = [
-        LargestErrors.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    parts = [LargestErrors.of(limit, values[a:b], rows[a:b], points[a:b]) for a, b in itertools.pairwise(edges)]
     random.shuffle(parts)
     found = reduce(add, parts).ranked()
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]

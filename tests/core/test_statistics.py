@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import reduce
 from operator import add
 
@@ -54,7 +55,7 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
     Phi, t, w = rows(seed, n, kept + new, weighting, targets)
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     blocks, crosses = [], []
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in itertools.pairwise(edges):
         part = (Phi[a:b, :kept], Phi[a:b, kept:], t[a:b], None if w is None else w[a:b])
         blocks.append(GramBlock.of(*part))
         crosses.append(CrossBlock.of(*part))

@@ -1,0 +1,177 @@
+"""Answers a strategy's instructions from arrays in memory, with dense formulas: no tiles, no threads, no files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import naive
+import numpy as np
+from scipy.stats import norm
+
+from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.core.termination import Termination
+from partirvm.core.updates import step, verdict
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import Design
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import (
+    Finish,
+    Gather,
+    Gathered,
+    GramPass,
+    Options,
+    Passed,
+    Problem,
+    ResidualPass,
+    Save,
+    Saved,
+    ScorePass,
+    Solve,
+    Solved,
+    Stop,
+)
+from partirvm.types import Scaling
+
+MOST = 2000
+"""Instructions after which a run is taken to be endless."""
+
+
+@dataclass
+class Simulator:
+    """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is Gaussian.
+
+    ``said`` is the list of instructions of the last run, ``heard`` the events that answered them.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    gamma: float = 0.5
+    w: np.ndarray | None = None
+    held_out: tuple[np.ndarray, np.ndarray] | None = None
+    bias: bool = True
+    noise_variance: float | None = None
+    shuffled: bool = True
+    said: list[Any] = field(default_factory=list)
+    heard: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        shift = np.average(self.y, weights=self.w)
+        d = self.X.shape[1]
+        self.scaling = Scaling(np.zeros(d), np.ones(d), np.array([shift]), np.ones(1))
+        self.t = (self.y - shift)[:, None]
+        self.empty = Design(Gaussian((self.gamma,)), self.scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False)
+
+    @property
+    def problem(self) -> Problem:
+        constant = self.y.min() == self.y.max()
+        return Problem(
+            n_rows=len(self.X),
+            empty=self.empty,
+            bias=self.bias,
+            power=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
+            noise_variance=self.noise_variance,
+            target_scale=1.0,
+            shuffled=self.shuffled,
+            held_out=self.held_out is not None,
+        )
+
+    def phi(self, design: Design, X: np.ndarray | None = None) -> np.ndarray:
+        """The design matrix by pairwise differences, the bias first."""
+        X = self.X if X is None else X
+        kernels = naive.gaussian(X, design.centres, self.gamma)
+        return np.hstack([np.ones((len(X), int(design.bias))), kernels])
+
+    def run(self, name: str, options: Options, stop_at: int | None = None) -> Termination:
+        """Drive a strategy to its end; instruction number ``stop_at`` is answered by ``Stop``."""
+        strategy = STRATEGIES[name]()
+        self.said, self.heard = [], []
+        state, instructions = strategy.start(self.problem, options)
+        while True:
+            assert len(instructions) == 1, "one instruction at a time"
+            instruction = instructions[0]
+            self.said.append(instruction)
+            assert len(self.said) < MOST, "the strategy does not end"
+            if isinstance(instruction, Finish):
+                return instruction.reason
+            event = Stop(Termination.ABORTED) if len(self.said) - 1 == stop_at else self.answer(instruction)
+            self.heard.append(event)
+            state, instructions = strategy.next(state, event)
+
+    def answer(self, instruction: Any) -> Any:
+        """The event that answers an instruction."""
+        match instruction:
+            case Gather(rows):
+                return Gathered(self.X[rows])
+            case GramPass():
+                return Passed(self._gram(instruction))
+            case ResidualPass():
+                return Passed(self._residual(instruction))
+            case ScorePass():
+                return Passed(self._score(instruction))
+            case Solve(fit, rule, _):
+                reason = None
+                while reason is None:
+                    fit, info = step(fit)
+                    reason = verdict(fit, info, rule)
+                return Solved(fit, reason)
+            case Save():
+                return Saved()
+        raise AssertionError(f"no answer to {instruction}")
+
+    def _gram(self, pass_: GramPass) -> GramBlock | CrossBlock:
+        kept, new = self.phi(pass_.kept), self.phi(pass_.new)
+        r = self.t - kept @ pass_.offset
+        M = kept.shape[1]
+        gram, projection, energy = naive.gram(np.hstack([kept, new]), r, self.w)
+        there = np.ones(len(r)) if self.w is None else self.w[self.w > 0]
+        cross, square = gram[:M, M:], gram[M:, M:]
+        if pass_.diagonal:
+            return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
+        return GramBlock(cross, square, projection[M:], energy, len(there), float(np.log(there).sum()))
+
+    def _residual(self, pass_: ResidualPass) -> ResidualStatistics:
+        Phi = self.phi(pass_.design)
+        r = self.t - Phi @ pass_.mean
+        _, projection, energy = naive.gram(Phi, r, self.w)
+        there = np.ones(len(r), bool) if self.w is None else self.w > 0
+        rows = np.array(
+            [row for row in np.flatnonzero(there) if row not in set(pass_.exclude.tolist())], dtype=np.int64
+        )
+        errors = np.abs(r[rows, 0])
+        best = np.lexsort((rows, -errors))[: pass_.select]
+        largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
+        return ResidualStatistics(int(there.sum()), energy, projection, largest)
+
+    def _score(self, pass_: ScorePass) -> Scores:
+        X, y = self.held_out
+        Phi = self.phi(pass_.design, X)
+        mean = self.scaling.t_shift[0] + Phi @ pass_.mean
+        sd = np.sqrt(((Phi @ pass_.root) ** 2).sum(axis=1) + pass_.noise_variance)
+        inside = np.abs(y - mean) <= norm.ppf(0.975) * sd
+        surprise = -norm(mean, sd).logpdf(y).sum()
+        return Scores(
+            len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), surprise, int(inside.sum())
+        )
+
+    # What a run asked for, in the words of the tests.
+
+    def passes(self, kind: type) -> list[Any]:
+        """All instructions of one kind."""
+        return [instruction for instruction in self.said if isinstance(instruction, kind)]
+
+    @property
+    def saves(self) -> list[Save]:
+        return self.passes(Save)
+
+    def candidates(self) -> list[int]:
+        """Row numbers of all columns that full gram passes brought in, in order."""
+        return [int(row) for p in self.passes(GramPass) if not p.diagonal for row in p.new.labels]
+
+
+def wave(n: int = 120, seed: int = 0, noise: float = 0.1, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a smooth function of d inputs plus noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, size=(n, d))
+    return X, 3 + np.sin(1.5 * X[:, 0]) + 0.3 * X[:, -1] + noise * rng.normal(size=n)

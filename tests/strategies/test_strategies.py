@@ -1,0 +1,482 @@
+"""Strategies as lists of instructions: what they ask, in which order, and how they end. No data on disk, no cluster."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields, is_dataclass, replace
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulator import Simulator, wave
+
+from partirvm.core.statistics import BIAS, CrossBlock
+from partirvm.core.termination import Termination
+from partirvm.core.updates import init
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import (
+    Finish,
+    GramPass,
+    Options,
+    Passed,
+    ResidualPass,
+    Save,
+    ScorePass,
+    Solve,
+    Solved,
+)
+from partirvm.strategies.partition_size import partition_size
+from partirvm.strategies.selection import distinct, gain_ranking, random_rows
+from partirvm.strategies.working_set import FLAT, PATIENCE
+
+SELECTIONS = ("error", "random", "gain")
+
+
+@st.composite
+def runs(draw):
+    """Any small problem with any options."""
+    n = draw(st.integers(2, 70))
+    X, y = wave(n, seed=draw(st.integers(0, 50)), noise=draw(st.sampled_from([0.5, 0.1, 1e-3])))
+    if draw(st.booleans()):
+        X = np.round(X)
+    w = None
+    if draw(st.booleans()):
+        w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
+        w[:2] = 1.0
+    simulator = Simulator(
+        X,
+        y,
+        gamma=draw(st.sampled_from([0.05, 0.5, 5.0])),
+        w=w,
+        held_out=draw(st.sampled_from([None, wave(30, seed=99)])),
+        bias=draw(st.booleans()),
+        noise_variance=draw(st.sampled_from([None, 0.04])),
+        shuffled=draw(st.booleans()),
+    )
+    options = Options(
+        partition_size=draw(st.integers(1, 40)),
+        selection=draw(st.sampled_from(SELECTIONS)),
+        stop_fraction=draw(st.sampled_from([0.0, 0.5, 0.9])),
+        max_rounds=draw(st.sampled_from([None, 1, 3])),
+        max_vectors=draw(st.sampled_from([None, 1, 10])),
+        max_columns=draw(st.sampled_from([None, 60])),
+        max_iterations=60,
+        seed=draw(st.integers(0, 5)),
+    )
+    return draw(st.sampled_from(sorted(STRATEGIES))), simulator, options
+
+
+def spelled(value):
+    """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
+    if is_dataclass(value):
+        return type(value).__name__, *(spelled(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, list | tuple):
+        return tuple(map(spelled, value))
+    return value
+
+
+@given(runs())
+@settings(max_examples=100)
+def test_the_rules_that_every_run_keeps(run):
+    """Rows are candidates at most once; a model is saved and is the one settled last; nothing comes after Finish."""
+    name, simulator, options = run
+    reason = simulator.run(name, options)
+    rows = simulator.candidates()
+    assert len(rows) == len(set(rows))
+    assert len(simulator.heard) == len(simulator.said) - 1
+    assert [type(i) for i in simulator.said].count(Finish) == 1
+    assert isinstance(simulator.said[-2], Save)
+    assert simulator.saves[-1].record.kind == "final"
+    assert [save.record.kind for save in simulator.saves].count("final") == 1
+    assert simulator.saves[-1].record.termination is reason or name == "basic"
+    for save in simulator.saves:
+        labels = save.fit.statistics.labels
+        np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
+        assert ((labels == BIAS).any()) == save.design.bias
+        assert (labels[1:] != BIAS).all(), "the bias is the first column"
+        np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
+        assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+
+
+@given(runs())
+@settings(max_examples=40)
+def test_limits_are_never_exceeded(run):
+    """max_vectors bounds every model, max_columns every dense fit, max_rounds the rounds."""
+    _, simulator, options = run
+    simulator.run("working-set", options)
+    if options.max_vectors is not None:
+        assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
+    if options.max_columns is not None:
+        assert max(solve.start.statistics.n_columns for solve in simulator.passes(Solve)) <= options.max_columns
+    if options.max_rounds is not None:
+        assert max(save.record.number for save in simulator.saves) <= options.max_rounds
+        assert len([p for p in simulator.passes(GramPass) if not p.diagonal]) <= options.max_rounds
+    for pass_ in simulator.passes(GramPass):
+        if not pass_.diagonal:
+            assert len(pass_.new.labels) <= options.partition_size
+
+
+@given(runs(), st.data())
+@settings(max_examples=40)
+def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
+    """Whatever is under way, the next instruction after Stop is Finish with Stop's reason."""
+    name, simulator, options = run
+    simulator.run(name, options)
+    length = len(simulator.said)
+    at = data.draw(st.integers(0, length - 2))
+    assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
+    assert len(simulator.said) == at + 2
+    assert isinstance(simulator.said[-1], Finish)
+
+
+@given(runs())
+@settings(max_examples=15)
+def test_the_same_seed_gives_the_same_instructions(run):
+    """A strategy is a function of problem, options and events."""
+    name, simulator, options = run
+    simulator.run(name, options)
+    first = spelled(simulator.said)
+    simulator.run(name, options)
+    assert spelled(simulator.said) == first
+
+
+@given(runs())
+@settings(max_examples=15)
+def test_the_state_survives_a_pickle_at_every_step(run):
+    """The state is the checkpoint: a machine that is put away and taken out again says the same."""
+    name, simulator, options = run
+    simulator.run(name, options)
+    expected = spelled(simulator.said)
+    strategy = STRATEGIES[name]()
+    state, instructions = strategy.start(simulator.problem, options)
+    said = list(instructions)
+    for event in simulator.heard:
+        state, instructions = STRATEGIES[name]().next(pickle.loads(pickle.dumps(state)), event)
+        said += instructions
+    assert spelled(said) == expected
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_the_gram_is_extended_never_recomputed(selection):
+    """Each gram pass brings new columns only, against the columns that survived, with the offset of their statistics."""
+    simulator = Simulator(*wave(150))
+    simulator.run("working-set", Options(15, selection, max_rounds=4))
+    grams = [p for p in simulator.passes(GramPass) if not p.diagonal]
+    assert len(grams) == 4
+    saves = simulator.saves
+    for earlier, pass_ in zip(saves, grams[1:], strict=False):
+        assert not set(pass_.new.labels) & set(pass_.kept.labels)
+        np.testing.assert_array_equal(pass_.kept.labels, earlier.design.labels)
+        np.testing.assert_array_equal(pass_.offset, earlier.fit.statistics.offset)
+    assert not grams[0].kept.n_columns
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_the_evidence_of_the_last_model_is_tippings(name, selection):
+    """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and 15)."""
+    simulator = Simulator(*wave(120, noise=0.2))
+    simulator.run(name, Options(20, selection, max_rounds=3))
+    last = simulator.saves[-1]
+    Phi, t = simulator.phi(last.design), simulator.t[:, 0]
+    expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
+    np.testing.assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
+    mean, _ = naive.predict_by_rows(Phi, Phi, t, last.fit.alpha, last.fit.beta)
+    np.testing.assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
+    np.testing.assert_allclose(last.record.noise_variance, 1 / last.fit.beta, rtol=1e-12)
+
+
+def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
+    """stop_fraction × (vectors kept + P) of the round; rounds end HALVED or CONVERGED, the last fit has no such rule."""
+    simulator = Simulator(*wave(200, noise=0.3))
+    simulator.run("working-set", Options(30, "error", stop_fraction=0.5, max_rounds=4))
+    solves = simulator.passes(Solve)
+    answers = [event for event in simulator.heard if isinstance(event, Solved)]
+    for solve, answer in zip(solves[:-1], answers, strict=False):
+        assert solve.rule.vectors == int(0.5 * solve.candidates)
+        assert solve.candidates == solve.start.n_vectors
+        if answer.reason is Termination.HALVED:
+            assert answer.fit.n_vectors <= solve.rule.vectors
+    assert solves[-1].rule.vectors is None
+    assert any(answer.reason is Termination.HALVED for answer in answers)
+    assert answers[-1].reason is Termination.CONVERGED
+
+
+def test_selection_by_error_asks_for_the_worst_rows_among_the_unused():
+    """The residual pass of a round is of the model so far, and excludes every row that was a candidate."""
+    simulator = Simulator(*wave(100))
+    simulator.run("working-set", Options(10, "error", max_rounds=3))
+    choosing = [p for p in simulator.passes(ResidualPass) if p.select]
+    assert [p.select for p in choosing] == [10, 10]
+    rows = simulator.candidates()
+    for number, pass_ in enumerate(choosing, start=1):
+        assert pass_.exclude.tolist() == sorted(rows[: 10 * number])
+        errors = np.abs(simulator.t - simulator.phi(pass_.design) @ pass_.mean)[:, 0]
+        errors[pass_.exclude] = -1
+        assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-errors)[:10].tolist())
+
+
+def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
+    """From a pool of 4P random rows: the P of largest ½[q²/s − 1 − log(q²/s)], s and q by C⁻¹ (Tipping & Faul 2003)."""
+    simulator = Simulator(*wave(200))
+    simulator.run("working-set", Options(8, "gain", max_rounds=2))
+    first, pool, chosen = simulator.passes(GramPass)[:3]
+    assert pool.diagonal
+    assert not chosen.diagonal
+    assert len(pool.new.labels) == 32
+    assert not set(pool.new.labels) & set(first.new.labels)
+    model = simulator.saves[0]
+    Phi, t = simulator.phi(model.design), simulator.t[:, 0]
+    gains = []
+    for centre in pool.new.centres:
+        phi = naive.gaussian(simulator.X, centre[None], simulator.gamma)[:, 0]
+        gains.append(naive.best_gain(*naive.sparsity_quality(phi, Phi, t, model.fit.alpha, model.fit.beta)))
+    best = np.argsort(-np.array(gains))[:8]
+    assert set(chosen.new.labels.tolist()) == set(pool.new.labels[best].tolist())
+
+
+def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
+    """Half of the rows, each twice: gains from one half must rank as those from all."""
+    simulator = Simulator(*wave(60))
+    X, t = np.vstack([simulator.X] * 2), np.vstack([simulator.t] * 2)
+    kept = simulator.empty.with_centres(X[:5], np.arange(5))
+    pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
+    Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
+    G, b, energy = naive.gram(Phi, t)
+    from partirvm.core.statistics import GramStatistics
+
+    fit = init(GramStatistics("b", np.arange(5), G, b, energy, np.zeros((5, 1)), 120), np.ones(5), 50.0, power=1.0)
+    whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
+    np.testing.assert_array_equal(gain_ranking(fit, whole), gain_ranking(fit, half))
+
+
+def test_max_rounds_ends_with_a_converged_fit():
+    """The last round's fit is the last fit: no second solve on the same columns."""
+    simulator = Simulator(*wave(120))
+    assert simulator.run("working-set", Options(10, "random", max_rounds=2)) is Termination.ROUNDS
+    assert [save.record.kind for save in simulator.saves] == ["round", "final"]
+    assert [save.record.number for save in simulator.saves] == [1, 2]
+    assert len(simulator.passes(Solve)) == 2
+    assert simulator.passes(Solve)[-1].rule.vectors is None
+
+
+def test_exhaustion():
+    """When every row has been a candidate there is nothing to choose from."""
+    simulator = Simulator(*wave(40, noise=0.3))
+    assert simulator.run("working-set", Options(15, "error")) is Termination.EXHAUSTED
+    assert sorted(simulator.candidates()) == list(range(40))
+
+
+def test_max_vectors_reached():
+    """The model is full: exactly VECTORS."""
+    simulator = Simulator(*wave(150, noise=0.01), gamma=2.0)
+    assert simulator.run("working-set", Options(12, "error", max_vectors=12, stop_fraction=0.9)) is Termination.VECTORS
+    assert max(save.record.vectors for save in simulator.saves) == 12
+
+
+def test_memory_stops_before_a_round_that_does_not_fit():
+    """max_columns counts the bias and the P candidates of a round."""
+    simulator = Simulator(*wave(150, noise=0.01), gamma=2.0)
+    assert simulator.run("working-set", Options(20, "error", max_columns=45)) is Termination.MEMORY
+    assert max(solve.start.statistics.n_columns for solve in simulator.passes(Solve)) <= 45
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
+    """The evidence is flat twice in turn (converged fits, rise below FLAT·tol·N), the last check with random rows."""
+    simulator = Simulator(*wave(400, noise=0.05, d=1))
+    options = Options(25, selection, stop_fraction=0.1, tol=1e-6)
+    assert simulator.run("working-set", options) is Termination.CONVERGED
+    rounds = [save.record for save in simulator.saves if save.record.kind == "round"]
+    rises = np.diff([record.log_evidence for record in rounds])
+    flat = FLAT * options.tol * 400
+    assert (rises[-2:] < flat).all()
+    assert rounds[-1].selection == "random"
+    assert rounds[-1].termination is rounds[-2].termination is Termination.CONVERGED
+    assert len(simulator.candidates()) < 400, "it ended before the rows did"
+
+
+def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
+    """PATIENCE rounds without a better error: the model of the best round is settled, saved and keeps its number."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-3, 3, size=(60, 1))
+    y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
+    test = np.linspace(-3, 3, 400)[:, None]
+    simulator = Simulator(X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4)
+    reason = simulator.run("working-set", Options(6, "error", stop_fraction=0.0))
+    records = [save.record for save in simulator.saves]
+    curve = [record.held_out_rmse for record in records[:-1]]
+    if reason is not Termination.VALIDATION:
+        pytest.fail(f"the example does not overfit: {reason} {curve}")
+    best = int(np.argmin(curve))
+    assert len(curve) == best + 1 + PATIENCE
+    assert records[-1].number == best + 1
+    assert records[-1].held_out_rmse <= curve[best] * 1.001
+    assert set(simulator.saves[-1].design.labels) <= set(simulator.saves[best].design.labels)
+
+
+def test_held_out_scores_are_those_of_the_saved_model():
+    """One score pass per fit, with the mean, Σ and σ² of that fit."""
+    simulator = Simulator(*wave(120), held_out=wave(50, seed=7))
+    simulator.run("working-set", Options(15, "random", max_rounds=3))
+    assert len(simulator.passes(ScorePass)) == len(simulator.saves)
+    for save in simulator.saves:
+        X, y = simulator.held_out
+        mean = simulator.scaling.t_shift[0] + simulator.phi(save.design, X) @ save.fit.posterior.mean
+        np.testing.assert_allclose(save.record.held_out_rmse, np.sqrt(np.mean((y - mean) ** 2)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_constant_target_needs_no_rows(name):
+    """A model of no columns is saved and the run is over."""
+    simulator = Simulator(wave(20)[0], np.full(20, 7.0))
+    assert simulator.run(name, Options(5, "error")) is Termination.CONSTANT
+    assert [type(i) for i in simulator.said] == [Save, Finish]
+    assert simulator.saves[0].design.n_columns == 0
+    assert simulator.scaling.t_shift[0] == 7.0
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_duplicate_rows_are_candidates_once(name, selection):
+    """Each of 20 rows three times, targets that differ: no centre comes in twice."""
+    X, _ = wave(20)
+    X = np.vstack([X] * 3)
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=60)
+    simulator = Simulator(X, y)
+    simulator.run(name, Options(15, selection))
+    centres = np.vstack([p.new.centres for p in simulator.passes(GramPass) if not p.diagonal])
+    kept = np.unique(simulator.saves[-1].design.centres, axis=0)
+    assert len(kept) == simulator.saves[-1].record.vectors
+    if name == "basic":
+        assert len(centres) == 20
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("bias", [True, False])
+def test_rows_that_are_all_the_same(name, bias):
+    """One distinct row and a noisy target: the run ends, the prediction there is the mean of the targets."""
+    y = 5 + np.random.default_rng(1).normal(size=50)
+    simulator = Simulator(np.ones((50, 2)), y, bias=bias)
+    reason = simulator.run(name, Options(10, "error"))
+    assert reason in {Termination.CONVERGED, Termination.EXHAUSTED}
+    last = simulator.saves[-1]
+    assert last.record.vectors <= 1
+    at = simulator.scaling.t_shift[0] + simulator.phi(last.design)[:1] @ last.fit.posterior.mean
+    np.testing.assert_allclose(at, y.mean(), atol=1e-8)
+    np.testing.assert_allclose(last.record.noise_variance, y.var(), rtol=0.05)
+
+
+def test_a_pruned_bias_is_offered_again():
+    """Gram passes carry the bias exactly when the design before has none."""
+    offered = []
+    for seed in range(6):
+        simulator = Simulator(*wave(150, seed=seed, noise=0.3), gamma=0.2)
+        simulator.run("working-set", Options(15, "random", max_rounds=5))
+        for pass_ in simulator.passes(GramPass):
+            assert pass_.new.bias == (not pass_.kept.bias)
+            offered.append((pass_.kept.n_columns > 0, pass_.new.bias))
+    assert (True, True) in offered, "in no example was the bias pruned and offered again"
+    assert (True, False) in offered, "in no example did the bias stay"
+
+
+def test_without_an_intercept_there_is_never_a_bias():
+    """fit_intercept=False: no design has the constant column."""
+    simulator = Simulator(*wave(80), bias=False)
+    simulator.run("working-set", Options(15, "random", max_rounds=3))
+    assert not any(p.new.bias for p in simulator.passes(GramPass))
+    assert not any(save.design.bias for save in simulator.saves)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
+    """Noise-free data: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics with that offset."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-3, 3, size=(100, 1))
+    simulator = Simulator(X, np.sin(X[:, 0]), gamma=0.5, noise_variance=1e-14)
+    simulator.run(name, Options(20, "random", max_rounds=2))
+    cancelled = [
+        k for k, e in enumerate(simulator.heard) if isinstance(e, Solved) and e.reason is Termination.CANCELLED
+    ]
+    assert cancelled
+    for k in cancelled:
+        mean = simulator.heard[k].fit.posterior.mean
+        asked, answer, again = simulator.said[k + 1], simulator.heard[k + 1], simulator.said[k + 2]
+        assert isinstance(asked, ResidualPass)
+        assert asked.select == 0
+        np.testing.assert_array_equal(asked.mean[:, 0], mean)
+        assert isinstance(answer, Passed)
+        assert isinstance(again, Solve)
+        np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
+        np.testing.assert_array_equal(again.start.statistics.energy, answer.statistic.energy)
+        np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
+
+
+def test_the_final_noise_is_measured_not_derived():
+    """Before the last save stands a residual pass of the last mean; σ² = ‖t − Φμ‖²/(N − Σγ) of it (eq. 18)."""
+    simulator = Simulator(*wave(120, noise=0.2))
+    simulator.run("working-set", Options(20, "error", max_rounds=2))
+    assert isinstance(simulator.said[-3], ResidualPass)
+    last, fit = simulator.saves[-1], simulator.heard[-4].fit
+    r = simulator.t - simulator.phi(last.design) @ fit.posterior.mean[:, None]
+    expected = float((r**2).sum() / (120 - fit.posterior.determinedness.sum()))
+    np.testing.assert_allclose(last.record.noise_variance, expected, rtol=1e-10)
+
+
+@given(st.integers(1, 60), st.integers(0, 70), st.integers(0, 5), st.integers(0, 4), st.booleans(), st.data())
+def test_random_rows_are_unused_sorted_and_as_many_as_asked(n, count, seed, draw, shuffled, data):
+    """min(count, unused) distinct rows in increasing order, none of them used; the same for the same seed and draw."""
+    used = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), dtype=np.int64)
+    rows = random_rows(n, used, count, seed=seed, draw=draw, shuffled=shuffled)
+    assert len(rows) == min(count, n - len(used))
+    assert (np.diff(rows) > 0).all()
+    assert not set(rows.tolist()) & set(used.tolist())
+    assert ((rows >= 0) & (rows < n)).all()
+    np.testing.assert_array_equal(rows, random_rows(n, used, count, seed=seed, draw=draw, shuffled=shuffled))
+
+
+def test_unshuffled_rows_are_drawn_from_everywhere():
+    """Not a run of neighbours, and another seed draws others."""
+    none = np.zeros(0, np.int64)
+    drawn = [random_rows(10_000, none, 200, seed=seed, draw=0, shuffled=False) for seed in (0, 1)]
+    assert drawn[0].max() - drawn[0].min() > 9_000
+    assert set(drawn[0].tolist()) != set(drawn[1].tolist())
+    shuffled = random_rows(10_000, none, 200, seed=0, draw=3, shuffled=True)
+    assert shuffled.max() - shuffled.min() == 199
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5))
+def test_distinct_points(points, present):
+    """Positions of the first of each value that is not present, in order."""
+    expected = [i for i, p in enumerate(points) if p not in present and p not in points[:i]]
+    found = distinct(np.array(points, float).reshape(-1, 1), np.array(present, float).reshape(-1, 1))
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rho", "expected"),
+    [
+        (6144, 8, 0.1, 45),
+        (6144, 8, 0.5, 134),
+        (6144, 8, 0.9, 222),
+        (6144, 32, 0.25, 89),
+        (6144, 32, 0.75, 267),
+        (6144, 32, 1.0, 444),
+    ],
+)
+def test_the_partition_size_has_the_papers_values(n, d, rho, expected):
+    """⌈f·√(N·d)⌉: √(6144·8) and √(6144·32) with f = 0.2, 0.6 and 1 (Ben-Shimon & Shmilovici 2006, §4)."""
+    assert partition_size(n, d, rho) == expected
+
+
+def test_options_of_a_run_are_values():
+    """Frozen: a strategy cannot change what it was asked."""
+    options = Options(5, "error")
+    with pytest.raises(AttributeError):
+        options.partition_size = 6
+    assert replace(options, partition_size=6).partition_size == 6
