@@ -10,6 +10,10 @@ from __future__ import annotations
 class PartirvmError(Exception):
     """Base of every error that partirvm raises on purpose. The command line turns it into exit status 2 (or 4)."""
 
+    def __reduce__(self) -> tuple[type[PartirvmError], tuple[object, ...]]:
+        """Pickle as class and message: the way a cluster sends errors fails for those of several builtin parents."""
+        return type(self), self.args
+
 
 class UsageError(PartirvmError, ValueError):
     """An option, an argument or a combination of them that cannot be meant: unknown kernel, non-positive gamma."""

@@ -90,7 +90,7 @@ def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
 
 def best_gain(s, q):
     """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
-    alpha = s * np.geomspace(1e-12, 1e12, 200_001)
+    alpha = s * np.geomspace(1e-12, 1e12, 20_001)
     return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 

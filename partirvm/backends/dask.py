@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,6 +44,9 @@ ANSWER = 10.0
 
 POLL = 1.0
 """Seconds between looks at the cluster while a pass runs."""
+
+ATTEMPTS = 5
+"""How often a pass is begun before a cluster that keeps losing workers is given up."""
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
@@ -148,11 +153,25 @@ class DaskExecutor:
 
     def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
         """The statistic of a pass, summed on the workers in the fixed tree."""
+        return self._persist(lambda: self._run(pass_, source, progress))
+
+    def _persist(self, attempt: Callable[[], Any]) -> Any:
+        """Begin again where a worker took along what only it held: what was sent from here cannot be computed again."""
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except CancelledError as error:
+                lost = error
+                self._sent.clear()
+                self._wait_for_workers()
+        raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same pass: {lost}") from lost
+
+    def _run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None) -> Any:
         tiles = tiles_of(pass_, source)
         slots = sum(worker["nthreads"] for worker in self._workers().values()) or 1
         most = min(max(len(tiles) // (TASKS_PER_THREAD * slots), 1), MOST_TILES)
         level = most.bit_length() - 1
-        (carried,) = self._client.scatter([pass_], broadcast=False, hash=False)
+        carried = self._send(pass_)
         total: TreeSum[_Node] = TreeSum(len(tiles))
         leaves = {}
         for index, run in aligned_runs(len(tiles), level):
@@ -173,31 +192,41 @@ class DaskExecutor:
     ) -> Iterator[tuple[int, Any]]:
         """Yield results in order of tiles; a bounded number of tiles is under way at any time."""
         slots = sum(worker["nthreads"] for worker in self._workers().values()) or 1
-        waiting: list[tuple[int, Any]] = []
-        queue, done = iter(tiles), 0
-        (carried,) = self._client.scatter([function], hash=False)
-        while True:
-            for number in queue:
-                part = self._part(source, [number])
-                waiting.append((number, self._client.submit(map_tile, carried, part, number, pure=False)))
-                if len(waiting) > 2 * slots:
-                    break
-            if not waiting:
-                return
-            number, future = waiting.pop(0)
-            self._follow({future: 1}, 1, None)
-            yield number, self._result(future)
-            done += 1
+        waiting: dict[int, Any] = {}
+        carried: list[Any] = []
+
+        def result(position: int) -> Any:
+            try:
+                if not carried:
+                    carried.append(self._send(function))
+                for following in range(position, min(position + 2 * slots + 1, len(tiles))):
+                    if following not in waiting:
+                        number = tiles[following]
+                        part = self._part(source, [number])
+                        waiting[following] = self._client.submit(map_tile, carried[0], part, number, pure=False)
+                self._follow({waiting[position]: 1}, 1, None)
+                return self._result(waiting.pop(position))
+            except CancelledError:
+                waiting.clear()
+                carried.clear()
+                raise
+
+        for position, number in enumerate(tiles):
+            yield number, self._persist(partial(result, position))
             if progress is not None:
-                progress(done, len(tiles))
+                progress(position + 1, len(tiles))
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
         """Inputs of rows by number: on a worker where the data live behind an address, here where they live here."""
         if source.part([0]) is not source:
             return source.gather(rows)
-        future = self._client.submit(gather_rows, source, np.asarray(rows), pure=False)
-        self._follow({future: 1}, 1, None)
-        gathered: NDArray[Any] = self._result(future)
+
+        def attempt() -> Any:
+            future = self._client.submit(gather_rows, source, np.asarray(rows), pure=False)
+            self._follow({future: 1}, 1, None)
+            return self._result(future)
+
+        gathered: NDArray[Any] = self._persist(attempt)
         return gathered
 
     def close(self) -> None:
@@ -212,11 +241,22 @@ class DaskExecutor:
         kept = self._sent.setdefault(source, {})
         key = tuple(tiles)
         if key not in kept:
-            (kept[key],) = self._client.scatter([part], hash=False)
+            kept[key] = self._send(part)
         return kept[key]
 
+    def _send(self, value: Any) -> Any:
+        """Put a value on a worker and return its future. Raises ``CancelledError`` if that worker is just leaving."""
+        try:
+            (future,) = self._client.scatter([value], hash=False)
+        except OSError as error:
+            raise CancelledError(str(error)) from error
+        return future
+
     def _follow(self, leaves: dict[Any, int], total: int, progress: Progress | None) -> None:
-        """Wait for tasks, report tiles, and never wait for a cluster that has no workers."""
+        """Wait for tasks, report tiles, and never wait for a cluster that has no workers.
+
+        Raises ``CancelledError`` if a worker has left with what the tasks need, and the task's own error if one fails.
+        """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
         waiting, done, lonely = set(leaves), 0, None
@@ -242,7 +282,7 @@ class DaskExecutor:
     def _result(self, future: Any) -> Any:
         try:
             return future.result()
-        except PartirvmError:
+        except (PartirvmError, CancelledError):
             raise
         except Exception as error:
             raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error

@@ -53,6 +53,7 @@ class Simulator:
     bias: bool = True
     noise_variance: float | None = None
     shuffled: bool = True
+    tile_rows: int = 16
     said: list[Any] = field(default_factory=list)
     heard: list[Any] = field(default_factory=list)
 
@@ -131,14 +132,21 @@ class Simulator:
             return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
         return GramBlock(cross, square, projection[M:], energy, len(there), float(np.log(there).sum()))
 
+    def sampled(self, pass_: ResidualPass) -> np.ndarray:
+        """Which rows a residual pass reads: all, or whole tiles spread evenly over about ``sample`` rows."""
+        n = len(self.X)
+        tiles = -(-n // self.tile_rows)
+        count = min(-(-pass_.sample // self.tile_rows), tiles) if pass_.sample else tiles
+        chosen = [(pass_.draw + k * tiles // count) % tiles for k in range(count)]
+        return np.isin(np.arange(n) // self.tile_rows, chosen)
+
     def _residual(self, pass_: ResidualPass) -> ResidualStatistics:
         Phi = self.phi(pass_.design)
         r = self.t - Phi @ pass_.mean
-        _, projection, energy = naive.gram(Phi, r, self.w)
-        there = np.ones(len(r), bool) if self.w is None else self.w > 0
-        rows = np.array(
-            [row for row in np.flatnonzero(there) if row not in set(pass_.exclude.tolist())], dtype=np.int64
-        )
+        weights = self.sampled(pass_) * (np.ones(len(r)) if self.w is None else self.w)
+        _, projection, energy = naive.gram(Phi, r, weights)
+        there = weights > 0
+        rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         errors = np.abs(r[rows, 0])
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])

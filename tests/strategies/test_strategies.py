@@ -162,7 +162,7 @@ def test_the_state_survives_a_pickle_at_every_step(run):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_gram_is_extended_never_recomputed(selection):
-    """Each gram pass brings new columns only, against the columns that survived, with the offset of their statistics."""
+    """Each gram pass brings new columns only, against those that survived, with the offset of their statistics."""
     simulator = Simulator(*wave(150))
     simulator.run("working-set", Options(15, selection, max_rounds=4))
     grams = [p for p in simulator.passes(GramPass) if not p.diagonal]
@@ -192,7 +192,7 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection):
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
-    """stop_fraction × (vectors kept + P) of the round; rounds end HALVED or CONVERGED, the last fit has no such rule."""
+    """stop_fraction × (vectors kept + P) of the round; the last fit has no such rule."""
     simulator = Simulator(*wave(200, noise=0.3))
     simulator.run("working-set", Options(30, "error", stop_fraction=0.5, max_rounds=4))
     solves = simulator.passes(Solve)
@@ -218,6 +218,7 @@ def test_selection_by_error_asks_for_the_worst_rows_among_the_unused():
         assert pass_.exclude.tolist() == sorted(rows[: 10 * number])
         errors = np.abs(simulator.t - simulator.phi(pass_.design) @ pass_.mean)[:, 0]
         errors[pass_.exclude] = -1
+        errors[~simulator.sampled(pass_)] = -1
         assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-errors)[:10].tolist())
 
 
@@ -375,7 +376,7 @@ def test_rows_that_are_all_the_same(name, bias):
 def test_a_pruned_bias_is_offered_again():
     """Gram passes carry the bias exactly when the design before has none."""
     offered = []
-    for seed in range(6):
+    for seed in range(3):
         simulator = Simulator(*wave(150, seed=seed, noise=0.3), gamma=0.2)
         simulator.run("working-set", Options(15, "random", max_rounds=5))
         for pass_ in simulator.passes(GramPass):
@@ -422,7 +423,7 @@ def test_the_final_noise_is_measured_not_derived():
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run("working-set", Options(20, "error", max_rounds=2))
     assert isinstance(simulator.said[-3], ResidualPass)
-    last, fit = simulator.saves[-1], simulator.heard[-4].fit
+    last, fit = simulator.saves[-1], simulator.heard[-3].fit
     r = simulator.t - simulator.phi(last.design) @ fit.posterior.mean[:, None]
     expected = float((r**2).sum() / (120 - fit.posterior.determinedness.sum()))
     np.testing.assert_allclose(last.record.noise_variance, expected, rtol=1e-10)
