@@ -1,0 +1,152 @@
+"""Who may import whom, read from the sources; and what importing the package loads."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import partirvm
+
+ROOT = Path(partirvm.__file__).parent
+VALUES = {"errors", "types"}
+"""Small frozen value types: importable by all."""
+
+ARROWS = {
+    "errors": set(),
+    "types": set(),
+    "core": VALUES,
+    "kernels": VALUES,
+    "planning": VALUES,
+    "strategies": VALUES | {"core", "kernels", "planning"},
+    "data": VALUES | {"core", "kernels"},
+    "model": VALUES | {"core", "kernels"},
+    # Passes and the machine are value types that live with those who decide on them.
+    "backends": VALUES | {"core", "kernels", "data", "model", "strategies.instructions", "planning.plan"},
+    "jobs": VALUES | {"core", "kernels", "data", "model", "planning", "strategies", "backends"},
+    # Progress and pages show sizes, durations and the peak memory of the process.
+    "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
+    "service": VALUES | {"core", "kernels", "planning", "strategies", "data", "model", "backends", "jobs"},
+    "estimators": VALUES | {"service", "report"},
+    "cli": VALUES | {"service", "report", "planning.units", "backends.process"},
+}
+"""What each part may import of the others: a part's name, or one module of it."""
+
+EXCEPTIONS = {
+    # The estimator fits sources that are no DATA on disk: it drives service.fitting with a journal in memory.
+    "estimators": {
+        "backends.executor_for",
+        "core.termination.Termination",
+        "data.as_source",
+        "data.source.Source",
+        "jobs.driver.MemoryJournal",
+        "model.Model",
+        "planning.plan.Plan",
+    },
+    # The demo is a service with a picture.
+    "service.demo": {"report.picture.Landscape", "report.picture.draw", "report.picture.save"},
+}
+"""Single names beyond the table, each with its reason. Nothing else may follow them."""
+
+THIRD_PARTIES = {
+    "errors": set(),
+    "types": {"numpy"},
+    "core": {"numpy", "scipy"},
+    "kernels": {"numpy", "scipy"},
+    "planning": {"numpy", "scipy"},
+    "strategies": {"numpy", "scipy"},
+    "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
+    "model": {"numpy", "zarr", "fsspec"},
+    "backends": {"numpy", "threadpoolctl", "scipy"},
+    "backends.dask": {"numpy", "distributed", "threadpoolctl"},
+    "jobs": {"numpy", "fsspec", "zarr"},
+    "report": {"numpy", "rich", "matplotlib"},
+    "service": {"numpy", "zarr", "pyarrow", "fsspec"},
+    "estimators": {"numpy", "sklearn"},
+    "service.demo": {"matplotlib"},
+    "cli": {"click", "distributed"},
+}
+"""Third parties of each part, or of one module where it has more than its part."""
+
+
+def modules():
+    """Every module of the package by its dotted name below it, but the package itself."""
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            yield name, path
+
+
+MODULES = dict(modules())
+
+
+def imports(path):
+    """Every absolute name that a module imports anywhere in it, inside functions and type-checking blocks too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name, allowed):
+    """Whether a dotted name is one of the allowed ones or lies below one."""
+    return any(name == other or name.startswith(other + ".") for other in allowed)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_arrow_runs_back(name):
+    """Imports of the package itself follow the table."""
+    part = name.partition(".")[0]
+    assert part in ARROWS, f"{part} is a new part: say whom it may know"
+    found = {target.removeprefix("partirvm.") for target in imports(MODULES[name]) if target.startswith("partirvm.")}
+    wrong = {target for target in found if not within(target, ARROWS[part] | {part})}
+    assert wrong - {"__version__"} == EXCEPTIONS.get(name, set())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_third_parties_stay_where_they_belong(name):
+    """numpy and scipy alone in the pure parts, distributed in the Dask executor, rich in report, click in cli."""
+    part = name.partition(".")[0]
+    allowed = THIRD_PARTIES[part] | THIRD_PARTIES.get(name, set())
+    tops = {target.partition(".")[0] for target in imports(MODULES[name])}
+    assert tops - set(sys.stdlib_module_names) - {"partirvm", "__future__"} <= allowed
+
+
+def loaded(statement):
+    """Top-level modules in ``sys.modules`` of a fresh interpreter after a statement."""
+    code = f"import sys\n{statement}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(found.stdout.split())
+
+
+HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "zarr", "matplotlib", "rich", "scipy", "numpy"}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    """Names are loaded when they are first used."""
+    assert not loaded("import partirvm") & HEAVY
+
+
+def test_every_public_name_is_there():
+    """``__all__`` and the lazy names agree, and each can be had."""
+    for name in partirvm.__all__:
+        assert getattr(partirvm, name) is not None
+    assert set(partirvm.__all__) <= set(dir(partirvm))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = partirvm.nothing
+
+
+def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
+    """``from partirvm import service``, from which the command line fits."""
+    assert not loaded("from partirvm import service") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}
+
+
+def test_the_command_line_starts_light():
+    """``partirvm --help`` needs click alone."""
+    assert not loaded("import partirvm.cli") & {"sklearn", "pandas", "pyarrow", "distributed", "zarr", "scipy"}
