@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from partirvm.cli.commands import partirvm
 
     try:
-        with shown_warnings(), _terminable():
+        with shown_warnings(), _Terminable():
             status = partirvm.main(arguments, prog_name="partirvm", standalone_mode=False)
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status_of(error)
 
 
-class _terminable:  # noqa: N801 - reads as a statement
+class _Terminable:
     """A polite kill inside the block is a Ctrl-C, so that what is half-written gets removed."""
 
     def __enter__(self) -> None:

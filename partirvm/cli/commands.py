@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import partirvm as package
 from partirvm.cli import options
 from partirvm.cli.failures import Status, failed_at_work
 from partirvm.cli.interruption import Interruption
 from partirvm.errors import ClusterError
+
+DEMO = "demo"
+"""Object of the click context of commands that the demo runs."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -47,7 +51,7 @@ def partirvm() -> None:
 )
 @click.option("--memory-limit", default="512MiB", type=options.Size(), help="Most resident memory of the whole demo.")
 @options.quiet
-def demo(output: str, memory_limit: int, quiet: bool) -> None:
+def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Learn a landscape: real data, all steps, one picture.
 
     Trains on the elevation model that matplotlib bundles, 138,632 cells of longitude and latitude with their height in
@@ -58,7 +62,9 @@ def demo(output: str, memory_limit: int, quiet: bool) -> None:
     Example:
       partirvm demo --output /tmp/demo
     """
-    raise NotImplementedError
+    from partirvm.cli.demo import run
+
+    return run(output, memory_limit, quiet)
 
 
 @partirvm.command()
@@ -88,9 +94,10 @@ def ingest(
 ) -> None:
     """Turn a table into DATA that can be trained on.
 
-    DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or glob of them, a URL, or an .npz file with the arrays X and y. It is
-    streamed, so it may be larger than memory. Missing values, text where numbers should be and the like are refused
-    with their place. Predictions come back in the order that the rows have in SOURCE.
+    DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
+    glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
+    Missing values, text where numbers should be and the like are refused with their place. Predictions come back in
+    the order that the rows have in SOURCE.
 
     \b
     Examples:
@@ -100,8 +107,9 @@ def ingest(
     from partirvm import service
     from partirvm.report.progress import progress_for
 
-    if no_shuffle and click.get_current_context().get_parameter_source("shuffle").name != "DEFAULT":
-        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
+    context = click.get_current_context()
+    if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
     with progress_for(quiet=quiet) as progress:
         made = service.ingest(
             source,
@@ -126,8 +134,10 @@ def ingest(
     _print(
         facts,
         f"{data}: {made.n_rows:,} rows × {made.n_features} features → {made.columns.target}, {made.n_tiles:,} tiles of "
-        f"{made.tile_rows:,} rows, {order}\n\nnext:\n  partirvm plan {data}\n  partirvm fit {data} JOB",
+        f"{made.tile_rows:,} rows, {order}",
         as_json,
+        f"partirvm plan {data}",
+        f"partirvm fit {data} JOB",
     )
 
 
@@ -217,7 +227,13 @@ def fit(
             progress.note(f"stopped at once; {job} holds the model of the last round that was finished")
             return Status.ABORTED
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome)
-    _print(facts, summary(facts), as_json)
+    _print(
+        facts,
+        summary(facts),
+        as_json,
+        f"partirvm evaluate {job} TEST.zarr",
+        f"partirvm predict {job} NEW.zarr predictions.csv",
+    )
     return Status.ABORTED if facts["reason"] == "aborted" else Status.DONE
 
 
@@ -262,7 +278,7 @@ def predict(
 @click.argument("data")
 @options.scheduler
 @options.quiet
-def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> None:
+def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> dict[str, Any]:
     """Measure the model of JOB on DATA that it has not seen.
 
     Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
@@ -283,6 +299,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> None:
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )
     click.echo(json.dumps(scores))
+    return scores
 
 
 @contextmanager
@@ -302,5 +319,8 @@ def _place(name: str, client: Any) -> str:
     return name if client is None or "://" in name else str(Path(name).absolute())
 
 
-def _print(facts: dict[str, Any], text: str, as_json: bool) -> None:
+def _print(facts: dict[str, Any], text: str, as_json: bool, *following: str) -> None:
+    """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
     click.echo(json.dumps(facts) if as_json else text)
+    if following and not as_json and click.get_current_context().obj is not DEMO:
+        click.echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))

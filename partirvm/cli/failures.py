@@ -93,5 +93,5 @@ def shown_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PartirvmWarning)
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         yield

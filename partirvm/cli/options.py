@@ -82,23 +82,77 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 _FIT = (
-    click.option("--strategy", default="auto", metavar="S", help="Which rows become candidates: working-set, basic (all at once, for a few hundred rows), or auto."),
-    click.option("--likelihood", default="auto", metavar="L", help="Which rows the likelihood sees: full (all of them), or auto."),
-    click.option("--selection", default="auto", metavar="S", help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of evidence), or auto."),
-    click.option("--solver", default="auto", metavar="S", help="How the dense fits are solved: fixed-point, or auto."),
+    click.option(
+        "--strategy",
+        default="auto",
+        metavar="S",
+        help="Which rows become candidates: working-set (a few each round), basic (all rows at once, for a few "
+        "hundred), or auto.",
+    ),
+    click.option(
+        "--likelihood", default="auto", metavar="L", help="Rows that the likelihood sees: full (all), or auto."
+    ),
+    click.option(
+        "--selection",
+        default="auto",
+        metavar="S",
+        help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
+        "evidence), or auto.",
+    ),
+    click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
     click.option("--kernel", default="gaussian", metavar="K", help="Kernel: gaussian."),
-    click.option("--gamma", default="auto", metavar="G", help="Kernel width: exp(−G·distance²) on the standardised features. A number, one per feature with commas between, scale (1/features), or auto."),
-    click.option("--partition-size", default="auto", type=Whole(1, auto=True), metavar="P", help="Candidates that join in each round; auto follows from the rows and features."),
-    click.option("--stop-fraction", default=0.5, type=float, metavar="F", help="A round's fit stops when the vectors fall to this fraction of its candidates."),
+    click.option(
+        "--gamma",
+        default="auto",
+        metavar="G",
+        help="Width of the kernel exp(−G·distance²) between standardised rows: a number, one per feature with commas "
+        "between, scale (1 / number of features), or auto.",
+    ),
+    click.option(
+        "--partition-size",
+        default="auto",
+        type=Whole(1, auto=True),
+        metavar="P",
+        help="Candidates that join in each round; auto follows from the numbers of rows and features.",
+    ),
+    click.option(
+        "--stop-fraction",
+        default=0.5,
+        type=float,
+        metavar="F",
+        help="A round's fit ends when the vectors fall to this fraction of its candidates.",
+    ),
     click.option("--max-rounds", type=Whole(1), metavar="R", help="Most rounds.  [default: no limit]"),
     click.option("--max-vectors", type=Whole(1), metavar="M", help="Most relevance vectors.  [default: no limit]"),
-    click.option("--time-limit", type=Duration(), help="Stop after this time, such as 90s, 15m or 8h, and keep the model so far.  [default: no limit]"),
-    click.option("--memory-limit", default="auto", type=Size(), help="Most resident memory of each process, such as 512MiB or 2GiB; auto is 70 % of what the machine or container has."),
-    click.option("--validation", metavar="DATA", help="Held-out DATA: their error is shown for each round, and the fit ends when it stops falling."),
-    click.option("--standardize/--no-standardize", default=True, help="Shift and scale features and target by their mean and standard deviation."),
-    click.option("--seed", default=0, type=Whole(0), metavar="N", help="Seed of all random choices."),
-    click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: this process]"),
-)  # fmt: skip
+    click.option(
+        "--time-limit",
+        type=Duration(),
+        help="End after this time, such as 90s, 15m or 8h, with the model so far.  [default: no limit]",
+    ),
+    click.option(
+        "--memory-limit",
+        default="auto",
+        type=Size(),
+        help="Most resident memory of each process, such as 512MiB or 2GiB; auto is 70 % of what the machine, "
+        "container or worker has.",
+    ),
+    click.option(
+        "--validation",
+        metavar="DATA",
+        help="Held-out DATA: their error is shown after each round, and the fit ends when it stops falling.",
+    ),
+    click.option(
+        "--standardize/--no-standardize",
+        default=True,
+        help="Shift and scale features and target by their mean and standard deviation.",
+    ),
+    click.option("--seed", default=0, type=Whole(0), help="Seed of all random choices."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
+    ),
+)
 
 
 def fit_options(command: Command) -> Command:

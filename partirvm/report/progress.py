@@ -100,6 +100,11 @@ class PlainProgress(Progress):
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
         self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,} of {total:,} tiles")
+        if done == total:
+            self.note(f"{TITLES.get(phase, phase):<11}{total:>12,} tiles {self._seconds():>10}")
+
+    def _seconds(self) -> str:
+        return format_duration(time.monotonic() - self._began)
 
     def close(self) -> None:
         self._finish_phase()
@@ -107,7 +112,7 @@ class PlainProgress(Progress):
     def _advance(self, phase: str, done: int) -> None:
         if phase != self._phase:
             self._finish_phase()
-            self._phase, self._began = phase, time.monotonic()
+            self._phase = phase
         self._done = done
 
     def _finish_phase(self) -> None:
@@ -116,8 +121,9 @@ class PlainProgress(Progress):
         seconds = time.monotonic() - self._began
         rate = format_rate(self._done / seconds if seconds > 0 else None)
         title = TITLES.get(self._phase, self._phase)
-        self.note(f"{title:<9}{self._done:>14,} rows  {format_duration(seconds):>10}  {rate:>7} rows/s")
-        self._done, self._said = 0, time.monotonic()
+        self.note(f"{title:<11}{self._done:>12,} rows  {format_duration(seconds):>10}  {rate:>7} rows/s")
+        self._done = 0
+        self._began = self._said = time.monotonic()
 
     def _heartbeat(self, message: str) -> None:
         now = time.monotonic()

@@ -116,7 +116,7 @@ def plan_line(plan: dict[str, Any]) -> str:
 
 
 def summary(facts: dict[str, Any]) -> str:
-    """What came of a fit: the values of ``fit --json`` in words, with what to type next."""
+    """What came of a fit: the values of ``fit --json`` in words."""
     lines = [
         ("vectors", f"{facts['n_vectors']:,} relevance vectors of {facts['n_rows']:,} rows"),
         ("training error", f"{format_error(facts['train_rmse'])} (RMSE, in the units of {facts['target']!r})"),
@@ -129,9 +129,7 @@ def summary(facts: dict[str, Any]) -> str:
     ]
     if facts["held_out_rmse"] is None:
         del lines[2]
-    job = facts["job"]
-    steps = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
-    return "\n".join([*(f"{name:<16}{text}" for name, text in lines), "", "next:", *(f"  {step}" for step in steps)])
+    return "\n".join(f"{name:<16}{text}" for name, text in lines)
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any) -> dict[str, Any]:
