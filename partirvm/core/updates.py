@@ -25,8 +25,12 @@ from partirvm.core.termination import Termination
 
 Float = NDArray[np.float64]
 
-FADED = 0.1
-"""A column that fails q² > s is pruned once its determinedness γ is below this."""
+FADED = 1e-3
+"""A column that fails q² > s is pruned once its determinedness γ is below this.
+
+k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: this must be well below 1/k, or they all go
+at once and the evidence with them.
+"""
 
 LOST = 1e-12
 """A column whose determinedness γ is below this is pruned: γ, and with it s = αγ/(1 − γ), are nothing but rounding."""

@@ -33,7 +33,7 @@ def parse_duration(text: str | int | float, what: str = "time limit") -> float:
 
 
 def _parse(text: str | int | float, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
     if match is None or match[2] not in units or float(match[1]) <= 0:
         raise UsageError(f"{what} {text!r}: expected {example}")
     return float(match[1]) * units[match[2]]

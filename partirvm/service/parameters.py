@@ -74,8 +74,8 @@ def _number(
     right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
     right = right and (least is None or value >= least) and (above is None or value > above)
     if not (right and (below is None or value < below)):
-        bounds = [f"≥ {least:g}"] * (least is not None) + [f"> {above:g}"] * (above is not None)
-        bounds += [f"< {below:g}"] * (below is not None)
+        limits = ((sign, bound) for sign, bound in (("≥", least), (">", above), ("<", below)) if bound is not None)
+        bounds = [f"{sign} {bound:g}" for sign, bound in limits]
         raise UsageError(f"{name} is {value!r}: it must be a number {' and '.join(bounds)}")
 
 
