@@ -28,8 +28,8 @@ Float = NDArray[np.float64]
 FADED = 1e-3
 """A column that fails q² > s is pruned once its determinedness γ is below this.
 
-k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: this must be well below 1/k, or they all go
-at once and the evidence with them.
+k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: this must be well below 1/k, or they all
+go at once and the evidence with them.
 """
 
 LOST = 1e-12
