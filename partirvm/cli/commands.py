@@ -75,6 +75,11 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
+@click.option(
+    "--like",
+    metavar="DATA",
+    help="Take columns, categories and classes from these DATA, as a test set must from those of the training.",
+)
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--memory-limit", default="512MiB", type=options.Size(), help="Most resident memory to aim at.")

@@ -136,3 +136,9 @@ def check_features(model: Model, source: Source) -> None:
             f"the model was trained on the features {list(wanted)}, the data have {list(found)}: ingest them with the "
             "same columns in the same order"
         )
+    for name, levels in model.columns.categories.items():
+        if source.columns.categories.get(name) != levels:
+            raise DataError(
+                f"the categories of {name!r} have other codes in the data than in the model: ingest the data with "
+                "like= (`--like`) and the DATA that the model was trained on"
+            )

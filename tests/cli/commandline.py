@@ -1,0 +1,54 @@
+"""Small tables, a finished fit, and the command line in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partirvm.cli import main
+
+NOISE = 0.1
+
+
+def target(X: np.ndarray) -> np.ndarray:
+    """The function behind the tables."""
+    return np.sin(2 * X[:, 0]) * X[:, 1] + 5
+
+
+def write_csv(path: Path, rows: int, seed: int) -> np.ndarray:
+    """Write a table of columns a, b, fare; return it, (rows, 3)."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (rows, 2))
+    table = np.column_stack([X, target(X) + rng.normal(0, NOISE, rows)])
+    np.savetxt(path, table, delimiter=",", header="a,b,fare", comments="", fmt="%.17g")
+    return table
+
+
+class Tour:
+    """A folder with train.csv, test.csv, both ingested, and a fit of the first in ``job``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.train_table = write_csv(folder / "train.csv", 3000, 1)
+        self.test_table = write_csv(folder / "test.csv", 700, 2)
+        self.train, self.test, self.job = (str(folder / name) for name in ("train.zarr", "test.zarr", "job"))
+        for name in ("train", "test"):
+            arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
+            assert main([*arguments, "--target", "fare", "--quiet"]) == 0
+        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet"]
+        assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "partirvm.cli", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        **{"stderr": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}, **options},
+    )

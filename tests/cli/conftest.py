@@ -1,0 +1,42 @@
+"""Fixtures of the command line's tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from commandline import Tour
+
+from partirvm.cli import main
+
+
+@pytest.fixture(scope="session")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
+    return Tour(tmp_path_factory.mktemp("tour"))
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in this process; its exit status, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def cli_json(cli: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
+    """Run the command line in this process and read its one line of JSON."""
+
+    def run(*arguments: str) -> Any:
+        status, out, err = cli(*arguments)
+        assert status == 0, err
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return run

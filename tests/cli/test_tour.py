@@ -1,0 +1,208 @@
+"""From a table to predictions by the command line, every number checked against its formula."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from click.testing import CliRunner
+from commandline import NOISE, Tour
+
+from partirvm.cli import options
+from partirvm.cli.commands import partirvm as group
+from partirvm.service import plan
+from partirvm.types import FitParameters
+
+VERBS = ("demo", "ingest", "plan", "fit", "predict", "evaluate")
+
+
+def predictions(cli, tour: Tour, folder: Path, data: str, ending: str = "csv") -> tuple[np.ndarray, np.ndarray]:
+    output = folder / f"out.{ending}"
+    status, out, err = cli("predict", tour.job, data, str(output), "--quiet")
+    assert (status, err) == (0, "")
+    assert str(output) in out
+    if ending == "csv":
+        assert output.read_text().splitlines()[0].replace('"', "") == "mean,std"
+        mean, std = np.loadtxt(output, delimiter=",", skiprows=1).T
+    elif ending == "parquet":
+        table = pq.read_table(output)
+        assert table.column_names == ["mean", "std"]
+        mean, std = (table[name].to_numpy() for name in ("mean", "std"))
+    else:
+        group = zarr.open_group(str(output), mode="r")
+        assert sorted(group.array_keys()) == ["mean", "std"]
+        mean, std = (group[name][:] for name in ("mean", "std"))
+    return mean, std
+
+
+def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
+    """RMSE, NLPD and coverage by their definitions, from the CSV of predictions and the original table."""
+    scores = cli_json("evaluate", tour.job, tour.test)
+    mean, std = predictions(cli, tour, tmp_path, tour.test)
+    error = tour.test_table[:, 2] - mean
+    assert list(scores) == ["n_rows", "n_vectors", "rmse", "nlpd", "coverage_95"]
+    assert scores["n_rows"] == 700
+    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-12)
+    assert scores["nlpd"] == pytest.approx(np.mean(0.5 * np.log(2 * np.pi * std**2) + error**2 / (2 * std**2)))
+    assert scores["coverage_95"] == pytest.approx(np.mean(np.abs(error) <= 1.959963984540054 * std))
+    assert scores["rmse"] < 1.2 * NOISE
+    assert 0.9 < scores["coverage_95"] < 0.99
+
+
+def test_rows_come_back_in_the_order_of_the_table(tour, cli, tmp_path):
+    """DATA are shuffled; predictions of the training table follow the table, row by row."""
+    mean, _ = predictions(cli, tour, tmp_path, tour.train)
+    assert np.std(mean - tour.train_table[:, 2]) < 1.2 * NOISE
+
+
+@pytest.mark.parametrize("ending", ["zarr", "parquet"])
+def test_every_kind_of_output_holds_the_same(tour, cli, tmp_path, ending):
+    expected = predictions(cli, tour, tmp_path, tour.test)
+    found = predictions(cli, tour, tmp_path, tour.test, ending)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
+    facts = cli_json(
+        *("ingest", str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare", "--features", "b,a"),
+        *("--shuffle", "7", "--json", "--quiet"),
+    )
+    assert facts["features"] == ["b", "a"]
+    assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (3000, 2, "fare", 7)
+
+
+def test_ingest_keeps_the_order_on_request(tour, cli, tmp_path):
+    data = str(tmp_path / "d.zarr")
+    status, out, _ = cli("ingest", str(tour.folder / "test.csv"), data, "--target", "fare", "--no-shuffle", "--quiet")
+    assert status == 0
+    assert "in the order of the source" in out
+    np.testing.assert_array_equal(zarr.open_group(data, mode="r")["y"][:], tour.test_table[:, 2])
+
+
+def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_path):
+    """A test set that lacks a category gets the codes of the training, and is refused without ``--like``."""
+    rng = np.random.default_rng(0)
+    colour, x = rng.choice(["red", "green", "blue"], 300), rng.normal(size=300)
+    lines = [f"{c},{v},{v + len(c)},1" for c, v in zip(colour, x, strict=True)]
+    (tmp_path / "train.csv").write_text("\n".join(["colour,x,y,w", *lines]))
+    (tmp_path / "test.csv").write_text("\n".join(["colour,x,y,w", *[line for line in lines if "blue" not in line]]))
+    roles = ("--target", "y", "--weights", "w", "--categorical", "colour", "--quiet")
+    place = {name: str(tmp_path / name) for name in ("train.csv", "train.zarr", "test.csv", "test.zarr", "job")}
+    assert cli_json("ingest", place["train.csv"], place["train.zarr"], *roles, "--json")["features"] == ["colour", "x"]
+    assert cli("fit", place["train.zarr"], place["job"], "--quiet", "--gamma", "1")[0] == 0
+    assert cli("ingest", place["test.csv"], place["test.zarr"], *roles)[0] == 0
+    status, _, err = cli("evaluate", place["job"], place["test.zarr"], "--quiet")
+    assert status == 2
+    assert "'colour' have other codes" in err
+    like = ("--like", place["train.zarr"], "--weights", "w", "--overwrite", "--quiet")
+    assert cli("ingest", place["test.csv"], place["test.zarr"], *like)[0] == 0
+    assert cli_json("evaluate", place["job"], place["test.zarr"])["rmse"] < 0.3
+
+
+def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
+    choices = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "1GiB")
+    found = cli_json("plan", tour.train, *choices, "--json")
+    parameters = FitParameters(partition_size=50, max_rounds=4, max_vectors=80, memory_limit=1 << 30)
+    expected = plan(tour.train, parameters).to_json()
+    timed = {"seconds", "memory_peak", "max_columns"}  # these depend on the process's memory and the clock
+    assert {k: v for k, v in found.items() if k not in timed} == {k: v for k, v in expected.items() if k not in timed}
+    status, out, err = cli("plan", tour.train, *choices)
+    assert (status, err) == (0, "")
+    assert "P = 50 per round, 4 rounds" in out
+
+
+def test_fit_reports_what_the_model_is(tour, cli_json, tmp_path):
+    """The JSON of ``fit`` agrees with ``evaluate`` on the validation data and with the journal in JOB."""
+    job = str(tmp_path / "job")
+    choices = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet", "--json")
+    facts = cli_json("fit", tour.train, job, "--validation", tour.test, *choices)
+    scores = cli_json("evaluate", job, tour.test)
+    assert facts["held_out_rmse"] == pytest.approx(scores["rmse"], rel=1e-9)
+    assert facts["held_out_nlpd"] == pytest.approx(scores["nlpd"], rel=1e-9)
+    assert facts["n_vectors"] == scores["n_vectors"]
+    events = [json.loads(path.read_text()) for path in sorted(Path(job, "events").glob("0*.json"))]
+    last = [event for event in events if event["event"] == "fit"][-1]
+    assert facts["noise_sd"] == pytest.approx(last["noise_variance"] ** 0.5)
+    assert facts["reason"] == events[-1]["reason"]
+    assert facts["peak_memory"] > 0
+
+
+def test_fit_says_where_the_model_is_and_what_to_do_next(tour, cli, tmp_path):
+    job = str(tmp_path / "job")
+    status, out, err = cli("fit", tour.train, job, "--gamma", "1", "--partition-size", "50", "--max-rounds", "1")
+    assert status == 0
+    assert f"partirvm evaluate {job} TEST.zarr" in out
+    assert f"partirvm predict {job} NEW.zarr" in out
+    assert "held-out" not in out + err
+    assert "1 tiles" not in out
+    assert len({line.rstrip() for line in out.splitlines()}) > 5
+
+
+def test_overwrite_replaces_and_verify_reads(tour, cli, tmp_path):
+    job = str(tmp_path / "job")
+    choices = ("--gamma", "1", "--partition-size", "50", "--max-rounds", "1", "--quiet", "--verify")
+    assert cli("fit", tour.train, job, *choices)[0] == 0
+    first = Path(job, "spec.json").stat().st_mtime_ns
+    assert cli("fit", tour.train, job, *choices, "--overwrite")[0] == 0
+    assert Path(job, "spec.json").stat().st_mtime_ns > first
+
+
+def test_defaults_are_those_of_the_library():
+    """Options that nobody gave ask for what ``FitParameters()`` asks for."""
+    context = group.commands["fit"].make_context("fit", ["d", "j"])
+    names = {name for name in context.params if hasattr(FitParameters(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == FitParameters()
+    shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
+    assert shared - names == {"validation", "scheduler"}
+
+
+def test_every_option_reaches_the_parameters():
+    arguments = (
+        "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian --gamma 0.1,2 "
+        "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
+        "--no-standardize --seed 5"
+    )
+    context = group.commands["fit"].make_context("fit", arguments.split())
+    names = {name for name in context.params if hasattr(FitParameters(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == FitParameters(
+        strategy="basic",
+        likelihood="full",
+        selection="gain",
+        solver="fixed-point",
+        gamma="0.1,2",
+        partition_size=7,
+        stop_fraction=0.25,
+        max_rounds=3,
+        max_vectors=9,
+        time_limit=5400.0,
+        memory_limit=2 << 30,
+        standardize=False,
+        seed=5,
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_prose_with_an_example(verb):
+    result = CliRunner().invoke(group, [verb, "--help"])
+    assert result.exit_code == 0
+    assert f"partirvm {verb} " in result.output.split("Example", 1)[1]
+    assert max(map(len, result.output.splitlines())) <= 100
+
+
+def test_the_first_help_tells_the_three_steps(cli):
+    status, out, _ = cli("--help")
+    assert status == 0
+    steps = [out.index(f"partirvm {verb} ") for verb in ("ingest", "fit", "predict")]
+    assert steps == sorted(steps)
+    assert all(f"  {verb} " in out for verb in VERBS)
+    assert "..." not in out.split("Commands:")[1]
+
+
+def test_version(cli):
+    import partirvm
+
+    assert cli("--version") == (0, f"partirvm, version {partirvm.__version__}\n", "")
