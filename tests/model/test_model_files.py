@@ -1,0 +1,257 @@
+"""A model on disk: the same bits back, no code inside, and every kind of damage said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import fsspec
+import naive
+import numpy as np
+import pytest
+import zarr
+
+from partirvm import RVMRegressor
+from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.jobs.store import JobStore
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import Design
+from partirvm.model import Model, load_model, save_model
+from partirvm.model.files import ARRAYS
+from partirvm.types import Columns, Scaling
+
+
+def made(m=6, d=3, bias=True, seed=0):
+    """A model of any numbers."""
+    rng = np.random.default_rng(seed)
+    M = m + bias
+    scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
+    design = Design(Gaussian((0.1, 0.0, 0.7)), scaling, rng.normal(size=(m, d)), rng.permutation(100)[:m], bias)
+    columns = Columns(("a", "ü b", "c"), "fare", {"c": ("x", "y", 3)}, None)
+    root = np.tril(rng.normal(size=(M, M)))
+    return Model(
+        design, rng.normal(size=M), root, rng.uniform(0.1, 1e9, M), 0.1 + 0.2, -123.456789012345678, 10**7, columns
+    )
+
+
+@pytest.fixture(params=["folder", "memory"])
+def location(request, tmp_path):
+    """A place for a model that is not there yet: a folder, and fsspec's memory file system."""
+    if request.param == "folder":
+        yield str(tmp_path / "model")
+    else:
+        yield "memory://models/one"
+        fs = fsspec.filesystem("memory")
+        if fs.exists("/models"):
+            fs.rm("/models", recursive=True)
+
+
+@pytest.mark.parametrize(("m", "bias"), [(6, True), (6, False), (0, True), (0, False), (1, False)])
+def test_a_model_comes_back_bit_for_bit(location, m, bias):
+    """Every array, number and name; predictions too."""
+    model = made(m, bias=bias)
+    save_model(model, location)
+    found = load_model(location)
+    for name in ("mean", "root", "alpha"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
+        assert getattr(found, name).dtype == np.float64
+    np.testing.assert_array_equal(found.design.centres, model.design.centres)
+    np.testing.assert_array_equal(found.design.labels, model.design.labels)
+    for name in ("x_shift", "x_scale", "t_shift", "t_scale"):
+        np.testing.assert_array_equal(getattr(found.design.scaling, name), getattr(model.design.scaling, name))
+    assert found.design.kernel == model.design.kernel
+    assert found.design.bias == bias
+    assert found.design.basis == model.design.basis
+    assert (found.noise_variance, found.log_evidence, found.n_rows) == (0.1 + 0.2, -123.456789012345678, 10**7)
+    assert found.columns == model.columns
+    X = np.random.default_rng(1).normal(size=(20, 3))
+    for one, other in zip(found.predict(X), model.predict(X), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_model_holds_no_code(tmp_path):
+    """Only JSON and chunks of numbers: no pickle, no object arrays, only codecs of numbers and bytes."""
+    save_model(made(), str(tmp_path / "model"))
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    chunks = [path for path in files if "c" in path.relative_to(tmp_path / "model").parts]
+    assert {path.name for path in files} - {path.name for path in chunks} == {"zarr.json"}
+    for path in files:
+        assert b"pickle" not in path.read_bytes()
+        assert b"partirvm." not in path.read_bytes()
+        if path.name == "zarr.json":
+            about = json.loads(path.read_text())
+            if about["node_type"] == "array":
+                assert about["data_type"] in {"float64", "int64"}
+                assert {codec["name"] for codec in about["codecs"]} <= {"bytes", "zstd", "blosc", "gzip", "crc32c"}
+
+
+def test_a_model_holds_only_what_prediction_needs(tmp_path):
+    """The arrays of the format, no training data."""
+    X = np.random.default_rng(0).normal(size=(3000, 3))
+    y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
+    estimator = RVMRegressor(gamma=0.3, partition_size=30, max_rounds=1, random_state=0).fit(X, y)
+    save_model(estimator.model_, str(tmp_path / "model"))
+    group = zarr.open_group(str(tmp_path / "model"), mode="r")
+    assert set(group.array_keys()) == set(ARRAYS)
+    assert max(array.shape[0] for _, array in group.arrays()) <= 31
+
+
+def test_what_is_there_is_never_written_over(location):
+    """ExistsError, and the model that was there stays."""
+    save_model(made(seed=0), location)
+    with pytest.raises(ExistsError, match="already"):
+        save_model(made(seed=1), location)
+    np.testing.assert_array_equal(load_model(location).mean, made(seed=0).mean)
+
+
+def attributes_of(folder):
+    """Read and rewrite the attributes of a model."""
+    path = Path(folder) / "zarr.json"
+    about = json.loads(path.read_text())
+    return about, lambda: path.write_text(json.dumps(about))
+
+
+def test_a_newer_format_is_refused(tmp_path):
+    """FormatError that says both formats and to upgrade."""
+    save_model(made(), str(tmp_path / "model"))
+    about, write = attributes_of(tmp_path / "model")
+    about["attributes"]["format"] = 99
+    write()
+    with pytest.raises(FormatError, match=r"format 99, this version reads up to 1: upgrade"):
+        load_model(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("kind", ["another kind", "no attributes"])
+def test_something_else_is_refused(tmp_path, kind):
+    """A group of another kind; a model whose writing was interrupted has no attributes yet."""
+    save_model(made(), str(tmp_path / "model"))
+    about, write = attributes_of(tmp_path / "model")
+    about["attributes"] = {"kind": "partirvm-data"} if kind == "another kind" else {}
+    write()
+    with pytest.raises(FormatError, match="not a partirvm model"):
+        load_model(str(tmp_path / "model"))
+
+
+def test_nothing_there(tmp_path, location):
+    """MissingDataError, which is a FileNotFoundError."""
+    with pytest.raises(MissingDataError, match="no model") as caught:
+        load_model(location)
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("damage", ["missing chunk", "cut chunk", "missing array"])
+def test_damage_is_found_in_every_array(tmp_path, name, damage):
+    """MissingDataError that names the array; a missing chunk never reads as numbers."""
+    save_model(made(), str(tmp_path / "model"))
+    folder = tmp_path / "model" / name
+    chunk = next(path for path in folder.rglob("*") if path.is_file() and path.name != "zarr.json")
+    if damage == "missing chunk":
+        chunk.unlink()
+    elif damage == "cut chunk":
+        chunk.write_bytes(chunk.read_bytes()[:5])
+    else:
+        (folder / "zarr.json").unlink()
+    with pytest.raises(MissingDataError, match=name):
+        load_model(str(tmp_path / "model"))
+
+
+def test_predictions_are_the_formulas():
+    """Mean t_shift + t_scale·φᵀμ and variance σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22), panel by panel."""
+    model = made()
+    X = np.random.default_rng(2).normal(size=(5000, 3))
+    s = model.design.scaling
+    gamma = np.array([0.1, 0.0, 0.7])
+    K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, gamma)
+    Phi = np.hstack([np.ones((5000, 1)), K])
+    mean, variance = model.predict(X)
+    np.testing.assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
+    Sigma = model.root @ model.root.T
+    np.testing.assert_allclose(variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10)
+    assert model.predict(X, variance=False)[1] is None
+    assert model.intercept == pytest.approx(12.3 + 4.5 * model.mean[0])
+    np.testing.assert_array_equal(model.far(X), K.max(axis=1) < 1e-4)
+
+
+def test_rows_of_other_features_are_refused():
+    """DataError with both numbers."""
+    with pytest.raises(DataError, match=r"3 features.*\(4, 2\)"):
+        made().predict(np.zeros((4, 2)))
+
+
+@pytest.fixture(params=["folder", "memory"])
+def job(request, tmp_path):
+    """A place for a job."""
+    if request.param == "folder":
+        yield str(tmp_path / "deep" / "job")
+    else:
+        yield "memory://jobs/one"
+        fs = fsspec.filesystem("memory")
+        if fs.exists("/jobs"):
+            fs.rm("/jobs", recursive=True)
+
+
+def test_a_job_keeps_spec_events_and_the_model_to_use(job):
+    """Events in order; the pointer names the newest model, and the one before is gone."""
+    store = JobStore.create(job, {"asked": {"gamma": 0.1}})
+    assert store.spec()["asked"] == {"gamma": 0.1}
+    assert store.events() == []
+    with pytest.raises(MissingDataError, match="no model yet"):
+        store.model()
+    for number in range(12):
+        store.save(made(seed=number))
+        store.record({"event": "fit", "number": number})
+    again = JobStore(job)
+    assert [event["number"] for event in again.events()] == list(range(12))
+    np.testing.assert_array_equal(again.model().mean, made(seed=11).mean)
+    fs, root = fsspec.core.url_to_fs(job)
+    assert len(fs.ls(f"{root}/models")) == 1
+    assert not [path for path in fs.find(root) if path.endswith(".part")]
+
+
+def test_a_job_is_not_started_over_another_without_leave(job):
+    """ExistsError; with ``overwrite`` nothing of the old job is left."""
+    store = JobStore.create(job, {"run": 1})
+    store.save(made())
+    store.record({"event": "fit"})
+    with pytest.raises(ExistsError, match="--overwrite"):
+        JobStore.create(job, {"run": 2})
+    assert JobStore(job).spec()["run"] == 1
+    fresh = JobStore.create(job, {"run": 2}, overwrite=True)
+    assert fresh.spec()["run"] == 2
+    assert fresh.events() == []
+    with pytest.raises(MissingDataError):
+        fresh.model()
+
+
+def test_what_is_no_job_is_never_overwritten(tmp_path):
+    """A folder with a person's files stays; an empty one may be used."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ExistsError, match="not a job"):
+        JobStore.create(str(tmp_path / "mine"), {}, overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    JobStore.create(str(tmp_path / "empty"), {})
+
+
+def test_a_job_of_a_newer_format_or_none(tmp_path):
+    """FormatError; MissingDataError; torn JSON is said to be damaged."""
+    store = JobStore.create(str(tmp_path / "job"), {})
+    spec = tmp_path / "job" / "spec.json"
+    spec.write_text(json.dumps({"format": 99}))
+    with pytest.raises(FormatError, match="format 99"):
+        store.spec()
+    spec.write_text("{")
+    with pytest.raises(FormatError, match="damaged"):
+        store.spec()
+    with pytest.raises(MissingDataError, match="no job here"):
+        JobStore(str(tmp_path / "nowhere")).spec()
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    """A file where a folder should be: StorageError, an OSError, that names the place."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file") as caught:
+        JobStore.create(str(tmp_path / "file" / "job"), {})
+    assert isinstance(caught.value, OSError)
