@@ -37,10 +37,13 @@ def tile_statistic(pass_: Pass | MomentsPass, source: Source, number: int) -> An
 
 
 def tiles_of(pass_: Pass | MomentsPass, source: Source) -> list[int]:
-    """Numbers of the tiles that a pass reads: all, or whole tiles spread evenly over about ``sample`` rows."""
-    sample = getattr(pass_, "sample", 0)
-    count = min(-(-sample // source.tile_rows), source.n_tiles) if sample else source.n_tiles
-    return [position * source.n_tiles // count for position in range(count)]
+    """Numbers of the tiles that a pass reads: all, or those of its sample, in increasing order."""
+    sample, n_tiles = getattr(pass_, "sample", 0), source.n_tiles
+    if not sample:
+        return list(range(n_tiles))
+    count = min(-(-sample // source.tile_rows), n_tiles)
+    first: int = pass_.draw % n_tiles  # type: ignore[union-attr]
+    return sorted((first + position * n_tiles // count) % n_tiles for position in range(count))
 
 
 @dataclass(frozen=True)

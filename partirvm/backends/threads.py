@@ -9,8 +9,17 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-SOLVE_THREADS = 2
-"""Threads of a dense solve, everywhere: a constant, because the factor's last bits depend on it."""
+MANY_COLUMNS = 1500
+"""Columns from which a dense solve is worth two threads."""
+
+
+def solve_threads(columns: int) -> int:
+    """Threads of a dense solve, by its size alone, because the factor's last bits depend on it.
+
+    Two at most: BLAS threads wait for each other in a spin, and on a busy machine a small solve on several of them
+    takes ten times as long as on one.
+    """
+    return 2 if columns >= MANY_COLUMNS else 1
 
 
 @cache

@@ -28,8 +28,7 @@ Float = NDArray[np.float64]
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Raises of the unit diagonal tried in turn."""
 
-CANCELLATION = 1e4 * float(np.finfo(np.float64).eps)
-"""A residual below this × the sum of magnitudes it is the difference of has lost its digits and asks for a pass."""
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class Posterior:
     ``mean`` (M,) is μ; ``variance`` (M,) the diagonal of Σ; ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1];
     ``residual`` is ‖t − Φμ‖² (weighted); ``log_evidence`` is in nats, of the target as the statistics see it;
     ``factor`` (M, M) is the lower Cholesky factor of the scaled H and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S;
-    ``cancelled`` says that ``residual`` has lost its digits to cancellation.
+    ``rounding`` bounds the error of ``residual``, which is never below it: eps × the magnitudes that it is the
+    difference of.
     """
 
     mean: Float
@@ -50,7 +50,12 @@ class Posterior:
     factor: Float
     scale: Float
     jitter: float
-    cancelled: bool
+    rounding: float
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether rounding may have taken all but two digits of the residual."""
+        return self.residual < 100 * self.rounding
 
     def root(self) -> Float:
         """R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
@@ -105,9 +110,8 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
 
     explained = delta @ (2 * projection - statistics.gram @ delta)
     magnitude = energy + np.abs(delta) @ (2 * np.abs(projection) + np.abs(statistics.gram) @ np.abs(delta))
-    residual = energy - float(explained)
-    cancelled = residual < CANCELLATION * magnitude
-    residual = max(residual, 0.0)
+    rounding = float(EPS * magnitude)
+    residual = max(energy - float(explained), rounding)
     diagonal = np.diagonal(factor)
     log_evidence = 0.5 * (
         np.log(alpha).sum()
@@ -118,9 +122,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
         - alpha @ mean**2
     )
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(
-        mean, variance, determinedness, residual, float(log_evidence), factor, scale, jitter, bool(cancelled)
-    )
+    return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, jitter, rounding)
 
 
 def _solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:

@@ -35,7 +35,7 @@ class Termination(Enum):
 _ADVICE = {
     Termination.CONVERGED: "The evidence no longer rises, not even with random candidates: nothing to do.",
     Termination.HALVED: "The vectors fell to the stop fraction of the candidates, as an intermediate fit should.",
-    Termination.ITERATIONS: "The hyperparameters still moved at the last iteration: raise tol, or look at the kernel width.",
+    Termination.ITERATIONS: "The fit still moved at its last iteration: raise tol, or look at the kernel width.",
     Termination.CANCELLED: "The residual lost its digits to cancellation: it has to be measured by a pass.",
     Termination.EXHAUSTED: "Every row has been a candidate: the model is as good as this kernel allows.",
     Termination.VALIDATION: "The held-out error stopped falling: the model of the best round was kept.",

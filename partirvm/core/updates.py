@@ -38,8 +38,15 @@ LOST = 1e-12
 NOISE_FLOOR = 1e-8
 """Least noise variance, as a fraction of the target's mean square about its mean."""
 
-ALPHA_FLOOR = float(np.finfo(np.float64).eps)
-"""Least α_i, as a fraction of the column's data precision βG_ii: below it the prior is lost in rounding."""
+ALPHA_FLOOR = 1e-12
+"""Least α_i, as a fraction of the column's data precision βG_ii.
+
+It bounds the condition of the scaled H. Smooth targets under a wide kernel ask for weights of ±1e7 that cancel each
+other, and with them the digits of the residual; at this floor they fit no worse and nothing cancels.
+"""
+
+DEPENDENT = 1e-8
+"""A new column whose s is below this fraction of its βG_ii is taken to be a copy of columns that are there."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,9 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     gone = ((quality**2 <= sparsity) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone)
     if len(kept) < len(alpha):
+        if statistics.offset.any():
+            # a column about to go has hardly any weight left, but its offset may date from when it had
+            statistics = statistics.shift(old.mean[:, None] - statistics.offset)
         statistics = statistics.take(kept)
     alpha = np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram))
     new = posterior(statistics, alpha, beta)
@@ -183,11 +193,12 @@ def evidence_gain(s: Float, q: Float) -> Float:
     return 0.5 * (ratio - 1.0 - np.log(ratio))
 
 
-def entry_precision(s: Float, q: Float) -> Float:
+def entry_precision(s: Float, q: Float, precision: Float) -> Float:
     """α at which new columns start (P,): s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), and s otherwise.
 
-    A column that gains nothing alone may do so beside others; α = s gives it a half-determined start.
+    A column that gains nothing alone may do so beside others; α = s gives it a half-determined start. ``precision``
+    (P,) is βφᵀφ: the s of a near-copy of columns that are there is rounding error, and is raised to a fraction of it.
     """
+    s = np.maximum(s, DEPENDENT * precision)
     excess = q**2 - s
-    floor = np.maximum(s, np.finfo(float).tiny)
-    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), floor)
+    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s) + ALPHA_FLOOR * precision

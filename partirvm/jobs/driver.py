@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from partirvm.backends.base import Executor
 from partirvm.backends.process import peak_memory
-from partirvm.backends.threads import SOLVE_THREADS, blas_threads
+from partirvm.backends.threads import blas_threads, solve_threads
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, step, verdict
 from partirvm.data.source import Source
@@ -157,7 +157,7 @@ class Driver:
     def _solve(self, instruction: Solve) -> Solved:
         began = time.perf_counter()
         fit, reason = instruction.start, None
-        with blas_threads(SOLVE_THREADS):
+        with blas_threads(solve_threads(fit.statistics.n_columns)):
             while reason is None:
                 self._check()
                 fit, info = step(fit)

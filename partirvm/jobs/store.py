@@ -34,8 +34,8 @@ class JobStore:
         self._events = 0
 
     @classmethod
-    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Start a job's folder. Raises ``ExistsError`` if it is there and ``overwrite`` is false."""
+    def create(cls, location: str, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
+        """Start a job's folder. Raises ``ExistsError`` if it is there, unless it may be overwritten."""
         store = cls(location)
         if store._fs.exists(store._root):
             empty = store._fs.isdir(store._root) and not store._fs.ls(store._root)

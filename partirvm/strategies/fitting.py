@@ -54,7 +54,8 @@ def labels_of(design: Design) -> Int:
 def join(fit: HyperState, kept: Design, new: Design, block: GramBlock) -> tuple[Design, HyperState]:
     """Extend a fit by the columns of ``new``: kept α and β stay, new ones start where Tipping & Faul put them."""
     statistics = fit.statistics.extend(labels_of(new), block, new.basis)
-    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics))])
+    precision = fit.beta * np.diagonal(block.gram)
+    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision)])
     alpha = np.maximum(alpha, ALPHA_FLOOR * fit.beta * np.diagonal(statistics.gram))
     design = kept.join(new)
     if new.bias and kept.n_columns:

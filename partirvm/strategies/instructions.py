@@ -27,27 +27,29 @@ class GramPass:
     """Over all rows: what the columns of ``new`` add to those of ``kept``; answered by a ``core.statistics.GramBlock``.
 
     ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal`` the (P, P) block is left out but
-    for its diagonal: a ``CrossBlock``. ``sample`` > 0 reads only about that many rows, in whole tiles spread evenly.
+    for its diagonal: a ``CrossBlock``.
     """
 
     kept: Design
     new: Design
     offset: Float
     diagonal: bool = False
-    sample: int = 0
 
 
 @dataclass(frozen=True)
 class ResidualPass:
-    """Over all rows: residuals of the mean μ (M, T); answered by a ``core.residuals.ResidualStatistics``.
+    """Residuals of the mean μ (M, T); answered by a ``core.residuals.ResidualStatistics``.
 
-    ``select`` rows of largest error are reported, none of those in ``exclude`` (sorted row numbers) among them.
+    ``select`` rows of largest error are reported, none of those in ``exclude`` (sorted row numbers) among them. Over
+    all rows, or with ``sample`` > 0 over about that many, in whole tiles spread evenly, others for each ``draw``.
     """
 
     design: Design
     mean: Float
     select: int = 0
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    sample: int = 0
+    draw: int = 0
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,12 @@ from partirvm.strategies.selection import POOL, distinct, gain_ranking, random_r
 Int = NDArray[np.int64]
 Answer = tuple["WorkingSetState", tuple[Instruction, ...]]
 
+SPREAD = 20
+"""``error`` looks for the largest errors among about this × P random rows.
+
+Among all rows of a large set the largest errors are outliers, or neighbours of one another.
+"""
+
 FLAT = 1000.0
 """A round is flat when the evidence rises by less than this × tol nats per row."""
 
@@ -152,7 +158,8 @@ def _next_round(state: WorkingSetState) -> Answer:
     state = replace(state, round=state.round + 1, selection=selection, rebases=0)
     if selection == "error":
         mean = state.fit.posterior.mean[:, None]
-        return replace(state, phase=Phase.ERRORS), (ResidualPass(state.design, mean, room, state.used),)
+        look = ResidualPass(state.design, mean, room, state.used, sample=SPREAD * room, draw=state.round)
+        return replace(state, phase=Phase.ERRORS), (look,)
     count = room * POOL if selection == "gain" else room
     rows = random_rows(
         problem.n_rows, state.used, count, seed=options.seed, draw=state.round - 1, shuffled=problem.shuffled
