@@ -111,6 +111,7 @@ def ingest(
     """
     from partirvm import service
     from partirvm.report.progress import progress_for
+    from partirvm.report.text import counted
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
@@ -138,8 +139,8 @@ def ingest(
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     _print(
         facts,
-        f"{data}: {made.n_rows:,} rows × {made.n_features} features → {made.columns.target}, {made.n_tiles:,} tiles of "
-        f"{made.tile_rows:,} rows, {order}",
+        f"{data}: {counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')} → {made.columns.target}, "
+        f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows, {order}",
         as_json,
         f"partirvm plan {data}",
         f"partirvm fit {data} JOB",

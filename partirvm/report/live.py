@@ -35,14 +35,6 @@ class LiveProgress(Progress):
     """Draws what it has heard last. What it hears is only stored, so a fit never waits for the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False)
-        self._live = Live(
-            get_renderable=self._draw,
-            console=self._console,
-            refresh_per_second=REFRESH,
-            transient=True,
-            redirect_stdout=False,
-        )
         self._began = self._phase_began = time.monotonic()
         self._phase, self._done, self._total, self._rows = "starting", 0, 0, 0
         self._unit = "tiles"
@@ -50,6 +42,15 @@ class LiveProgress(Progress):
         self._entry: dict[str, Any] | None = None
         self._fit: tuple[int, int] | None = None
         self._remaining: Remaining | None = None
+        self._console = Console(file=stream, highlight=False)
+        # The view draws itself once while it is made, so all that it draws has to be there.
+        self._live = Live(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=REFRESH,
+            transient=True,
+            redirect_stdout=False,
+        )
 
     def __enter__(self) -> LiveProgress:
         self._live.start()

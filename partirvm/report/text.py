@@ -35,6 +35,15 @@ def format_evidence(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "tile"), counted(1200, "row")
+    ('1 tile', '1,200 rows')
+    """
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
 def format_rate(rows: float | None) -> str:
     """Rows per second.
 
@@ -103,14 +112,17 @@ def history_table(history: list[Entry]) -> str:
 
 def plan_line(plan: dict[str, Any]) -> str:
     """What a fit is about to do, in two lines, from a plan's JSON."""
-    rounds = f"up to {plan['max_rounds']} rounds" if plan["max_rounds"] else "until the evidence is flat"
+    rounds = f"up to {counted(plan['max_rounds'], 'round')}" if plan["max_rounds"] else "until the evidence is flat"
     if plan["strategy"] == "basic":
         rounds = "one round"
-    threads = f"{plan['workers']} × {plan['threads']}" if plan["workers"] > 1 else f"{plan['threads']}"
+    threads = counted(plan["threads"], "thread")
+    if plan["workers"] > 1:
+        threads = f"{plan['workers']} workers of {threads}"
     return (
-        f"{plan['rows']:,} rows × {plan['features']} features in {plan['tiles']:,} tiles; {plan['strategy']}, "
+        f"{plan['rows']:,} rows × {counted(plan['features'], 'feature')} in {counted(plan['tiles'], 'tile')}; "
+        f"{plan['strategy']}, "
         f"{plan['partition_size']:,} candidates per round, {rounds}\n"
-        f"{threads} threads, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
+        f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}"
     )
 
@@ -118,7 +130,7 @@ def plan_line(plan: dict[str, Any]) -> str:
 def summary(facts: dict[str, Any]) -> str:
     """What came of a fit: the values of ``fit --json`` in words."""
     lines = [
-        ("vectors", f"{facts['n_vectors']:,} relevance vectors of {facts['n_rows']:,} rows"),
+        ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
         ("training error", f"{format_error(facts['train_rmse'])} (RMSE, in the units of {facts['target']!r})"),
         ("held-out error", f"{format_error(facts['held_out_rmse'])} (NLPD {format_error(facts['held_out_nlpd'])})"),
         ("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"),

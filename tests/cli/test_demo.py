@@ -1,0 +1,91 @@
+"""The demo: small here, whole where there is time."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partirvm import service
+from partirvm.cli import demo, main
+from partirvm.errors import UsageError
+from partirvm.service.demo import load_terrain, write_tables
+
+matplotlib_image = pytest.importorskip("matplotlib.image")
+
+SMALL = demo.Settings(gamma="30", partition_size=40, max_rounds=2, every=8)
+
+
+def test_the_tables_split_the_cells(tmp_path):
+    """Training, validation and test cells are all cells, none twice; the grid has them in order."""
+    terrain = load_terrain(8)
+    rows = write_tables(terrain, tmp_path)
+    found = {name: np.load(tmp_path / f"{name}.npz") for name in rows}
+    assert {name: len(table["elevation"]) for name, table in found.items()} == rows
+    cells = np.concatenate([np.column_stack([found[n]["X"], found[n]["elevation"]]) for n in list(rows)[:3]])
+    grid = np.column_stack([found["grid"]["X"], found["grid"]["elevation"]])
+    assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
+    np.testing.assert_array_equal(found["grid"]["elevation"], terrain.elevation.ravel())
+    assert rows["train"] == pytest.approx(0.8 * len(grid), abs=1)
+
+
+def test_the_terrain_lies_where_it_lies():
+    """Edges of the elevation model: 84.41375° to 84.07792° W, 36.44625° to 36.73292° N, 344 × 403 cells."""
+    terrain = load_terrain()
+    assert terrain.elevation.shape == (344, 403)
+    np.testing.assert_allclose(terrain.extent, (-84.41375, -84.0779167, 36.44625, 36.7329167), atol=1e-6)
+    assert terrain.latitude[0] > terrain.latitude[-1]
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
+def test_a_small_demo(tmp_path, capsys):
+    """Every command that it shows, its picture, and scores that are those of the model it leaves."""
+    folder = tmp_path / "demo folder"
+    assert demo.run(str(folder), 512 << 20, False, SMALL) == 0
+    captured = capsys.readouterr()
+    commands = re.findall(r"^\$ partirvm (\w+)", captured.err, re.MULTILINE)
+    assert commands == ["ingest"] * 4 + ["fit", "evaluate", "predict"]
+    assert f"'{folder}/job'" in captured.err
+    assert "next:" not in captured.out
+    scores = service.evaluate(str(folder / "job"), str(folder / "test.zarr"))
+    assert f"test RMSE       {scores['rmse']:.2f} m" in captured.out
+    assert f"vectors         {scores['n_vectors']:,}" in captured.out
+    assert str(folder / "terrain.png") in captured.out
+    height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
+    assert width == 1600
+    assert height > 1000
+    assert demo.run(str(folder), 512 << 20, True, SMALL) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.cbook", None)
+    with pytest.raises(UsageError, match=r"pip install \"partirvm\[plot\]\""):
+        load_terrain()
+    assert main(["demo", "--output", str(tmp_path / "demo")]) == 2
+    assert "partirvm[plot]" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_whole_demo(tmp_path):
+    """A test error below 30 m of heights that spread by 133 m, honest intervals, and VmHWM within 512 MiB."""
+    code = (
+        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
+        "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    arguments = ["demo", "--output", str(tmp_path / "demo"), "--quiet"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
+    assert status == 0, done.stderr
+    assert kibibytes <= 512 << 10
+    scores = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert scores["rmse"] < 30
+    assert 0.93 < scores["coverage_95"] < 0.97
+    assert Path(tmp_path, "demo", "terrain.png").stat().st_size > 100_000

@@ -1,0 +1,193 @@
+"""Each wrong use or input by the command line: exit status 2, one paragraph that helps, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import Tour
+
+CSV = {
+    "nan.csv": "a,b,y\n1,2,3\n4,,6\n7,8,9\n",
+    "inf.csv": "a,b,y\n1,2,3\n4,inf,6\n7,8,9\n",
+    "text.csv": "a,b,y\n1,red,3\n4,blue,6\n",
+    "empty.csv": "a,b,y\n",
+    "one.csv": "a,b,y\n1,2,3\n",
+    "oneclass.csv": "a,b,y\n1,2,u\n3,4,u\n",
+    "good.csv": "a,b,y\n1,2,3\n4,5,6\n7,8,10\n",
+}
+
+INGEST = ("--target", "y", "--quiet")
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no command": (("nonsense",), r"No such command 'nonsense'.*partirvm --help"),
+    "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
+    "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
+    "later option": (("fit", "{train}", "{new}", "--detach"), r"No such option.*--detach"),
+    "NaN": (("ingest", "nan.csv", "{new}", *INGEST), r"1 values.*missing or not finite.*row 1.*column 'b'"),
+    "infinity": (("ingest", "inf.csv", "{new}", *INGEST), r"row 1.*column 'b'"),
+    "text": (("ingest", "text.csv", "{new}", *INGEST), r"column 'b' holds text.*--categorical b"),
+    "no rows": (("ingest", "empty.csv", "{new}", *INGEST), r"empty\.csv.*(no|0) rows"),
+    "one row": (("ingest", "one.csv", "{new}", *INGEST), r"one\.csv.*one row"),
+    "one class": (("ingest", "oneclass.csv", "{new}", *INGEST, "--classes"), r"'y'.*class"),
+    "no target": (("ingest", "good.csv", "{new}", "--quiet"), r"target"),
+    "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
+    "no source": (("ingest", "gone.csv", "{new}", *INGEST), r"gone\.csv: there is no such file"),
+    "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr is there already.*--overwrite"),
+    "both shuffles": (("ingest", "good.csv", "{new}", *INGEST, "--shuffle", "1", "--no-shuffle"), r"exclude each"),
+    "empty name": (("ingest", "good.csv", "{new}", *INGEST, "--features", "a,,b"), r"'a,,b' has an empty name"),
+    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: there is no such folder.*partirvm ingest"),
+    "a folder that is no data": (("fit", "{folder}", "{new}"), r"no Zarr group here.*partirvm ingest"),
+    "job in the way": (("fit", "{train}", "{job}"), r"job: there is something here.*--overwrite"),
+    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"this is not a job, it will not be overwritten"),
+    "unknown kernel": (("fit", "{train}", "{new}", "--kernel", "rbf"), r"kernel is 'rbf'; known: gaussian"),
+    "unknown strategy": (("fit", "{train}", "{new}", "--strategy", "best"), r"'best'; known: auto, basic, working-set"),
+    "unknown selection": (("plan", "{train}", "--selection", "all"), r"selection is 'all'; known: auto"),
+    "gamma of zero": (("fit", "{train}", "{new}", "--gamma", "0"), r"gamma.*positive"),
+    "negative gamma": (("fit", "{train}", "{new}", "--gamma", "-1"), r"gamma.*positive"),
+    "gamma in words": (("fit", "{train}", "{new}", "--gamma", "wide"), r"gamma is 'wide'; known: auto, scale"),
+    "too many gammas": (("fit", "{train}", "{new}", "--gamma", "1,2,3"), r"3 values.*2 features"),
+    "fraction": (("fit", "{train}", "{new}", "--stop-fraction", "1.5"), r"stop_fraction is 1\.5.*< 1"),
+    "no rounds": (("fit", "{train}", "{new}", "--max-rounds", "0"), r"'--max-rounds'.*whole number ≥ 1"),
+    "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or auto"),
+    "size": (("fit", "{train}", "{new}", "--memory-limit", "lots"), r"'--memory-limit'.*'lots'.*512MiB"),
+    "time": (("fit", "{train}", "{new}", "--time-limit", "soon"), r"'--time-limit'.*'soon'.*15m"),
+    "too little memory": (
+        ("fit", "{train}", "{new}", "--memory-limit", "20MiB"),
+        r"needs .*MiB.*limit is 20 MiB.*raise",
+    ),
+    "plan without memory": (("plan", "{train}", "--memory-limit", "20MiB"), r"needs .*MiB.*limit is 20 MiB"),
+    "validation of others": (("fit", "{train}", "{new}", "--validation", "{wide}"), r"validation.*3 features.*2"),
+    "prediction of others": (("predict", "{job}", "{wide}", "p.csv"), r"trained on 2 features.*the data have 3"),
+    "evaluation of others": (("evaluate", "{job}", "{wide}"), r"trained on 2 features.*the data have 3"),
+    "columns in another order": (("evaluate", "{job}", "{turned}"), r"\['a', 'b'\].*\['b', 'a'\].*same order"),
+    "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
+    "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
+    "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv: there is something.*--overwrite"),
+    "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be decoded"),
+    "missing chunk": (("fit", "{holed}", "{new}"), r"holed\.zarr: chunk 0 of the array 'X'.*is missing.*ingest"),
+    "missing chunk in predict": (("predict", "{job}", "{holed}", "p.csv"), r"holed\.zarr: chunk 0.*is missing"),
+    "missing chunk in evaluate": (("evaluate", "{job}", "{holed}"), r"holed\.zarr: chunk 0.*is missing"),
+    "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: the values of tile 0 are not"),
+    "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr has format 99.*update partirvm"),
+    "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*upgrade partirvm"),
+    "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),
+}
+
+
+@pytest.fixture(scope="module")
+def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Data and jobs with something wrong with them, by name."""
+    from partirvm import service
+
+    folder = tmp_path_factory.mktemp("wrong")
+    X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+    service.ingest((X, y), folder / "wide.zarr")
+    service.ingest(str(tour.folder / "test.csv"), folder / "turned.zarr", target="fare", features=["b", "a"])
+    for name in ("damaged", "holed", "changed", "newer"):
+        shutil.copytree(tour.train, folder / f"{name}.zarr")
+    chunk = Path("X", "c", "0", "0")
+    (folder / "damaged.zarr" / chunk).write_bytes(b"\0" * 100)
+    (folder / "holed.zarr" / chunk).unlink()
+    shutil.copy(folder / "changed.zarr" / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
+    _edit(folder / "newer.zarr" / "zarr.json", lambda found: found["attributes"].update(format=99))
+    shutil.copytree(tour.job, folder / "newjob")
+    _edit(folder / "newjob" / "spec.json", lambda found: found.update(format=99))
+    places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
+    (folder / "empty").mkdir()
+    return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}
+
+
+def _edit(path: Path, change) -> None:
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the tables in it."""
+    for name, text in CSV.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def listing(folder: str | Path) -> dict[Path, int]:
+    """Every file below a folder, with its time of change."""
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input(case, places, desk, tour, cli, monkeypatch):
+    monkeypatch.setattr("partirvm.backends.dask.ANSWER", 0.5, raising=False)
+    arguments, pattern = WRONG[case]
+    before = listing(desk), listing(tour.folder)
+    status, out, err = cli(*(argument.format(new="new", **places) for argument in arguments))
+    problem = err[err.index("partirvm: error: ") :]
+    assert status == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert problem.count("\n") == 1
+    import re
+
+    assert re.search(pattern, problem), problem
+    assert (listing(desk), listing(tour.folder)) == before
+    assert not Path("new").exists()
+
+
+def test_a_place_that_cannot_be_written(tour, desk, cli):
+    """A file where a folder would have to be: what the operating system says, and what to do."""
+    (desk / "file").write_text("")
+    status, _, err = cli("ingest", "good.csv", "file/d.zarr", *INGEST)
+    assert status == 2
+    assert "file/d.zarr: cannot be written" in err
+    status, _, err = cli("fit", tour.train, "file/job", "--max-rounds", "1", "--partition-size", "9", "--quiet")
+    assert status == 2
+    assert "file/job" in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(tour, desk, cli):
+    (desk / "closed").mkdir(mode=0o500)
+    status, _, err = cli("fit", tour.train, "closed/job", "--max-rounds", "1", "--quiet")
+    assert status == 2
+    assert "cannot be written" in err
+
+
+WARNED = {
+    "duplicate rows": ("a,b,y\n" + "1,2,3\n" * 5 + "4,5,6\n7,8,9\n", r"4 of 7 rows are duplicates"),
+    "a constant feature": ("a,b,y\n" + "".join(f"{i},1,{i * i}\n" for i in range(30)), r"constant feature.*b"),
+    "a constant target": ("a,b,y\n" + "".join(f"{i},{i % 7},4\n" for i in range(30)), r"the target 'y' is constant"),
+}
+
+
+@pytest.mark.parametrize("case", WARNED)
+def test_odd_data_are_warned_of_and_fitted(case, desk, cli, cli_json):
+    """Warnings on stderr, each once, and a model all the same."""
+    text, pattern = WARNED[case]
+    (desk / "odd.csv").write_text(text)
+    status, _, err = cli("ingest", "odd.csv", "odd.zarr", *INGEST)
+    assert status == 0
+    warnings = [line for line in err.splitlines() if line]
+    assert all(line.startswith("partirvm: warning: ") for line in warnings)
+    assert len(warnings) == len(set(warnings))
+    import re
+
+    assert re.search(pattern, err)
+    assert cli("fit", "odd.zarr", "job", "--quiet", "--max-rounds", "2")[0] == 0
+    rmse = cli_json("evaluate", "job", "odd.zarr", "--quiet")["rmse"]
+    if case == "a constant target":
+        assert rmse == pytest.approx(0, abs=1e-12)
+
+
+def test_rows_far_away_are_warned_of(tour, desk, cli):
+    (desk / "far.csv").write_text("a,b,fare\n1,1,5\n1000,1000,5\n")
+    assert cli("ingest", "far.csv", "far.zarr", "--target", "fare", "--quiet")[0] == 0
+    status, _, err = cli("predict", tour.job, "far.zarr", "p.csv", "--quiet")
+    assert status == 0
+    assert "partirvm: warning: 1 of 2 rows are far from every relevance vector" in err

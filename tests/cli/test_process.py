@@ -1,0 +1,242 @@
+"""What shows only in a process of its own: start-up, streams, signals, terminals, memory, crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import Tour, start
+
+from partirvm import service
+
+SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
+LONG = ("--gamma", "20", "--partition-size", "30", "--max-rounds", "500", "--selection", "random")
+ESCAPE = "\x1b"
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_starts_quickly():
+    """The best of five, since other work may be going on."""
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "partirvm.cli", "--help"], capture_output=True, check=True)
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(5)) < 0.3
+
+
+HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "rich", "matplotlib", "zarr", "scipy"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        (["--help"], set()),
+        (["fit", "--help"], set()),
+        (["plan", "{train}"], {"zarr", "scipy"}),
+        (["fit", "{train}", "{new}", *SHORT], {"zarr", "scipy"}),
+        (["evaluate", "{job}", "{test}"], {"zarr", "scipy"}),
+        (["predict", "{job}", "{test}", "{new}.zarr"], {"zarr", "scipy"}),
+    ],
+)
+def test_verbs_load_only_what_they_use(tour, tmp_path, arguments, allowed):
+    """A fit has no room for libraries that it does not use."""
+    code = (
+        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
+        f"print(status, *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    places = {"train": tour.train, "test": tour.test, "job": tour.job, "new": str(tmp_path / "new")}
+    done = python(code, *(argument.format(**places) for argument in arguments))
+    status, *loaded = done.stderr.splitlines()[-1].split()
+    assert status == "0", done.stderr
+    assert set(loaded) <= allowed
+
+
+def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
+    process = start("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert json.loads(out)["rounds"] == 3
+    assert ESCAPE not in out + err
+    assert "\r" not in err
+    header, *rounds = err.splitlines()[2:]
+    titles = ["round", "candidates", "vectors", "training RMSE", "held-out RMSE", "log evidence", "rows/s", "elapsed"]
+    assert re.split(" {2,}", header.strip()) == [*titles, "memory"]
+    assert [line.split()[0] for line in rounds] == ["1", "2", "last"]
+    assert len({len(line) for line in [header, *rounds]}) == 1
+
+
+def test_quiet_is_silent(tour, tmp_path):
+    process = start("fit", tour.train, str(tmp_path / "job"), *SHORT, "--quiet")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert "relevance vectors" in out
+
+
+@pytest.mark.parametrize("verb", ["ingest", "predict", "evaluate"])
+def test_other_verbs_say_how_far_they_are(tour, tmp_path, verb):
+    arguments = {
+        "ingest": (str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare"),
+        "predict": (tour.job, tour.train, str(tmp_path / "p.csv")),
+        "evaluate": (tour.job, tour.train),
+    }[verb]
+    process = start(verb, *arguments)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert ESCAPE not in out + err
+    assert out
+    expected = {"ingest": ["reading", "writing"], "predict": ["predicting"], "evaluate": ["evaluating"]}[verb]
+    assert [line.split()[0] for line in err.splitlines()] == expected
+
+
+def test_memory_limit_holds(tmp_path):
+    """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (60_000, 4))
+    data = service.ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
+    code = (
+        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
+        "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "4", "--memory-limit", "192MiB", "--quiet")
+    done = python(code, "fit", data.url, str(tmp_path / "job"), *choices)
+    status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
+    assert status == 0, done.stderr
+    assert kibibytes <= 192 << 10
+
+
+def read_until(stream, pattern: str) -> str:
+    text = ""
+    for line in stream:
+        text += line
+        if re.search(pattern, text, re.MULTILINE):
+            return text
+    raise AssertionError(f"the process ended without {pattern!r}: {text}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_aborted_fit_leaves_a_usable_model(tour, tmp_path, number):
+    job = str(tmp_path / "job")
+    process = start("fit", tour.train, job, *LONG)
+    read_until(process.stderr, r"^ +2 ")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert "keeping the last model" in err
+    assert f"partirvm evaluate {job}" in out
+    assert "Aborted: the model so far is usable." in out
+    assert service.evaluate(job, tour.test)["n_rows"] == 700
+
+
+def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
+    job = tmp_path / "job"
+    process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
+    read_until(process.stderr, r"^2 threads|^\d+ threads")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert "aborted before the first round was done" in err
+    assert "Traceback" not in err
+    assert not job.exists()
+
+
+CRASH = """
+import sys
+from partirvm import service
+def crash(*arguments, **options):
+    raise ZeroDivisionError("a fault")
+service.evaluate = crash
+from partirvm.cli import main
+sys.exit(main(["evaluate", "job", "data"]))
+"""
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_fault_of_ours_is_one_line_unless_asked(traced, monkeypatch):
+    monkeypatch.setenv("PARTIRVM_TRACEBACK", "1" if traced else "")
+    done = python(CRASH)
+    assert done.returncode == 4
+    assert "partirvm: error: ZeroDivisionError: a fault." in done.stderr
+    assert "PARTIRVM_TRACEBACK=1" in done.stderr
+    assert ("Traceback" in done.stderr) == traced
+
+
+class Terminal:
+    """A pseudo-terminal as the stderr of a process."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.master, slave = pty.openpty()
+        self.process = start(*arguments, stderr=slave)
+        os.close(slave)
+        self.text = ""
+
+    def read(self, pattern: str | None = None) -> str:
+        """Read until the pattern shows up, or to the end."""
+        while pattern is None or not re.search(pattern, self.text):
+            try:
+                piece = os.read(self.master, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            self.text += piece.decode(errors="replace")
+        return self.text
+
+    def finish(self) -> tuple[int, str, str]:
+        """Exit status, stdout, and all that the terminal saw."""
+        seen = self.read()
+        out, _ = self.process.communicate(timeout=60)
+        os.close(self.master)
+        return self.process.returncode, out, seen
+
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path, validated):
+    validation = ("--validation", tour.test) if validated else ()
+    status, out, seen = Terminal("fit", tour.train, str(tmp_path / "job"), *SHORT, *validation).finish()
+    assert status == 0, seen
+    assert ESCAPE not in out
+    assert 0 <= seen.rindex(HIDE) < seen.rindex(SHOW)
+    lines = [line.strip() for line in plain(seen).splitlines()]
+    assert any(line.startswith("last ") for line in lines)
+    for word in ("candidates → vectors", "training RMSE", "held-out RMSE", "log evidence", "rows/s", "peak memory"):
+        assert word in plain(seen)
+
+
+def test_the_live_view_ends_well_when_aborted(tour, tmp_path):
+    terminal = Terminal("fit", tour.train, str(tmp_path / "job"), *LONG)
+    terminal.read(r" {4}2  ")
+    terminal.process.send_signal(signal.SIGINT)
+    status, out, seen = terminal.finish()
+    assert status == 3
+    assert seen.rindex(HIDE) < seen.rindex(SHOW)
+    assert "keeping the last model" in plain(seen)
+    assert "Aborted" in out
+
+
+def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
+    rows = Path(tour.folder, "train.csv").read_text().splitlines()
+    (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,,3"]))
+    status, out, seen = Terminal("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare").finish()
+    assert (status, out) == (2, "")
+    assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")
