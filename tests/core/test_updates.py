@@ -93,18 +93,19 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     np.testing.assert_allclose(state.alpha, naive.mackay(Phi, t, alpha, beta, w)[0][stays], rtol=1e-6)
 
 
-def test_deleting_all_that_fail_at_once_would_lose_evidence(rng):
-    """The reason for the rule: two near-copies each fail q² > s because of the other. Both fail, one must stay."""
+@pytest.mark.parametrize("copies", [2, 20, 200])
+def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
+    """Each of k near-copies fails q² > s because of the others; the evidence ends where one column alone has it."""
     column = rng.normal(size=80)
-    Phi = np.column_stack([column, column + 1e-3 * rng.normal(size=80)])
+    Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
-    state = state_of(Phi, t, np.full(2, 0.1), 100.0)
+    state = state_of(Phi, t, np.full(copies, 0.1), 100.0, fixed_noise=True)
     s, q = state.posterior.sparsity_and_quality(state.alpha)
     assert (q**2 <= s).all()
-    for _ in range(200):
+    for _ in range(300):
         state, _ = step(state)
     assert len(state.alpha) >= 1
-    single = max(naive.log_evidence(Phi[:, [i]], t, np.array([0.25]), 100.0) for i in range(2))
+    single = max(naive.log_evidence(Phi[:, [i]], t, np.array([0.25]), 100.0) for i in range(copies))
     assert state.posterior.log_evidence > single - 1
 
 
