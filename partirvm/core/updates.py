@@ -201,4 +201,4 @@ def entry_precision(s: Float, q: Float, precision: Float) -> Float:
     """
     s = np.maximum(s, DEPENDENT * precision)
     excess = q**2 - s
-    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s) + ALPHA_FLOOR * precision
+    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s)

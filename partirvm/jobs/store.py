@@ -35,7 +35,7 @@ class JobStore:
 
     @classmethod
     def create(cls, location: str, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Start a job's folder. Raises ``ExistsError`` if it is there, unless it may be overwritten."""
+        """Start a job's folder. Raises ``ExistsError`` if something is there that may not be overwritten."""
         store = cls(location)
         if store._fs.exists(store._root):
             empty = store._fs.isdir(store._root) and not store._fs.ls(store._root)
