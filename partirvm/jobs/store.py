@@ -48,7 +48,7 @@ class JobStore:
         return store
 
     def spec(self) -> dict[str, Any]:
-        """What was asked. Raises ``MissingDataError`` if this is no job, ``FormatError`` if a newer version wrote it."""
+        """What was asked. Raises ``MissingDataError`` for no job, ``FormatError`` for one of a newer version."""
         spec = self._read("spec.json")
         if spec["format"] > FORMAT:
             raise FormatError(

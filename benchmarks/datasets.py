@@ -1,0 +1,47 @@
+"""The public data sets that the benchmarks use, as .npz files in a folder: where each comes from, how it is split.
+
+A file NAME.npz holds float64 ``X`` (N, d) and ``y`` (N,), in raw units; ``test_mask`` (N, k) where the literature has
+fixed splits. Make them from:
+
+kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
+etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
+nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the trip's minutes, 1,551,961 trips
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows of one data set; ``deviation`` is the sd of the training target."""
+
+    name: str
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    X_test: NDArray[np.float64]
+    y_test: NDArray[np.float64]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the training target: errors are quoted in units of it."""
+        return float(self.y.std())
+
+
+def load(folder: str | Path, name: str, column: int = 0) -> Split:
+    """Read a set and split it: by column ``column`` of its test mask, else 10 % of the rows at random, seed 1."""
+    path = Path(folder, f"{name}.npz")
+    if not path.exists():
+        raise SystemExit(f"{path} is not there; benchmarks/datasets.py says where to get it")
+    with np.load(path) as file:
+        X, y = file["X"], file["y"]
+        if "test_mask" in file:
+            test = file["test_mask"][:, column].astype(bool)
+        else:
+            test = np.random.default_rng(1).random(len(y)) < 0.1
+    return Split(name, X[~test], y[~test], X[test], y[test])

@@ -1,0 +1,133 @@
+"""Data larger than memory, truly: a generated table is ingested and fitted by the command line under a memory limit.
+
+    python -m benchmarks.larger_than_memory [--rows 20000000] [--folder FOLDER] [--output FOLDER]
+
+Makes a Parquet folder of N × 16 float64 inputs, uniform on [−1, 1], with the target
+sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, then a CSV file of a tenth of the rows. Each is ingested and fitted (P = 64,
+three rounds) with ``--memory-limit``, every command in a process of its own whose peak resident memory the operating
+system reports. The best possible test RMSE is the noise, 0.3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import write
+
+FEATURES = 16
+NOISE = 0.3
+BLOCK = 1_000_000
+
+COLUMNS = {
+    "source": "", "rows": ",", "gigabytes": ".2f", "step": "", "seconds": ".1f", "peak_mib": ".0f", "limit": "",
+    "rmse": ".4f", "vectors": "",
+}  # fmt: skip
+
+
+def blocks(rows: int, seed: int) -> Iterator[Any]:
+    """The table, a block of rows at a time, as Arrow tables."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    for start in range(0, rows, BLOCK):
+        X = rng.uniform(-1, 1, size=(min(BLOCK, rows - start), FEATURES))
+        smooth = np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * np.cos(4 * X[:, 3])
+        columns = {f"x{column}": np.ascontiguousarray(X[:, column]) for column in range(FEATURES)}
+        yield pa.table({**columns, "y": smooth + NOISE * rng.standard_normal(len(X))})
+
+
+def write_parquet(folder: Path, rows: int, seed: int = 0) -> None:
+    """A folder of Parquet files of a million rows."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True)
+    for number, block in enumerate(blocks(rows, seed)):
+        pq.write_table(block, folder / f"part-{number:04d}.parquet")
+
+
+def write_csv(path: Path, rows: int, seed: int = 1) -> None:
+    """One CSV file."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    writer = None
+    for block in blocks(rows, seed):
+        writer = writer or pa.csv.CSVWriter(path, block.schema)
+        writer.write(block)
+    if writer is not None:
+        writer.close()
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    """Run ``partirvm`` with these arguments; its seconds, its peak resident memory, and what it printed."""
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"partirvm {' '.join(arguments)} ended with {process.returncode}")
+    return {
+        "seconds": time.perf_counter() - began,
+        "peak_mib": usage.ru_maxrss / 1024,
+        "printed": printed,
+    }
+
+
+def size(path: Path) -> float:
+    """Bytes of a file or of the files in a folder, in 10⁹."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files) / 1e9
+
+
+def tour(source: Path, rows: int, test: str, place: Path, limit: str) -> list[dict[str, Any]]:
+    """Ingest, fit and evaluate one source."""
+    data, job = str(place / f"{source.stem}.zarr"), str(place / f"{source.stem}-job")
+    about = {"source": source.name, "rows": rows, "gigabytes": size(source), "limit": limit}
+    ingest = command("ingest", str(source), data, "--target", "y", "--memory-limit", limit)
+    fit = command(
+        "fit", data, job, "--partition-size", "64", "--max-rounds", "3", "--memory-limit", limit, "--quiet", "--json"
+    )  # fmt: skip
+    evaluate = command("evaluate", job, test)
+    scores = json.loads(evaluate["printed"])
+    return [
+        {**about, "step": "ingest", **ingest},
+        {**about, "step": "fit", **fit, "vectors": scores["n_vectors"], "rmse": scores["rmse"]},
+        {**about, "step": "evaluate", **evaluate},
+    ]
+
+
+def main() -> None:
+    """Generate, run, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the Parquet folder (20,000,000)")
+    parser.add_argument("--memory-limit", default="512MiB", help="of each command (512MiB)")
+    parser.add_argument("--folder", help="where to put some 8 GB for the time being (the system's temporary folder)")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as name:
+        place = Path(name)
+        write_csv(place / "test.csv", 100_000, seed=2)
+        test = str(place / "test.zarr")
+        command("ingest", str(place / "test.csv"), test, "--target", "y")
+        write_parquet(place / "parquet", options.rows)
+        rows = tour(place / "parquet", options.rows, test, place, options.memory_limit)
+        write_csv(place / "table.csv", options.rows // 10)
+        rows += tour(place / "table.csv", options.rows // 10, test, place, options.memory_limit)
+    write(options.output, "larger_than_memory", [{**row, "printed": None} for row in rows], COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

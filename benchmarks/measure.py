@@ -1,0 +1,67 @@
+"""Running something in a process of its own, and writing down what came of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from partirvm.backends.process import peak_memory
+
+
+def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Call ``function`` in a fresh process; its result with that process's ``wall_seconds`` and ``peak_mib`` (VmHWM)."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_call, args=(sender, function, args, kwargs))
+    process.start()
+    sender.close()
+    try:
+        result: dict[str, Any] = receiver.recv()
+    except EOFError:
+        raise SystemExit(f"{function.__name__} died, see above") from None
+    process.join()
+    return result
+
+
+def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwargs: Any) -> None:
+    began = time.perf_counter()
+    result = function(*args, **kwargs)
+    sender.send({**result, "wall_seconds": time.perf_counter() - began, "peak_mib": peak_memory() / 2**20})
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    packages = ("numpy", "scipy", "zarr", "partirvm")
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
+    """A Markdown table: ``columns`` maps keys to formats such as ``.3f``; a missing value is left blank."""
+    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+    cells = [
+        [format(row[key], spec) if row.get(key) is not None else "" for key, spec in columns.items()] for row in rows
+    ]
+    lines = [f"| {' | '.join(line)} |" for line in cells]
+    return "\n".join([head, *lines])
+
+
+def write(output: str | Path, name: str, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+    """Write NAME.json and NAME.md into the folder ``output``, and print the table."""
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    Path(folder, f"{name}.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+    text = table(rows, columns)
+    Path(folder, f"{name}.md").write_text(text + "\n")
+    print(text)

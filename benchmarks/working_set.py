@@ -1,0 +1,178 @@
+"""The working set on real data: seconds, peak memory, test RMSE and NLPD, vectors, and the ratio R.
+
+    python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections] [--output FOLDER]
+
+R is the seconds of a whole fit, from opening DATA to the last model, over the seconds of one *bare pass* at the final
+number of vectors: the same tiles read, the same kernel columns evaluated, and one symmetric product ΦᵀΦ summed over
+them, nothing else. ``bare_rate`` is what that pass reaches of the machine's own ``dgemm`` rate, counting only M² flops
+per row. RMSE and NLPD are of held-out rows, in units of the training target's sd.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.datasets import load
+from benchmarks.measure import apart, write
+from partirvm import service
+from partirvm.backends.local import usable_cores
+from partirvm.backends.threads import blas_threads
+from partirvm.data import ZarrSource
+from partirvm.model import Model, load_model, save_model
+from partirvm.types import PANEL_ROWS, FitParameters
+
+Float = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fit: data set, width, candidates per round, rounds."""
+
+    name: str
+    gamma: float
+    partition_size: int
+    rounds: int
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("kin40k", 0.1, 500, 9),
+        Case("protein", 0.33, 500, 9),
+        Case("etopo20", 50.0, 250, 6),
+        Case("nyc_green_taxi", 1 / 9, 250, 5),
+    )
+}
+
+COLUMNS = {
+    "data": "", "selection": "", "rows": ",", "rounds": "", "vectors": ",", "seconds": ".1f", "peak_mib": ".0f",
+    "rmse": ".4f", "nlpd": ".3f", "coverage_95": ".3f", "bare_seconds": ".2f", "bare_rate": ".2f", "R": ".2f",
+}  # fmt: skip
+
+
+def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
+    """Make DATA of the training and the test rows of a set."""
+    split = load(folder, name)
+    service.ingest((split.X, split.y), f"{target}/train.zarr")
+    service.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
+    return {"deviation": split.deviation, "rows": len(split.y)}
+
+
+def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, Any]:
+    """One whole fit in this process."""
+    began = time.perf_counter()
+    parameters = FitParameters(
+        gamma=case.gamma,
+        partition_size=case.partition_size,
+        max_rounds=case.rounds,
+        selection=selection,
+        memory_limit=memory_limit,
+    )
+    fitted = service.fit(f"{place}/train.zarr", f"{place}/job", parameters, overwrite=True)
+    seconds = time.perf_counter() - began
+    save_model(fitted.model, f"{place}/model-{selection}-{time.time_ns()}")
+    return {"seconds": seconds, "vectors": fitted.model.n_vectors, "selection": fitted.plan.selection}
+
+
+def evaluate(place: str) -> dict[str, Any]:
+    """Scores on the test rows."""
+    return service.evaluate(f"{place}/job", f"{place}/test.zarr")
+
+
+def bare_pass(model: Model, source: ZarrSource) -> float:
+    """Seconds of one pass that reads the tiles, evaluates the model's columns and sums ΦᵀΦ."""
+
+    def gram(number: int) -> Float:
+        X = source.tile(number).X
+        panels = (model.design.block(X[start : start + PANEL_ROWS]) for start in range(0, len(X), PANEL_ROWS))
+        return reduce(add, (block.T @ block for block in panels))
+
+    began = time.perf_counter()
+    with blas_threads(1), ThreadPoolExecutor(usable_cores()) as pool:
+        reduce(add, pool.map(gram, range(source.n_tiles)))
+    return time.perf_counter() - began
+
+
+def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
+    """Flops per second of a square matrix product on all cores: the median of a few."""
+    a = np.random.default_rng(0).standard_normal((size, size))
+    seconds = []
+    with blas_threads(usable_cores()):
+        a @ a
+        for _ in range(repeats):
+            began = time.perf_counter()
+            a @ a
+            seconds.append(time.perf_counter() - began)
+    return 2 * size**3 / median(seconds)
+
+
+def bare(place: str, repeats: int) -> dict[str, Any]:
+    """The bare pass at the final number of vectors, and how near it is to ``dgemm``."""
+    (newest,) = sorted(Path(place).glob("model-*"))[-1:]
+    model, source = load_model(str(newest)), ZarrSource(f"{place}/train.zarr")
+    seconds = median(bare_pass(model, source) for _ in range(repeats))
+    flops = source.n_rows * model.design.n_columns**2
+    return {"bare_seconds": seconds, "bare_rate": flops / seconds / dgemm_rate()}
+
+
+def measure(folder: str, case: Case, selection: str, memory_limit: str, repeats: int) -> dict[str, Any]:
+    """All figures of one case, every part in a process of its own; fit and bare pass take turns."""
+    with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
+        about = apart(ingest, folder, case.name, place)
+        fits, passes = [], []
+        for _ in range(repeats):
+            fits.append(apart(fit, place, case, selection, memory_limit))
+            passes.append(apart(bare, place, 1))
+        scores = apart(evaluate, place)
+    seconds = median(run["seconds"] for run in fits)
+    bare_seconds = median(run["bare_seconds"] for run in passes)
+    return {
+        "data": case.name,
+        "selection": fits[0]["selection"],
+        "rows": about["rows"],
+        "rounds": case.rounds,
+        "vectors": fits[0]["vectors"],
+        "seconds": seconds,
+        "peak_mib": max(run["peak_mib"] for run in fits),
+        "rmse": scores["rmse"] / about["deviation"],
+        "nlpd": scores["nlpd"] - math.log(about["deviation"]),
+        "coverage_95": scores["coverage_95"],
+        "bare_seconds": bare_seconds,
+        "bare_rate": median(run["bare_rate"] for run in passes),
+        "R": seconds / bare_seconds,
+    }
+
+
+def main() -> None:
+    """Run the cases asked for and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
+    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets; all unless given")
+    parser.add_argument("--selections", action="store_true", help="compare error, random and gain")
+    parser.add_argument("--memory-limit", default="2GiB", help="of each process (2GiB)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each fit; the median is quoted (3)")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    options = parser.parse_args()
+    selections = ("error", "random", "gain") if options.selections else ("auto",)
+    rows = [
+        measure(options.data, CASES[name], selection, options.memory_limit, options.repeats)
+        for name in options.case
+        for selection in selections
+    ]
+    write(options.output, "selections" if options.selections else "working_set", rows, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()
