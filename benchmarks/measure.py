@@ -16,7 +16,7 @@ from partirvm.backends.process import peak_memory
 
 
 def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Call ``function`` in a fresh process; its result with that process's ``wall_seconds`` and ``peak_mib`` (VmHWM)."""
+    """Call ``function`` in a fresh process; its result, that process's ``wall_seconds`` and ``peak_mib`` (VmHWM)."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_call, args=(sender, function, args, kwargs))
