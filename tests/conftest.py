@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from partirvm.backends.threads import blas_threads
+
+collect_ignore_glob = ["*conftest.py"]
+"""Files of this name in several folders cannot all be searched for doctests."""
+
 settings.register_profile(
     "partirvm",
     derandomize=True,
@@ -15,6 +20,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("partirvm")
+
+
+@pytest.fixture(scope="module")
+def one_blas_thread():
+    """Many small factorisations: threads that wait for each other on a busy machine would take most of the time."""
+    with blas_threads(1):
+        yield
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ ARROWS = {
     "service": VALUES | {"core", "kernels", "planning", "strategies", "data", "model", "backends", "jobs"},
     "estimators": VALUES | {"service", "report"},
     "cli": VALUES | {"service", "report", "planning.units", "backends.process"},
+    "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
 
@@ -68,6 +69,7 @@ THIRD_PARTIES = {
     "estimators": {"numpy", "sklearn"},
     "service.demo": {"matplotlib"},
     "cli": {"click", "distributed"},
+    "__main__": set(),
 }
 """Third parties of each part, or of one module where it has more than its part."""
 

@@ -27,7 +27,7 @@ class Gaussian:
     --------
     >>> out = np.empty((1, 1))
     >>> Gaussian((0.5,)).prepare(np.zeros((1, 2)))(np.array([[1.0, 1.0]]), out)
-    >>> bool(out[0, 0] == np.exp(-1.0))
+    >>> bool(np.isclose(out[0, 0], np.exp(-1.0)))
     True
     """
 

@@ -43,7 +43,7 @@ def format_bytes(number: float) -> str:
     """Bytes for people, in binary units.
 
     >>> format_bytes(536870912), format_bytes(1500)
-    ('512 MiB', '1.5 KiB')
+    ('512 MiB', '1.46 KiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(number) < 1024:
@@ -56,7 +56,7 @@ def format_duration(seconds: float) -> str:
     """Seconds for people.
 
     >>> format_duration(0.25), format_duration(75), format_duration(7300)
-    ('0.2 s', '1 min 15 s', '2 h 2 min')
+    ('0.2 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -23,6 +23,7 @@ from partirvm.core.updates import (
     verdict,
 )
 
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -93,7 +94,7 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     np.testing.assert_allclose(state.alpha, naive.mackay(Phi, t, alpha, beta, w)[0][stays], rtol=1e-6)
 
 
-@pytest.mark.parametrize("copies", [2, 20, 200])
+@pytest.mark.parametrize("copies", [2, 20, 100])
 def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
     """Each of k near-copies fails q² > s because of the others; the evidence ends where one column alone has it."""
     column = rng.normal(size=80)
@@ -102,7 +103,7 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
     state = state_of(Phi, t, np.full(copies, 0.1), 100.0, fixed_noise=True)
     s, q = state.posterior.sparsity_and_quality(state.alpha)
     assert (q**2 <= s).all()
-    for _ in range(300):
+    for _ in range(100):
         state, _ = step(state)
     assert len(state.alpha) >= 1
     single = max(naive.log_evidence(Phi[:, [i]], t, np.array([0.25]), 100.0) for i in range(copies))
