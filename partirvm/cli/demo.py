@@ -18,7 +18,7 @@ class Settings:
     """How much the demo does: options of its fit, and which share of the grid's rows and columns it takes."""
 
     gamma: str = "80"
-    partition_size: int = 400
+    partition_size: int = 350
     max_rounds: int = 6
     every: int = 1
 

@@ -78,12 +78,16 @@ class LiveProgress(Progress):
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if self._entry is None:
-            self._console.print(table_header(entry["held_out_rmse"] is not None), style="bold", soft_wrap=True)
-        self._console.print(table_line(entry), soft_wrap=True)
+            self._row(table_header(entry["held_out_rmse"] is not None), "bold")
+        self._row(table_line(entry))
         self._entry = entry
         super().on_record(entry)
         if self._remaining is not None:
             self._remaining.on_round()
+
+    def _row(self, line: str, style: str = "") -> None:
+        """A row of the table of rounds, cut where the terminal is narrow: what comes last the panel shows as well."""
+        self._console.print(line, style=style, no_wrap=True, overflow="crop")
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._set_phase(phase, done, total or 0, done, "rows")
