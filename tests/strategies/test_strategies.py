@@ -318,6 +318,8 @@ def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
     best = int(np.argmin(curve))
     assert len(curve) == best + 1 + PATIENCE
     assert records[-1].number == best + 1
+    restored = simulator.passes(Solve)[-1].start.statistics.labels
+    np.testing.assert_array_equal(restored, simulator.saves[best].fit.statistics.labels)
     assert records[-1].held_out_rmse <= curve[best] * 1.001
     assert set(simulator.saves[-1].design.labels) <= set(simulator.saves[best].design.labels)
 
