@@ -1,5 +1,7 @@
-"""``python -m partirvm`` is the command line."""
+"""``python -m partirvm`` is ``partirvm``."""
+
+import sys
 
 from partirvm.cli import main
 
-main()
+sys.exit(main())

@@ -82,10 +82,11 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: the reason, whether the noise sits at its floor, and its seconds."""
+    """How a run ended: why, whether the noise sits at its floor, candidates that were duplicates, and its seconds."""
 
     reason: Termination
     floored: bool
+    duplicates: int
     seconds: float
 
 
@@ -113,12 +114,12 @@ class Driver:
         """Drive the strategy to its end. The journal holds the model when this returns."""
         self._journal, self._began = journal, time.perf_counter()
         self._spent = {"pass_seconds": 0.0, "solve_seconds": 0.0, "passes": 0}
-        self._saved, self._floored = False, False
+        self._saved, self._floored, self._duplicates = False, False, 0
         state, instructions = strategy.start(problem, options)
         while True:
             (instruction,) = instructions
             if isinstance(instruction, Finish):
-                return Outcome(instruction.reason, self._floored, time.perf_counter() - self._began)
+                return Outcome(instruction.reason, self._floored, self._duplicates, time.perf_counter() - self._began)
             try:
                 event = self._perform(instruction)
             except _Interrupted as interruption:
@@ -169,6 +170,7 @@ class Driver:
     def _save(self, instruction: Save) -> Saved:
         self._journal.save(Model.from_fit(instruction.design, instruction.fit, self.source.columns))
         self._saved, self._floored = True, instruction.fit.floored
+        self._duplicates = instruction.record.duplicates
         entry = asdict(instruction.record)
         entry["termination"] = instruction.record.termination.value
         entry["seconds"] = time.perf_counter() - self._began

@@ -2,7 +2,7 @@
 
     JOB/spec.json              what was asked, of which data, by which versions
     JOB/events/000001.json     one numbered object per event, never changed
-    JOB/models/000003/         a model; the number is that of the event that announces it
+    JOB/models/000003/         a model; numbered from 1
     JOB/model.json             points to the model to use: written last, replaced whole
 
 The folder is any place that fsspec knows. Small objects are written whole: to a temporary name and renamed on a local
@@ -64,10 +64,8 @@ class JobStore:
 
     def save(self, model: Model) -> None:
         """Make this model the one to use; the one before it goes once the pointer has moved."""
-        name = f"models/{self._events + 1:06d}"
         before = self._read("model.json")["path"] if self._fs.exists(self._path("model.json")) else None
-        if before == name:
-            return
+        name = f"models/{1 if before is None else int(before.rsplit('/', 1)[-1]) + 1:06d}"
         save_model(model, f"{self.location}/{name}")
         self._write("model.json", {"path": name})
         if before is not None:

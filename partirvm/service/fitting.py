@@ -78,7 +78,7 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
         max_vectors=parameters.max_vectors,
         held_out=held_out is not None,
         shrink_threads=executor.elastic,
-        notes=(note,),
+        notes=(note,) if note else (),
     )
     problem = _problem(source, held_out, parameters, empty, moments)
     return Prepared(source, held_out, parameters, moments, problem, _options(plan, parameters), plan)
@@ -122,7 +122,7 @@ def _problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=parameters.fit_intercept,
-        power=float(moments.targets.variance[0]) / scale**2,
+        power=float(moments.targets.variance[0] * moments.targets.total / moments.targets.n) / scale**2,
         noise_variance=None if estimate else float(parameters.noise_variance) / scale**2,
         target_scale=scale,
         shuffled=source.shuffled,
@@ -206,6 +206,13 @@ def _warn_of_outcome(outcome: Outcome) -> None:
             "them; set noise_variance, widen the kernel, or check held-out errors",
             NoiseFloorWarning,
             stacklevel=2,
+        )
+    if outcome.duplicates:
+        warnings.warn(
+            f"{outcome.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
+            "targets count",
+            DataWarning,
+            stacklevel=3,
         )
     if outcome.reason in (Termination.MEMORY, Termination.ITERATIONS):
         warnings.warn(outcome.reason.advice, LimitWarning, stacklevel=2)

@@ -138,7 +138,7 @@ def resolve_partition_size(parameters: FitParameters, strategy: str, n_rows: int
     if strategy == "basic":
         return n_rows, "every row is a candidate"
     if parameters.partition_size != "auto":
-        return min(int(parameters.partition_size), n_rows), "as asked"
+        return min(int(parameters.partition_size), n_rows), ""
     heuristic = partition_size(n_rows, d, 0.5)
     size = min(max(heuristic, 50), AUTO_PARTITION, n_rows)
     capped = "" if size == heuristic else f", held to {size} (between 50 and {AUTO_PARTITION})"

@@ -40,6 +40,7 @@ class BasicState:
     design: Design
     fit: HyperState
     candidates: int = 0
+    duplicates: int = 0
     rebases: int = 0
     reason: Termination | None = None
     settled: bool = False
@@ -67,7 +68,7 @@ class Basic:
             case Gathered(points):
                 rows = distinct(points, problem.empty.centres)
                 new = problem.empty.with_centres(points[rows], rows, bias=problem.bias)
-                state = replace(state, design=new, candidates=len(rows))
+                state = replace(state, design=new, candidates=len(rows), duplicates=len(points) - len(rows))
                 return state, (GramPass(problem.empty, new, state.fit.statistics.offset),)
             case Passed(statistic) if state.reason is None and not state.rebases:
                 design, fit = join(state.fit, problem.empty, state.design, statistic)
@@ -105,5 +106,6 @@ def _save(state: BasicState, scores: Scores | None) -> Save:
         candidates=state.candidates,
         reason=state.reason,
         selection="all",
+        duplicates=state.duplicates,
         scores=scores,
     )

@@ -119,6 +119,7 @@ def save(
     candidates: int,
     reason: Termination,
     selection: str,
+    duplicates: int,
     scores: Scores | None = None,
 ) -> Save:
     """A usable model with its line of history."""
@@ -135,6 +136,7 @@ def save(
         noise_variance=scale**2 / fit.beta,
         train_rmse=scale * float(np.sqrt(fit.posterior.residual / max(n, 1))),
         selection=selection,
+        duplicates=duplicates,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,
     )

@@ -104,8 +104,8 @@ Instruction: TypeAlias = Pass | Gather | Solve | Save | Finish
 class Record:
     """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
 
-    ``kind`` is ``"round"`` for an intermediate fit and ``"final"`` for the last; ``gain`` is the rise of the evidence
-    since the fit before, in nats. ``likelihood`` says which rows the posterior saw.
+    ``kind`` is ``"round"`` for an intermediate fit and ``"final"`` for the last; ``likelihood`` says which rows the
+    posterior saw, ``duplicates`` how many chosen rows were left out so far because they equal another one.
     """
 
     kind: str
@@ -120,6 +120,7 @@ class Record:
     train_rmse: float
     selection: str
     likelihood: str = "full"
+    duplicates: int = 0
     held_out_rmse: float | None = None
     held_out_nlpd: float | None = None
 

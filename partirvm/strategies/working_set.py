@@ -118,6 +118,7 @@ class WorkingSetState:
     chosen: Int | None = None
     pool: Design | None = None
     candidates: int = 0
+    duplicates: int = 0
     rebases: int = 0
     reason: Termination = Termination.CONVERGED
     evidence: float = -np.inf
@@ -220,7 +221,13 @@ def _admit(state: WorkingSetState, rows: Int, points: NDArray[np.float64]) -> An
     used = np.union1d(state.used, rows)
     fresh = distinct(points, state.design.centres)
     bias = problem.bias and not state.design.bias
-    state = replace(state, used=used, chosen=None, candidates=state.fit.n_vectors + len(fresh))
+    state = replace(
+        state,
+        used=used,
+        chosen=None,
+        candidates=state.fit.n_vectors + len(fresh),
+        duplicates=state.duplicates + len(rows) - len(fresh),
+    )
     if not len(fresh) and not bias:
         return _judge(replace(state, reason=Termination.CONVERGED))
     new = state.design.with_centres(points[fresh], rows[fresh], bias=bias)
@@ -295,6 +302,7 @@ def _save(state: WorkingSetState) -> Answer:
         candidates=state.candidates,
         reason=state.concluding if state.settled and state.concluding else state.reason,
         selection=state.selection,
+        duplicates=state.duplicates,
         scores=state.scores,
     )
     return replace(state, phase=Phase.SAVED), (instruction,)
