@@ -47,8 +47,6 @@ EXCEPTIONS = {
         "model.Model",
         "planning.plan.Plan",
     },
-    # The demo is a service with a picture.
-    "service.demo": {"report.picture.Landscape", "report.picture.draw", "report.picture.save"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Progress
 from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
 from partirvm.backends.process import resident_memory
-from partirvm.backends.threads import one_blas_thread
+from partirvm.backends.threads import prepare_worker
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
@@ -53,7 +53,7 @@ PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 def run_tiles(pass_: Pass | MomentsPass, source: Source, tiles: Sequence[int]) -> Any:
     """The node of an aligned run of tiles; on a worker, with one BLAS thread for its slot."""
-    one_blas_thread()
+    prepare_worker()
     total: TreeSum[Any] = TreeSum(len(tiles))
     for position, number in enumerate(tiles):
         total.add(position, tile_statistic(pass_, source, number))
@@ -62,7 +62,7 @@ def run_tiles(pass_: Pass | MomentsPass, source: Source, tiles: Sequence[int]) -
 
 def map_tile(function: Callable[..., Any], source: Source, number: int) -> Any:
     """``function`` of one tile, on a worker."""
-    one_blas_thread()
+    prepare_worker()
     return function(source, number)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import starmap
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
+from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import GramPass, Pass, ResidualPass, ScorePass
 from partirvm.types import PANEL_ROWS
 
@@ -46,59 +48,41 @@ def tiles_of(pass_: Pass | MomentsPass, source: Source) -> list[int]:
     return sorted((first + position * n_tiles // count) % n_tiles for position in range(count))
 
 
-@dataclass(frozen=True)
-class _Panel:
-    start: int
-    X: Float
-    t: Float
-    weights: Float | None
-
-
-def _panels(tile: Tile) -> Iterator[_Panel]:
-    for start in range(0, len(tile.X), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        weights = None if tile.weights is None else tile.weights[rows]
-        yield _Panel(tile.start + start, tile.X[rows], tile.t[rows], weights)
-
-
 def _moments(pass_: MomentsPass, tile: Tile) -> Moments:
     return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
 
 def _gram(pass_: GramPass, tile: Tile) -> GramBlock | CrossBlock:
     make: Callable[..., Any] = CrossBlock.of if pass_.diagonal else GramBlock.of
-
-    def statistic(panel: _Panel) -> Any:
-        kept, new = pass_.kept.block(panel.X), pass_.new.block(panel.X)
+    total: Any = None
+    for panel, kept, new in _panels(tile, pass_.kept, pass_.new):
         target = pass_.new.scaling.targets(panel.t)
         if pass_.offset.any():
             target = target - kept @ pass_.offset
-        return make(kept, new, target, panel.weights)
-
-    total: GramBlock | CrossBlock = reduce(add, map(statistic, _panels(tile)))
-    return total
+        block = make(kept, new, target, panel.weights)
+        total = block if total is None else total.accumulate(block)
+    return cast(GramBlock | CrossBlock, total)
 
 
 def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
-    def statistic(panel: _Panel) -> ResidualStatistics:
-        block = pass_.design.block(panel.X)
+    def statistic(panel: Tile, block: Float) -> ResidualStatistics:
         r = pass_.design.scaling.targets(panel.t) - block @ pass_.mean
         weighted = r if panel.weights is None else r * panel.weights[:, None]
         rows = panel.start + np.arange(len(r), dtype=np.int64)
-        open_ = np.isin(rows, _between(pass_.exclude, rows[0], rows[-1]), assume_unique=True, invert=True)
+        eligible = np.isin(rows, _between(pass_.exclude, rows[0], rows[-1]), assume_unique=True, invert=True)
         if panel.weights is not None:
-            open_ &= panel.weights > 0
+            eligible &= panel.weights > 0
         if not pass_.select:
-            open_[:] = False
+            eligible[:] = False
         errors = np.abs(r).max(axis=1)
         return ResidualStatistics(
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             energy=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
-            largest=LargestErrors.of(pass_.select, errors[open_], rows[open_], panel.X[open_]),
+            largest=LargestErrors.of(pass_.select, errors[eligible], rows[eligible], panel.X[eligible]),
         )
 
-    return reduce(add, map(statistic, _panels(tile)))
+    return reduce(add, starmap(statistic, _panels(tile, pass_.design)))
 
 
 def _between(sorted_rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
@@ -109,13 +93,27 @@ def _score(pass_: ScorePass, tile: Tile) -> Scores:
     scaling = pass_.design.scaling
     shift, scale = float(scaling.t_shift[0]), float(scaling.t_scale[0])
 
-    def statistic(panel: _Panel) -> Scores:
-        block = pass_.design.block(panel.X)
+    def statistic(panel: Tile, block: Float) -> Scores:
         spread = block @ pass_.root
         variance = np.einsum("nm,nm->n", spread, spread) + pass_.noise_variance
         return Scores.of(panel.t[:, 0], shift + scale * (block @ pass_.mean), scale**2 * variance)
 
-    return reduce(add, map(statistic, _panels(tile)))
+    return reduce(add, starmap(statistic, _panels(tile, pass_.design)))
+
+
+def _panels(tile: Tile, *designs: Design) -> Iterator[tuple[Any, ...]]:
+    """The panels of a tile, each with its blocks of the designs; the next panel's blocks take the place of the last's.
+
+    Arrays as large as these are fresh pages of the system each time, and filling in new pages would cost as much as the
+    kernel.
+    """
+    height = min(PANEL_ROWS, len(tile.X))
+    places = [np.empty((height, design.n_columns)) for design in designs]
+    for start in range(0, len(tile.X), PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        weights = None if tile.weights is None else tile.weights[rows]
+        panel = Tile(tile.number, tile.start + start, tile.X[rows], tile.t[rows], weights)
+        yield panel, *(design.block(panel.X, place) for design, place in zip(designs, places, strict=True))
 
 
 _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {

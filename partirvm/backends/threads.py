@@ -9,6 +9,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from partirvm.backends.allocator import return_freed_memory
+
 MANY_COLUMNS = 1500
 """Columns from which a dense solve is worth two threads."""
 
@@ -37,6 +39,7 @@ def blas_threads(number: int) -> Iterator[None]:
 
 
 @cache
-def one_blas_thread() -> None:
-    """Limit BLAS of this process to one thread, for good: a worker's slots are its threads."""
+def prepare_worker() -> None:
+    """Set up a worker process, once and for good: one BLAS thread for each slot, freed memory given back."""
     _controller().limit(limits=1, user_api="blas")
+    return_freed_memory()

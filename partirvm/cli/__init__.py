@@ -17,10 +17,8 @@ from partirvm.cli.failures import explain, shown_warnings, status_of
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on these arguments, ``sys.argv`` unless given, and return the exit status."""
-    from partirvm.cli.allocator import return_freed_memory
     from partirvm.cli.commands import partirvm
 
-    return_freed_memory()
     try:
         with shown_warnings(), _Terminable():
             status = partirvm.main(arguments, prog_name="partirvm", standalone_mode=False)

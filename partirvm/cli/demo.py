@@ -25,7 +25,8 @@ class Settings:
 
 def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
     """Run the demo into the folder ``output``; return the exit status."""
-    from partirvm.service.demo import SHARES, TARGET, draw_picture, load_terrain, write_tables
+    from partirvm.report.picture import Landscape, draw, save
+    from partirvm.service.demo import SHARES, TARGET, landscape, load_terrain, write_tables
 
     began = time.perf_counter()
     folder = Path(output)
@@ -51,7 +52,8 @@ def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settin
         return status
     scores: dict[str, Any] = _command("evaluate", job, data("test"), quiet=quiet)
     _command("predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
-    draw_picture(terrain, folder / "job", folder / "prediction.zarr", picture, scores)
+    shown = landscape(terrain, folder / "job", folder / "prediction.zarr", scores)
+    save(draw(Landscape(**shown)), str(picture))
     click.echo(_summary(scores, time.perf_counter() - began, picture))
     return Status.DONE
 

@@ -69,6 +69,15 @@ class GramBlock:
             self.log_weight + other.log_weight,
         )
 
+    def accumulate(self, other: GramBlock) -> GramBlock:
+        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
+            mine += theirs
+        return replace(self, n=self.n + other.n, log_weight=self.log_weight + other.log_weight)
+
+    def _sums(self) -> tuple[Float, ...]:
+        return self.cross, self.gram, self.projection, self.energy
+
 
 @dataclass(frozen=True)
 class CrossBlock:
@@ -96,6 +105,15 @@ class CrossBlock:
             self.projection + other.projection,
             self.n + other.n,
         )
+
+    def accumulate(self, other: CrossBlock) -> CrossBlock:
+        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
+            mine += theirs
+        return replace(self, n=self.n + other.n)
+
+    def _sums(self) -> tuple[Float, ...]:
+        return self.cross, self.diagonal, self.projection
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class Design:
     def _prepared(self) -> PreparedKernel:
         return self.kernel.prepare(self.scaling.inputs(self.centres))
 
-    def block(self, X: Float) -> Float:
-        """Φ of raw inputs X (n, d): a new array (n, M)."""
-        block = np.empty((len(X), self.n_columns))
+    def block(self, X: Float, out: Float | None = None) -> Float:
+        """Φ of raw inputs X (n, d): an array (n, M), the first n rows of ``out`` (≥ n, M) if that is given."""
+        block = np.empty((len(X), self.n_columns)) if out is None else out[: len(X)]
         block[:, : int(self.bias)] = 1.0
         if len(self.centres):
             self._prepared(self.scaling.inputs(X), block[:, int(self.bias) :])

@@ -1,4 +1,4 @@
-"""The demo's data and picture. The steps between them are the ordinary verbs of the command line.
+"""The demo's data. The steps between them are the ordinary verbs of the command line.
 
 The data are the elevation model of the Jacksboro fault that matplotlib bundles: 344 × 403 cells of longitude and
 latitude with their height in metres. Of all cells, drawn at random, 80 % train, 10 % tell when to stop, 10 % test.
@@ -85,24 +85,21 @@ def write_tables(terrain: Terrain, folder: Path) -> dict[str, int]:
     return {name: len(rows) for name, rows in parts.items()}
 
 
-def draw_picture(terrain: Terrain, job: Path, predictions: Path, picture: Path, scores: dict[str, Any]) -> None:
-    """Draw terrain, predictions of every cell, and the job's vectors and rounds into a PNG."""
+def landscape(terrain: Terrain, job: Path, predictions: Path, scores: dict[str, Any]) -> dict[str, Any]:
+    """What the picture shows: terrain, predictions of every cell, the job's vectors and rounds."""
     import zarr
-
-    from partirvm.report.picture import Landscape, draw, save
 
     store = JobStore(str(job))
     model, arrays = store.model(), cast(Any, zarr.open_group(str(predictions), mode="r"))
     mean, std = (np.asarray(arrays[name][:]).reshape(terrain.elevation.shape) for name in ("mean", "std"))
-    landscape = Landscape(
-        elevation=terrain.elevation,
-        mean=mean,
-        std=std,
-        extent=terrain.extent,
-        vectors=model.design.centres,
-        history=[event for event in store.events() if event["event"] == "fit"],
-        title="A landscape from its relevance vectors: the Jacksboro fault, Tennessee",
-        subtitle=f"{model.n_rows:,} training cells, {model.n_vectors:,} relevance vectors; on {scores['n_rows']:,} "
+    return {
+        "elevation": terrain.elevation,
+        "mean": mean,
+        "std": std,
+        "extent": terrain.extent,
+        "vectors": model.design.centres,
+        "history": [event for event in store.events() if event["event"] == "fit"],
+        "title": "A landscape from its relevance vectors: the Jacksboro fault, Tennessee",
+        "subtitle": f"{model.n_rows:,} training cells, {model.n_vectors:,} relevance vectors; on {scores['n_rows']:,} "
         f"test cells: RMSE {scores['rmse']:.1f} m, {100 * scores['coverage_95']:.1f} % inside the 95 % interval",
-    )
-    save(draw(landscape), str(picture))
+    }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partirvm.backends import Executor
+from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.passes import MomentsPass
 from partirvm.backends.threads import blas_threads
 from partirvm.core.moments import Moments
@@ -56,6 +57,8 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
     if the fit cannot fit.
     """
     parameters = check_parameters(parameters)
+    if parameters.memory_limit != "auto":
+        return_freed_memory()
     moments = checked_moments(source, executor)
     if held_out is not None:
         _check_held_out(source, held_out)

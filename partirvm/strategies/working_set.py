@@ -103,8 +103,8 @@ class Best:
 class WorkingSetState:
     """The checkpoint: where the machine stands, the columns and fit so far, the rows that have been candidates.
 
-    ``chosen`` and ``pool`` are the rows on their way in and their columns; ``concluding`` is the reason to end once the
-    last fit is done.
+    ``chosen`` and ``pool`` are the rows on their way in and their columns; ``patient`` lets the next fit converge, as
+    only then its evidence tells whether rounds are flat; ``concluding`` is the reason to end once the last fit is over.
     """
 
     problem: Problem
@@ -123,6 +123,7 @@ class WorkingSetState:
     reason: Termination = Termination.CONVERGED
     evidence: float = -np.inf
     flat: int = 0
+    patient: bool = False
     scores: Scores | None = None
     best: Best | None = None
     concluding: Termination | None = None
@@ -247,7 +248,8 @@ def _on_gram(state: WorkingSetState, event: Event) -> Answer:
 
 def _solve(state: WorkingSetState) -> Answer:
     options = state.options
-    rule = final_rule(options) if state.concluding else intermediate_rule(options, state.candidates)
+    patient = state.concluding or state.patient
+    rule = final_rule(options) if patient else intermediate_rule(options, state.candidates)
     solve = Solve(state.fit, unguarded(rule, state.rebases), state.candidates)
     return replace(state, phase=Phase.FIT), (solve,)
 
@@ -318,9 +320,9 @@ def _on_saved(state: WorkingSetState, event: Event) -> Answer:
 def _judge(state: WorkingSetState) -> Answer:
     """After a round: conclude if nothing rises any more, else go on."""
     evidence = state.fit.posterior.log_evidence
-    rise = evidence - state.evidence
-    flat = state.reason is Termination.CONVERGED and rise < FLAT * state.options.tol * state.problem.n_rows
-    state = replace(state, evidence=evidence, flat=state.flat + 1 if flat else 0)
+    level = evidence - state.evidence < FLAT * state.options.tol * state.problem.n_rows
+    flat = level and state.reason is Termination.CONVERGED
+    state = replace(state, evidence=evidence, flat=state.flat + 1 if flat else 0, patient=level)
     if state.flat >= FLAT_ROUNDS:
         return _conclude(state, Termination.CONVERGED)
     if state.best is not None and state.round - state.best.round >= PATIENCE:

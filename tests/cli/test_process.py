@@ -126,7 +126,7 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.cli.allocator import return_freed_memory
+from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.process import resident_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
