@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Size(click.ParamType[int]):
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Bytes, as in ``512MiB``."""
 
     name = "SIZE"
@@ -31,7 +31,7 @@ class Size(click.ParamType[int]):
             self.fail(f"{error}.", param, ctx)
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Seconds, as in ``1h``."""
 
     name = "TIME"
@@ -44,7 +44,7 @@ class Duration(click.ParamType[float]):
             self.fail(f"{error}.", param, ctx)
 
 
-class Whole(click.ParamType[int]):
+class Whole(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A whole number from ``least`` up; also ``auto`` where that is allowed."""
 
     name = "N"
@@ -66,7 +66,7 @@ class Whole(click.ParamType[int]):
         return number
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Column names with commas between them."""
 
     name = "A,B,…"
