@@ -437,7 +437,9 @@ def test_values_that_are_not_finite_out_of_core(tmp_path, container, value):
     if container == "dask":
         given = da.from_array(X, chunks=(20, 3))
     if container == "zarr":
-        given = zarr.open_group(str(tmp_path / "own.zarr"), mode="w").create_array("X", data=X, chunks=(20, 3))
+        group = zarr.open_group(str(tmp_path / "own.zarr"), mode="w")
+        given = group.create_array("X", shape=X.shape, dtype="f8", chunks=(20, 3))
+        given[:] = X
     if container == "source":
         from partirvm.data import as_source
 

@@ -70,7 +70,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @partirvm.command()
 @click.argument("source")
 @click.argument("data")
-@click.option("--target", metavar="COLUMN", help="Column to learn; needed for tables.")
+@click.option("--target", metavar="COLUMN", help="Column to learn; needed for tables without --like.")
 @click.option("--features", type=options.Names(), help="Columns to learn from, in this order.  [default: all others]")
 @click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
@@ -78,7 +78,8 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option(
     "--like",
     metavar="DATA",
-    help="Take columns, categories and classes from these DATA, as a test set must from those of the training.",
+    help="Take columns, categories and classes from these DATA, as test rows and rows to be predicted must from those "
+    "of the training.",
 )
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
@@ -104,9 +105,13 @@ def ingest(
     Missing values, text where numbers should be and the like are refused with their place. Predictions come back in
     the order that the rows have in SOURCE.
 
+    New rows need no target: with --like and the DATA of the training, a SOURCE that lacks it makes unlabelled DATA,
+    which `predict` takes. `fit` and `evaluate` refuse them.
+
     \b
     Examples:
       partirvm ingest trips.parquet trips.zarr --target fare
+      partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
     """
     from partirvm import service
@@ -126,12 +131,18 @@ def ingest(
             progress=progress.on_rows,
             **choices,
         )
+    if made.n_targets:
+        target, to = made.columns.target, f" → {made.columns.target}"
+        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+    else:
+        target, to = None, ", no target"
+        following = [f"partirvm predict JOB {data} predictions.csv"]
     facts = {
         "data": data,
         "n_rows": made.n_rows,
         "n_features": made.n_features,
         "features": list(made.columns.features),
-        "target": made.columns.target,
+        "target": target,
         "n_tiles": made.n_tiles,
         "tile_rows": made.tile_rows,
         "shuffle": made.seed,
@@ -139,11 +150,10 @@ def ingest(
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     _print(
         facts,
-        f"{data}: {counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')} → {made.columns.target}, "
+        f"{data}: {counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}, "
         f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows, {order}",
         as_json,
-        f"partirvm plan {data}",
-        f"partirvm fit {data} JOB",
+        *following,
     )
 
 
@@ -258,7 +268,8 @@ def predict(
 
     OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
     standard deviation of a new measurement of it, noise included. Row i of OUTPUT belongs to row i of the table that
-    DATA was made of.
+    DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new rows,
+    where trips.zarr are the DATA of the training.
 
     \b
     Example:

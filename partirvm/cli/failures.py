@@ -82,12 +82,12 @@ def failed_at_work(error: ClusterError) -> JobFailedError:
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings to stderr as ``partirvm: warning: …``, each text once."""
+    """Print warnings to stderr as ``partirvm: warning: …``, each text once; deprecations are not for users."""
     seen: set[str] = set()
 
     def show(message: Any, category: type[Warning], *place: Any) -> None:
         text = str(message) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
-        if text not in seen:
+        if text not in seen and not issubclass(category, DeprecationWarning):
             seen.add(text)
             print(f"partirvm: warning: {text}", file=sys.stderr)
 
