@@ -1,6 +1,7 @@
 """Sources of row tiles: arrays in memory, Zarr, Dask; ingest of tables; identity of data."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
+from partirvm.data.checks import require_target
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
 from partirvm.data.source import Columns, Fingerprint, Source, Tile, tile_rows_for, tile_slices
@@ -19,6 +20,7 @@ __all__ = [
     "check_fingerprint",
     "hash_tile",
     "ingest",
+    "require_target",
     "shuffled_rows",
     "tile_rows_for",
     "tile_slices",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.data.source import Source
 from partirvm.errors import DataError
 
 
@@ -41,9 +42,18 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
 def check_row_count(n_rows: int, *, with_target: bool = True, name: str = "the data") -> None:
     """Raise ``DataError`` for no rows, and for a single one where it is to be learned from."""
     if n_rows == 0:
-        raise DataError(f"{name}: there are no rows. At least 2 are needed.")
+        raise DataError(f"{name}: there are no rows." + " At least 2 are needed." * with_target)
     if n_rows == 1 and with_target:
         raise DataError(f"{name}: there is only one row. At least 2 are needed.")
+
+
+def require_target(source: Source) -> None:
+    """Raise ``DataError`` for data without a target, as ``ingest`` makes them with ``like`` for prediction."""
+    if source.n_targets == 0:
+        raise DataError(
+            f"{source}: the data have no target, so they can be predicted, but not fitted or evaluated: ingest them "
+            f"from a source that has the target {source.columns.target!r}."
+        )
 
 
 def check_dtype(name: str, dtype: Any) -> None:

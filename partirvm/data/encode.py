@@ -15,13 +15,18 @@ from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
 from partirvm.errors import DataError, UsageError
 
+UNLABELLED = "To predict rows without a target, give the DATA of the training instead: like=… (`--like`)."
+
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes."""
+    """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes.
+
+    Rows to be predicted have no ``target``, and then no ``classes``.
+    """
 
     features: tuple[str, ...]
-    target: str
+    target: str | None
     weights: str | None
     categorical: tuple[str, ...]
     classes: bool
@@ -29,11 +34,12 @@ class Roles:
     @property
     def wanted(self) -> tuple[str, ...]:
         """All columns to be read: features, target, weights."""
-        return (*self.features, self.target, *([] if self.weights is None else [self.weights]))
+        return (*self.features, *(name for name in (self.target, self.weights) if name is not None))
 
     @property
     def levels(self) -> frozenset[str]:
-        return frozenset([*self.categorical, *[self.target] * self.classes])
+        target = [self.target] if self.classes and self.target is not None else []
+        return frozenset([*self.categorical, *target])
 
 
 def assign_roles(
@@ -46,7 +52,10 @@ def assign_roles(
     classes: bool,
     like: Columns | None,
 ) -> Roles:
-    """Decide the role of every column. Raises ``DataError`` for an unknown name, ``UsageError`` for a clash."""
+    """Decide the role of every column; no target only where there is none and the data are to be ``like`` others.
+
+    Raises ``DataError`` for an unknown name, ``UsageError`` for a clash.
+    """
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
         raise DataError(f"{reader.name}: the column name {twice[0]!r} occurs twice: rename one of them.")
@@ -57,16 +66,18 @@ def assign_roles(
         classes = like.classes is not None
     target = target or reader.target
     weights = weights or reader.weights
-    if target is None:
+    classes = classes and target is not None
+    if target is None and like is None:
         if reader.features is not None:
-            raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`).")
+            raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`). {UNLABELLED}")
         raise UsageError(
             f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
-            f"Its columns: {', '.join(reader.columns)}."
+            f"Its columns: {', '.join(reader.columns)}. {UNLABELLED}"
         )
     for role, name in [("target", target), ("weights", weights)]:
         if name is not None and name not in reader.columns:
-            raise unknown_column(name, role, reader.columns, reader.name)
+            error = unknown_column(name, role, reader.columns, reader.name)
+            raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
     if features is None:
         features = [name for name in reader.features or reader.columns if name not in (target, weights)]
     roles = Roles(tuple(features), target, weights, tuple(categorical), classes)
@@ -83,7 +94,7 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
             raise UsageError(f"{reader.name}: the column {name!r} cannot be both a feature and the {role}.")
         if roles.features.count(name) > 1:
             raise UsageError(f"the feature {name!r} is named twice.")
-    if roles.target == roles.weights:
+    if roles.target is not None and roles.target == roles.weights:
         raise UsageError(f"{reader.name}: the column {roles.target!r} cannot be both the target and the weights.")
     if not roles.features:
         raise DataError(f"{reader.name}: no column is left as a feature beside {', '.join(roles.wanted)}.")
@@ -195,13 +206,15 @@ class Encoder:
     """
 
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
-        self.roles, self._name = roles, reader.name
+        self.roles, self._name, self._like = roles, reader.name, like
         self.n_rows = self.bad = 0
         self._weighs = roles.weights is None
         self._first: tuple[int, str] | None = None
-        known = {} if like is None else {**like.categories, roles.target: like.classes}
-        labelled = [column for column in roles.wanted if column in roles.levels]
-        self.levels = {column: Levels(known.get(column), untyped=reader.untyped) for column in labelled}
+        known: dict[str, Any] = {} if like is None else dict(like.categories)
+        if like is not None and roles.target is not None:
+            known[roles.target] = like.classes
+        coded = [column for column in roles.wanted if column in roles.levels]
+        self.levels = {column: Levels(known.get(column), untyped=reader.untyped) for column in coded}
 
     def encode(self, batch: Batch, into: Float) -> None:
         """Fill ``into`` (rows, features + target + weights)."""
@@ -239,7 +252,7 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the weights (column {self.roles.weights!r}) are all zero: no row would count."
             )
-        target = self.levels.get(self.roles.target)
+        target = self.levels.get(self.roles.target) if self.roles.target is not None else None
         if target is not None and target.unseen:
             raise DataError(
                 f"{self._name}: the target {self.roles.target!r} holds classes that the other data do not have: "
@@ -256,8 +269,11 @@ class Encoder:
         return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
 
     def columns(self) -> Columns:
-        """Names, categories and classes, once everything was read."""
+        """Names, categories and classes, once everything was read; target and classes of ``like`` if there is none."""
         final = {column: levels.final()[0] for column, levels in self.levels.items()}
+        if self.roles.target is None:
+            assert self._like is not None
+            return Columns(self.roles.features, self._like.target, final, self._like.classes)
         classes = final.pop(self.roles.target, None)
         return Columns(self.roles.features, self.roles.target, final, classes)
 

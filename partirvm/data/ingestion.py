@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import Moments
+from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
@@ -59,11 +59,11 @@ def ingest(
     source : str, path, data frame or tuple
         A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas or Dask data frame; or
         (X, y) or (X, y, weights), arrays of NumPy, Zarr or Dask. An .npz has the arrays ``X`` and ``y``, and may have
-        ``columns`` (names of features) and ``weights``.
+        ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or missing in the .npz.
     data : str or path
         Folder or fsspec URL to write.
     target : str, optional
-        Column to learn; needed for tables.
+        Column to learn; needed for tables, unless ``like`` tells it.
     features : sequence of str, optional
         Columns to learn from, in this order; all but target and weights unless given.
     categorical : sequence of str
@@ -75,8 +75,10 @@ def ingest(
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source.
     like : DATA, path or Columns, optional
-        Take features, categories, target and classes from these data: for a test set. A category that they do not have
-        gets the code after their last; a class that they do not have is an error.
+        Take features, categories, target and classes from these data: for a test set, or for rows to be predicted. A
+        category that they do not have gets the code after their last; a class that they do not have is an error. Where
+        ``source`` lacks their target, and ``target`` names no other, the DATA are unlabelled: good for prediction only,
+        and one row is enough.
     memory_limit : int, optional
         Bytes of peak resident memory of this process to aim at; 512 MiB unless given.
     tile_rows : int, optional
@@ -94,9 +96,10 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        Missing values, text columns, no rows, one row, other columns in another file, files that cannot be read.
+        Missing values, text columns, no rows, one row with a target, other columns in another file, files that cannot
+        be read.
     UsageError
-        Options that contradict each other, a table without a target.
+        Options that contradict each other, a table without a target and without ``like``.
     ExistsError, StorageError
         The place is taken, full or read-only.
 
@@ -156,7 +159,7 @@ def _read(
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
-        start, n = encoder.n_rows, len(batch[roles.target])
+        start, n = encoder.n_rows, len(batch[roles.features[0]])
         records = np.empty((n, 2 + len(roles.wanted)))
         encoder.encode(batch, into=records[:, 2:])
         records[:, 1] = np.arange(start, start + n)
@@ -165,7 +168,7 @@ def _read(
             with storing("the spill files beside the data"):
                 rows.add(records)
         report("read", encoder.n_rows, reader.n_rows)
-    check_row_count(encoder.n_rows, name=reader.name)
+    check_row_count(encoder.n_rows, with_target=roles.target is not None, name=reader.name)
     encoder.check()
 
 
@@ -183,12 +186,18 @@ class _Writer:
     ) -> None:
         roles = encoder.roles
         self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
-        self._weighted = roles.weights is not None
+        self._weighted, self._labelled = roles.weights is not None, roles.target is not None
         self._tile_rows = tile_rows or tile_rows_for(n_rows, self._d)
         self._columns, self._remaps = encoder.columns(), encoder.remaps()
         with storing("the data"):
             self._arrays = create_arrays(
-                place.group, n_rows, self._d, self._tile_rows, weighted=self._weighted, ordered=seed is not None
+                place.group,
+                n_rows,
+                self._d,
+                self._tile_rows,
+                labelled=self._labelled,
+                weighted=self._weighted,
+                ordered=seed is not None,
             )
         n_tiles = -(-n_rows // self._tile_rows)
         self._moments: TreeSum[Moments] = TreeSum(n_tiles)
@@ -205,7 +214,8 @@ class _Writer:
                 for place, remap in self._remaps.items():
                     records[:, 2 + place] = remap[records[:, 2 + place].astype(np.int64)]
                 pending.append(pool.submit(self._write_tile, number, records))
-                self.duplicates.add(records[:, 2:])
+                if self._labelled:
+                    self.duplicates.add(records[:, 2:])
             for future in pending:
                 self._settle(future)
         return DataAttributes(
@@ -217,6 +227,7 @@ class _Writer:
             weighted=self._weighted,
             moments=self._moments.result(),
             hashes=tuple(self._hashes),
+            labelled=self._labelled,
         )
 
     def _settle(self, future: Future[tuple[int, Moments, str]]) -> None:
@@ -227,14 +238,22 @@ class _Writer:
     def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, str]:
         start = number * self._tile_rows
         X = np.ascontiguousarray(records[:, 2 : 2 + self._d])
-        y = np.ascontiguousarray(records[:, 2 + self._d])
+        t = np.ascontiguousarray(records[:, 2 + self._d : 2 + self._d + self._labelled])
         weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
-        parts = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
+        parts = {"X": X, "y": t.reshape(-1), "weights": weights, "row": records[:, 1].astype(np.int64)}
         with storing("the data"):
             for name, array in self._arrays.items():
                 array[start : start + len(X)] = parts[name]
-        tile = Tile(number, start, X, y[:, None], weights)
-        return number, Moments.of(X, tile.t, weights, start), hash_tile(tile)
+        tile = Tile(number, start, X, t, weights)
+        return number, _moments(tile), hash_tile(tile)
+
+
+def _moments(tile: Tile) -> Moments:
+    """Moments of a tile of finite values; without a target, those of the targets have no columns."""
+    if tile.t.shape[1]:
+        return Moments.of(tile.X, tile.t, tile.weights, tile.start)
+    inputs, none = ColumnMoments.of(tile.X, tile.weights), np.empty(0)
+    return Moments(inputs, ColumnMoments(inputs.n, inputs.total, none, none, none, none))
 
 
 def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
@@ -259,7 +278,9 @@ def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
 
 
 def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterator[str]:
-    """What deserves a look: constant columns, duplicate rows."""
+    """What deserves a look before a fit: constant columns, duplicate rows."""
+    if not attributes.labelled:
+        return
     inputs, columns = attributes.moments.inputs, attributes.columns
     constant = [
         name for name, low, high in zip(columns.features, inputs.minimum, inputs.maximum, strict=True) if low == high

@@ -2,7 +2,8 @@
 
 ====================  ==================================================================================
 ``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, which ingest never writes
-``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 where the target is a class
+``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 where the target is a class;
+                      not there in data for prediction, whose attribute ``labelled`` is false
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
 attributes            ``DataAttributes`` as JSON, with ``kind`` and ``format``; written last of all
@@ -32,7 +33,9 @@ FORMAT = 1
 class DataAttributes:
     """What the attributes of a DATA group say.
 
-    ``seed`` is the seed of the shuffle, None where the rows kept their order; ``hashes`` has one hash per tile.
+    ``seed`` is the seed of the shuffle, None where the rows kept their order; ``hashes`` has one hash per tile. Where
+    rows are not ``labelled``, target and classes of ``columns`` are those that a prediction is of, and the moments of
+    the targets have no columns.
     """
 
     n_rows: int
@@ -43,6 +46,7 @@ class DataAttributes:
     weighted: bool
     moments: Moments
     hashes: tuple[str, ...]
+    labelled: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Attributes of the group; floats keep all their bits."""
@@ -59,6 +63,7 @@ class DataAttributes:
             "classes": None if columns.classes is None else list(columns.classes),
             "shuffle": self.seed,
             "weighted": self.weighted,
+            "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": list(self.hashes),
         }
@@ -91,6 +96,7 @@ class DataAttributes:
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
                 hashes=tuple(found["hashes"]),
+                labelled=found.get("labelled", True),  # data of earlier versions have a target and do not say so
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -145,9 +151,9 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
 
 
 def create_arrays(
-    group: Any, n_rows: int, n_features: int, tile_rows: int, *, weighted: bool, ordered: bool
+    group: Any, n_rows: int, n_features: int, tile_rows: int, *, labelled: bool, weighted: bool, ordered: bool
 ) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group: ``X``, ``y``, and ``weights`` and ``row`` where they are wanted."""
+    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` where they are wanted."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     def create(name: str, dtype: str, shape: tuple[int, ...], fill: float) -> Any:
@@ -162,7 +168,9 @@ def create_arrays(
             config={"write_empty_chunks": True},
         )
 
-    arrays = {"X": create("X", "float64", (n_rows, n_features), np.nan), "y": create("y", "float64", (n_rows,), np.nan)}
+    arrays = {"X": create("X", "float64", (n_rows, n_features), np.nan)}
+    if labelled:
+        arrays["y"] = create("y", "float64", (n_rows,), np.nan)
     if weighted:
         arrays["weights"] = create("weights", "float64", (n_rows,), np.nan)
     if ordered:

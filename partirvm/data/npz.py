@@ -22,6 +22,8 @@ from partirvm.errors import DataError
 class NpzReader:
     """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the features' names.
 
+    One without ``y`` can be ingested for prediction.
+
     Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
     """
 

@@ -50,7 +50,7 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 
 
 def open_reader(source: Any) -> Reader:
-    """The reader for a path, an fsspec URL, a data frame or a tuple (X, y) or (X, y, weights).
+    """The reader for a path, an fsspec URL, a data frame or a tuple (X, y) or (X, y, weights), where y may be None.
 
     Raises ``DataError``, ``MissingDataError`` or ``UsageError`` for what cannot be read.
     """
@@ -65,7 +65,8 @@ def open_reader(source: Any) -> Reader:
             return FrameReader.of_parts(*source)
         return PairReader(*source)
     raise UsageError(
-        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame or a tuple (X, y) of arrays."
+        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame or a tuple (X, y) of arrays; "
+        "(X, None) with like=… for rows to be predicted."
     )
 
 
@@ -84,27 +85,23 @@ def is_frame(value: Any) -> bool:
 
 
 class PairReader:
-    """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask."""
+    """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask. ``y`` may be None."""
 
-    name = "the arrays (X, y)"
     untyped = False
-    target: str | None = "y"
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
+        self.name = "the arrays (X, y)" if y is not None else "the array X"
         self._X = X if hasattr(X, "shape") and hasattr(X, "dtype") else numeric_array("X", X)
-        self._y = y if hasattr(y, "shape") and hasattr(y, "dtype") else np.asarray(y)
-        self._X, self._y = _known_chunks(self._X), _known_chunks(self._y)
-        if len(self._y.shape) == 2 and self._y.shape[1] == 1:
-            self._y = self._y[:, 0]
-        if len(self._y.shape) != 1:
-            raise DataError(f"ingest: y must have shape (rows,), found {tuple(self._y.shape)}: one target per DATA.")
+        self._X = _known_chunks(self._X)
+        self._y: Any = None if y is None else _one_target(y)
         self._weights = None if weights is None else _known_chunks(weights)
-        check_shapes(self._X, np.broadcast_to(0.0, self._y.shape), self._weights)
+        check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights)
         self._check_chunks()
         self.n_rows: int | None = int(self._X.shape[0])
         self.features: tuple[str, ...] | None = default_names(int(self._X.shape[1]))
+        self.target: str | None = None if y is None else "y"
         self.weights: str | None = None if weights is None else "weights"
-        self.columns = (*self.features, "y", *["weights"] * (weights is not None))
+        self.columns = (*self.features, *["y"] * (y is not None), *["weights"] * (weights is not None))
 
     def _check_chunks(self) -> None:
         if "zarr" in (module_of(self._X), module_of(self._y)):
@@ -121,10 +118,21 @@ class PairReader:
             rows = slice(start, start + step)
             X = _computed(self._X[rows])
             batch = {f"x{j}": X[:, j] for j in range(n_features)}
-            batch["y"] = _computed(self._y[rows])
+            if self._y is not None:
+                batch["y"] = _computed(self._y[rows])
             if self._weights is not None:
                 batch["weights"] = _computed(self._weights[rows])
             yield batch
+
+
+def _one_target(y: Any) -> Any:
+    """``y`` as one column that can be sliced. Raises ``DataError`` for several."""
+    y = _known_chunks(y if hasattr(y, "shape") and hasattr(y, "dtype") else np.asarray(y))
+    if len(y.shape) == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if len(y.shape) != 1:
+        raise DataError(f"ingest: y must have shape (rows,), found {tuple(y.shape)}: one target per DATA.")
+    return y
 
 
 def _computed(block: Any) -> np.ndarray[Any, Any]:
@@ -153,7 +161,9 @@ class FrameReader:
 
     @classmethod
     def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """A data frame of features with a target, and weights, of their own."""
+        """A data frame of features with a target, unless that is None, and weights, of their own."""
+        if y is None:
+            return cls(X) if weights is None else cls(X.assign(weights=weights), weights="weights")
         target = str(getattr(y, "name", None) or "y")
         if target in [str(name) for name in X.columns]:
             raise DataError(f"y is called {target!r}, and so is a column of X: rename one of them.")

@@ -36,7 +36,8 @@ class ZarrSource(TiledRows):
     Attributes
     ----------
     n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
-        As every source has them. The moments are the ones that ingest took, over all rows.
+        As every source has them. The moments are the ones that ingest took, over all rows. ``n_targets`` is 1, or 0
+        for data without a target: their tiles have ``t`` of shape (rows, 0).
     seed : int or None
         Seed of the shuffle, None where rows kept their order.
     weighted : bool
@@ -52,8 +53,6 @@ class ZarrSource(TiledRows):
         It is something else, or of a newer format.
     """
 
-    n_targets = 1
-
     def __init__(self, url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> None:
         self.url = os.fspath(url)
         self._storage_options = storage_options
@@ -65,7 +64,7 @@ class ZarrSource(TiledRows):
     def _open(self) -> None:
         group, attributes = open_data(self.url, self._storage_options)
         self._take(attributes)
-        wanted = ["X", "y", *["weights"] * attributes.weighted, *["row"] * self.shuffled]
+        wanted = ["X", *["y"] * self.n_targets, *["weights"] * attributes.weighted, *["row"] * self.shuffled]
         arrays = {}
         for name in wanted:
             try:
@@ -77,12 +76,12 @@ class ZarrSource(TiledRows):
         self._arrays = arrays
 
     def _take(self, attributes: DataAttributes) -> None:
-        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows)
+        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, int(attributes.labelled))
         identity = (*shape, _digest(attributes.hashes))
         expected, self._identity = getattr(self, "_identity", identity), identity
         if self._identity != expected:
             raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start the fit anew.")
-        self.n_rows, self.n_features, self.tile_rows = shape
+        self.n_rows, self.n_features, self.tile_rows, self.n_targets = shape
         self.columns: Columns = attributes.columns
         self.moments: Moments | None = attributes.moments
         self.seed, self.weighted = attributes.seed, attributes.weighted
@@ -111,9 +110,10 @@ class ZarrSource(TiledRows):
 
     def tile(self, number: int) -> Tile:
         """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged."""
-        X, t = self._read("X", number), self._read("y", number)
+        X = self._read("X", number)
+        t = self._read("y", number)[:, None] if self.n_targets else np.empty((len(X), 0))
         weights = as_rows(self._read("weights", number)) if self.weighted else None
-        return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t[:, None]), weights)
+        return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
     def _inputs(self, number: int) -> Float:
         return self._read("X", number)
@@ -156,7 +156,8 @@ class ZarrSource(TiledRows):
 
     def __repr__(self) -> str:
         order = f"shuffled with seed {self.seed}" if self.shuffled else "in the order of the source"
-        return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features, {order}>"
+        target = "" if self.n_targets else ", no target"
+        return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
 
 
 def _digest(hashes: tuple[str, ...]) -> str:
@@ -253,8 +254,8 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     if missing > 0:
         raise MissingDataError(
             f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks: they would "
-            f"read as {array.fill_value}. Write them, or say allow_missing_chunks=True (`--allow-missing-chunks`) if "
-            "that is what they mean."
+            f"read as {array.fill_value}. Write them, or, if that is what they mean, pass "
+            "`partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit."
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
 from partirvm.core.residuals import Scores
-from partirvm.data import ZarrSource
+from partirvm.data import ZarrSource, require_target
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning
@@ -100,9 +100,10 @@ def evaluate(job: str, data: str, *, client: Any = None, progress: Progress | No
     """Scores of a job's model on DATA, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
-    fraction). Raises ``DataError`` if DATA have other features than the model.
+    fraction). Raises ``DataError`` if DATA have no target, or other features than the model.
     """
     model, source = JobStore(job).model(), ZarrSource(data)
+    require_target(source)
     check_features(model, source)
     executor = executor_for(client)
     try:
@@ -130,7 +131,10 @@ def check_features(model: Model, source: Source) -> None:
     """Refuse data whose features are not the model's. Raises ``DataError``."""
     wanted, found = model.columns.features, source.columns.features
     if len(found) != len(wanted):
-        raise DataError(f"the model was trained on {len(wanted)} features {list(wanted)}, the data have {len(found)}")
+        raise DataError(
+            f"the model was trained on {len(wanted)} features {list(wanted)}, the data have {len(found)}: ingest them "
+            "with like= (`--like`) and the DATA that the model was trained on"
+        )
     if found != wanted:
         raise DataError(
             f"the model was trained on the features {list(wanted)}, the data have {list(found)}: ingest them with the "

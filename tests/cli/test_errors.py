@@ -19,6 +19,7 @@ CSV = {
     "one.csv": "a,b,y\n1,2,3\n",
     "oneclass.csv": "a,b,y\n1,2,u\n3,4,u\n",
     "good.csv": "a,b,y\n1,2,3\n4,5,6\n7,8,10\n",
+    "new.csv": "a,b\n1,2\n4,5\n",
 }
 
 INGEST = ("--target", "y", "--quiet")
@@ -35,6 +36,13 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "one row": (("ingest", "one.csv", "{new}", *INGEST), r"one\.csv.*one row"),
     "one class": (("ingest", "oneclass.csv", "{new}", *INGEST, "--classes"), r"'y'.*class"),
     "no target": (("ingest", "good.csv", "{new}", "--quiet"), r"target"),
+    "no target without data to be like": (("ingest", "new.csv", "{new}", *INGEST), r"no column 'y' .*`--like`"),
+    "one row with a target": (("ingest", "one.csv", "{new}", *INGEST, "--like", "{train}"), r"one\.csv.*one row"),
+    "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
+    "prediction of unlabelled others": (("predict", "{job}", "{strange}", "p.csv"), r"2 features.*the data have 3"),
+    "fit without a target": (("fit", "{bare}", "{new}"), r"bare\.zarr: the data have no target.*'fare'"),
+    "plan without a target": (("plan", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
+    "validation without a target": (("fit", "{train}", "{new}", "--validation", "{bare}"), r"bare\.zarr.*no target"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
     "no source": (("ingest", "gone.csv", "{new}", *INGEST), r"gone\.csv: there is no such file"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr is there already.*--overwrite"),
@@ -88,6 +96,9 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
     service.ingest((X, y), folder / "wide.zarr")
     service.ingest(str(tour.folder / "test.csv"), folder / "turned.zarr", target="fare", features=["b", "a"])
+    service.ingest((X, None), folder / "strange.zarr", like=folder / "wide.zarr")
+    (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
+    service.ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
     for name in ("damaged", "holed", "changed", "newer"):
         shutil.copytree(tour.train, folder / f"{name}.zarr")
     chunk = Path("X", "c", "0", "0")

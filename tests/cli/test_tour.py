@@ -66,6 +66,33 @@ def test_every_kind_of_output_holds_the_same(tour, cli, tmp_path, ending):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
+def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):
+    """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes next."""
+    table, data = tmp_path / "new.csv", str(tmp_path / "new.zarr")
+    np.savetxt(table, tour.test_table[:, :2], delimiter=",", header="a,b", comments="", fmt="%.17g")
+    status, out, err = cli("ingest", str(table), data, "--like", tour.train, "--quiet", *order)
+    assert (status, err) == (0, "")
+    assert "700 rows × 2 features, no target, " in out
+    assert f"partirvm predict JOB {data} " in out
+    assert "partirvm fit" not in out
+    expected = predictions(cli, tour, tmp_path, tour.test)
+    (tmp_path / "out.csv").unlink()
+    np.testing.assert_array_equal(predictions(cli, tour, tmp_path, data), expected)
+
+
+def test_a_single_row_is_predicted(tour, cli, cli_json, tmp_path):
+    a, b, _ = tour.test_table[3]
+    (tmp_path / "one.csv").write_text(f"a,b\n{a:.17g},{b:.17g}\n")
+    data, output = str(tmp_path / "one.zarr"), str(tmp_path / "p.csv")
+    facts = cli_json("ingest", str(tmp_path / "one.csv"), data, "--like", tour.train, "--quiet", "--json")
+    assert (facts["n_rows"], facts["target"]) == (1, None)
+    assert cli("predict", tour.job, data, output, "--quiet")[::2] == (0, "")
+    found = np.loadtxt(output, delimiter=",", skiprows=1)
+    expected = np.column_stack(predictions(cli, tour, tmp_path, tour.test))[3]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     facts = cli_json(
         *("ingest", str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare", "--features", "b,a"),

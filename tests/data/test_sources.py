@@ -60,6 +60,13 @@ def data_in_order(folder: Path) -> Case:
     return Case(ingest((X, y), folder / "rows.zarr", tile_rows=TILE, shuffle=None), np.arange(N), weighted=False)
 
 
+def data_without_targets(folder: Path) -> Case:
+    X, _, weights = arrays()
+    columns = ArraySource(X).columns
+    source = ingest((X, None, weights), folder / "rows.zarr", tile_rows=TILE, shuffle=5, like=columns)
+    return Case(source, np.argsort(np.random.default_rng(5).random(N), kind="stable"), targets=0)
+
+
 def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     stored = []
@@ -97,8 +104,8 @@ def dask_without_targets(folder: Path) -> Case:
 
 
 CASES: list[Callable[[Path], Case]] = [
-    plain, fortran_order, permuted, data, data_in_order, foreign_zarr, foreign_zarr_large_chunks, dask_arrays,
-    dask_large_chunks, two_targets, dask_without_targets,
+    plain, fortran_order, permuted, data, data_in_order, data_without_targets, foreign_zarr, foreign_zarr_large_chunks,
+    dask_arrays, dask_large_chunks, two_targets, dask_without_targets,
 ]  # fmt: skip
 
 
