@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partirvm.backends import connect
-from partirvm.data import ingest
+from partirvm.service.ingesting import ingest
 from partirvm.service.jobs import Fitted, fit, plan
 from partirvm.service.predicting import evaluate, predict
 

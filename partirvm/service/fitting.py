@@ -15,8 +15,8 @@ from partirvm.backends.passes import MomentsPass
 from partirvm.backends.threads import blas_threads
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
-from partirvm.data.source import Source
-from partirvm.errors import DataError, DataWarning, LimitWarning, NoiseFloorWarning
+from partirvm.data import Source, require_target
+from partirvm.errors import DataError, DataWarning, LimitWarning, NoiseFloorWarning, UsageError
 from partirvm.jobs.driver import Driver, Journal, Outcome, Watcher, deadline
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Rates
@@ -59,9 +59,10 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
     parameters = check_parameters(parameters)
     if parameters.memory_limit != "auto":
         return_freed_memory()
-    moments = checked_moments(source, executor)
+    _check_target(source)
     if held_out is not None:
         _check_held_out(source, held_out)
+    moments = checked_moments(source, executor)
     scaling = resolve_scaling(moments, parameters.standardize)
     kernel = resolve_kernel(parameters, moments)
     strategy = resolve_strategy(parameters, source.n_rows)
@@ -103,7 +104,17 @@ def checked_moments(source: Source, executor: Executor) -> Moments:
     return moments
 
 
+def _check_target(source: Source) -> None:
+    require_target(source)
+    if source.columns.classes is not None:
+        raise UsageError(
+            f"the target {source.columns.target!r} is a class ({len(source.columns.classes)} of them), and this "
+            "version fits numbers only: ingest the data without --classes if the target is one"
+        )
+
+
 def _check_held_out(source: Source, held_out: Source) -> None:
+    require_target(held_out)
     if held_out.n_features != source.n_features:
         raise DataError(
             f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "

@@ -286,3 +286,12 @@ def test_weights_in_data_are_used(tmp_path):
     expected = RVMRegressor(gamma=0.3, strategy="basic", random_state=0).fit(X, y, sample_weight=w)
     assert found.log_evidence == pytest.approx(expected.log_evidence_, abs=1e-2)
     np.testing.assert_allclose(found.predict(X)[0], expected.predict(X), atol=0.02)
+
+
+def test_classes_are_not_fitted_as_numbers(tmp_path):
+    """DATA ingested with classes hold codes, whose distances mean nothing."""
+    X = np.arange(40.0).reshape(20, 2)
+    data = service.ingest((X, np.arange(20) % 3), tmp_path / "d.zarr", classes=True)
+    with pytest.raises(UsageError, match=r"is a class \(3 of them\)"):
+        service.fit(data.url, str(tmp_path / "job"), FitParameters())
+    assert not (tmp_path / "job").exists()
