@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from partirvm import service
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
-from partirvm.data import as_source
+from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.jobs.driver import MemoryJournal
@@ -200,6 +200,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 X, y, weights = X[present], y[present], weights[present]
             return as_source(X, y, weights, seed=seed, columns=None if names is None else Columns(tuple(names)))
         source = as_source(X, y, sample_weight, seed=seed)
+        require_target(source)
         if source.n_targets != 1:
             raise UsageError(f"y has {source.n_targets} columns: one target at a time")
         self.n_features_in_ = source.n_features

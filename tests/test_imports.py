@@ -42,6 +42,7 @@ EXCEPTIONS = {
         "backends.executor_for",
         "core.termination.Termination",
         "data.as_source",
+        "data.require_target",
         "data.source.Source",
         "jobs.driver.MemoryJournal",
         "model.Model",

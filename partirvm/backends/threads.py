@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from partirvm.backends.allocator import return_freed_memory
 
-MANY_COLUMNS = 1500
+MANY_COLUMNS = 3000
 """Columns from which a dense solve is worth two threads."""
 
 
