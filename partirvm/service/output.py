@@ -15,24 +15,27 @@ from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, StorageError, UsageError
 
+KIND = "partirvm-prediction"
+"""Attribute ``kind`` of a Zarr group of predictions: only such a folder is ever replaced."""
+
 Write = Callable[[NDArray[np.float64]], None]
 
 CHUNK_ROWS = 1 << 16
 
 
 @contextmanager
-def open_output(output: str, names: tuple[str, ...], n_rows: int, *, overwrite: bool = False) -> Iterator[Write]:
+def open_output(
+    output: str, names: tuple[str, ...], n_rows: int, *, overwrite: bool = False, inputs: tuple[str, ...] = ()
+) -> Iterator[Write]:
     """Open OUTPUT for rows of the columns ``names``; yields a function that appends a block (rows, columns).
 
     The ending says what it is: .zarr (one array per column), .parquet or .csv. It is written under a temporary name
-    beside it and renamed at the end; an error leaves nothing behind. Raises ``UsageError`` for another ending,
-    ``ExistsError`` if it is there and ``overwrite`` is false, ``StorageError`` if it cannot be written.
+    beside it and renamed at the end; an error leaves nothing behind. With ``overwrite`` a file is replaced, and a
+    folder that holds earlier predictions. Raises ``UsageError`` for another ending, a URL, and a place that is or lies
+    inside one of ``inputs``, ``ExistsError`` if something is there that may not be replaced, ``StorageError`` if it
+    cannot be written.
     """
-    path = Path(output)
-    if path.suffix not in _WRITERS:
-        raise UsageError(f"output {output!r}: it must end in .zarr, .parquet or .csv")
-    if path.exists() and not overwrite:
-        raise ExistsError(f"{output}: there is something here already; --overwrite replaces it")
+    path = _checked(output, inputs, overwrite)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +49,36 @@ def open_output(output: str, names: tuple[str, ...], n_rows: int, *, overwrite: 
         raise StorageError(f"{output}: the predictions cannot be written: {error}") from error
     finally:
         _remove(part)
+
+
+def _checked(output: str, inputs: tuple[str, ...], overwrite: bool) -> Path:
+    """The path of OUTPUT, where it may be written."""
+    if "://" in output:
+        raise UsageError(f"output {output!r} is a URL: predictions are written to local paths, copy them from there")
+    path = Path(output)
+    if path.suffix not in _WRITERS:
+        raise UsageError(f"output {output!r}: it must end in .zarr, .parquet or .csv")
+    place = path.resolve()
+    for given in inputs:
+        local = Path(given.removeprefix("file://"))
+        if ("://" not in given or given.startswith("file://")) and place.is_relative_to(local.resolve()):
+            raise UsageError(f"output {output!r} is {given!r}, which is read, or lies inside it: choose another place")
+    if path.exists():
+        if not overwrite:
+            raise ExistsError(f"{output}: there is something here already; --overwrite replaces it")
+        replaceable = _holds_predictions(path) if path.suffix == ".zarr" else path.is_file()
+        if not replaceable:
+            raise ExistsError(f"{output}: these are not predictions, they will not be overwritten")
+    return path
+
+
+def _holds_predictions(path: Path) -> bool:
+    import zarr
+
+    try:
+        return zarr.open_group(str(path), mode="r").attrs.get("kind") == KIND
+    except (OSError, KeyError, ValueError):
+        return False
 
 
 def _remove(path: Path) -> None:
@@ -81,6 +114,7 @@ def _zarr(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
 
     yield write
     flush(last=True)
+    group.update_attributes({"kind": KIND})
 
 
 def _table(block: NDArray[np.float64], names: tuple[str, ...]) -> Any:

@@ -57,7 +57,8 @@ def predict(
 
     OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``; rows come in DATA's order
     before shuffling. It appears under its name only when it is whole. Raises ``DataError`` if DATA have other features
-    than the model, ``UsageError`` for another ending, ``ExistsError`` if OUTPUT is there and ``overwrite`` is false.
+    than the model, ``UsageError`` for another ending, a URL, or a place in DATA or JOB, ``ExistsError`` if OUTPUT is
+    there and ``overwrite`` is false, or it is no file and no earlier prediction.
     """
     model, source = JobStore(job).model(), ZarrSource(data)
     check_features(model, source)
@@ -65,8 +66,8 @@ def predict(
     far = 0
     try:
         with (
-            open_output(output, ("mean", "std"), source.n_rows, overwrite=overwrite) as write,
-            tempfile.TemporaryDirectory(prefix=".partirvm-", dir=_spill_folder(output)) as folder,
+            open_output(output, ("mean", "std"), source.n_rows, overwrite=overwrite, inputs=(job, data)) as write,
+            tempfile.TemporaryDirectory(prefix=".partirvm-", dir=Path(output).absolute().parent) as folder,
             ExternalSorter(Path(folder, "spill"), width=4, high=float(source.n_rows), memory=SORT_MEMORY) as sorter,
         ):
             for _, predicted in executor.map(PredictTile(model), source, range(source.n_tiles), progress):
@@ -78,11 +79,6 @@ def predict(
         executor.close()
     warn_of_far_rows(far, source.n_rows)
     return source.n_rows
-
-
-def _spill_folder(output: str) -> str | None:
-    """Beside a local output, where there is room for it; the system's temporary folder otherwise."""
-    return None if "://" in output else str(Path(output).absolute().parent)
 
 
 def warn_of_far_rows(far: int, rows: int) -> None:

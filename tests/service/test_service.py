@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from partirvm import RVMRegressor, ingest, load_model, service
 from partirvm.core.termination import Termination
+from partirvm.data import as_source
 from partirvm.errors import (
     ChangedDataError,
     DataError,
@@ -112,6 +113,37 @@ def test_predictions_come_in_the_order_before_shuffling(folder, tmp_path, ending
     with pytest.raises(ExistsError, match="--overwrite"):
         service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output))
     service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), overwrite=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
+    """DATA, JOB, other folders and other people's Zarr stay whole, even with ``overwrite``."""
+    data = tmp_path / "d.zarr"
+    ingest(rows(50), data)
+    (tmp_path / "link.zarr").symlink_to(data)
+    job = str(folder / "job")
+    for output in (data, data / "inside.csv", tmp_path / "link.zarr", folder / "job" / "out.csv"):
+        for given in (str(data), f"file://{data}"):
+            with pytest.raises(UsageError, match="lies inside it"):
+                service.predict(job, given, str(output), overwrite=True)
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "folder.zarr").mkdir()
+    (tmp_path / "folder.zarr" / "thesis.txt").write_text("years of work")
+    ingest(rows(50, seed=3), tmp_path / "other.zarr")
+    for name in ("folder.csv", "folder.zarr", "other.zarr"):
+        with pytest.raises(ExistsError, match="not predictions"):
+            service.predict(job, str(data), str(tmp_path / name), overwrite=True)
+    assert (tmp_path / "folder.zarr" / "thesis.txt").exists()
+    assert as_source(str(tmp_path / "other.zarr")).n_rows == 50
+    assert service.predict(job, str(data), str(tmp_path / "out.zarr")) == 50
+
+
+def test_predictions_are_not_written_to_urls(folder, tmp_path, monkeypatch):
+    """UsageError, and no folder called ``memory:``."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="local paths"):
+        service.predict(str(folder / "job"), str(folder / "test.zarr"), "memory://out.csv")
+    assert not list(tmp_path.iterdir())
 
 
 def test_far_rows_are_counted(folder, tmp_path):
