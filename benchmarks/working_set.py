@@ -23,12 +23,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import load
 from benchmarks.measure import apart, write
 from partirvm import service
 from partirvm.backends.local import usable_cores
-from partirvm.backends.threads import blas_threads
+from partirvm.backends.threads import one_blas_thread
 from partirvm.data import ZarrSource
 from partirvm.model import Model, load_model, save_model
 from partirvm.types import PANEL_ROWS, FitParameters
@@ -100,7 +101,7 @@ def bare_pass(model: Model, source: ZarrSource) -> float:
         return reduce(add, (block.T @ block for block in panels))
 
     began = time.perf_counter()
-    with blas_threads(1), ThreadPoolExecutor(usable_cores()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
         reduce(add, pool.map(gram, range(source.n_tiles)))
     return time.perf_counter() - began
 
@@ -109,7 +110,7 @@ def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
     """Flops per second of a square matrix product on all cores: the median of a few."""
     a = np.random.default_rng(0).standard_normal((size, size))
     seconds = []
-    with blas_threads(usable_cores()):
+    with threadpool_limits(usable_cores(), user_api="blas"):
         a @ a
         for _ in range(repeats):
             began = time.perf_counter()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from partirvm.backends.threads import blas_threads
+from partirvm.backends.threads import one_blas_thread as _one
 
 collect_ignore_glob = ["*conftest.py"]
 """Files of this name in several folders cannot all be searched for doctests."""
@@ -25,7 +25,7 @@ settings.load_profile("partirvm")
 @pytest.fixture(scope="module")
 def one_blas_thread():
     """Many small factorisations: threads that wait for each other on a busy machine would take most of the time."""
-    with blas_threads(1):
+    with _one():
         yield
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import cache
 
 M_MMAP_THRESHOLD = -3
 """Number of the option in glibc's malloc.h."""
@@ -16,6 +17,7 @@ THRESHOLD = 256 << 10
 """Bytes from which a block is returned to the system as soon as it is freed."""
 
 
+@cache
 def return_freed_memory() -> bool:
     """Fix glibc's threshold for the rest of the process. Returns whether that was possible: only glibc has one."""
     if not sys.platform.startswith("linux"):

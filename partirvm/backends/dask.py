@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.base import Progress
 from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
 from partirvm.backends.process import resident_memory
-from partirvm.backends.threads import prepare_worker
+from partirvm.backends.threads import one_blas_thread
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
@@ -53,17 +54,19 @@ PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 def run_tiles(pass_: Pass | MomentsPass, source: Source, tiles: Sequence[int]) -> Any:
     """The node of an aligned run of tiles; on a worker, with one BLAS thread for its slot."""
-    prepare_worker()
+    return_freed_memory()
     total: TreeSum[Any] = TreeSum(len(tiles))
-    for position, number in enumerate(tiles):
-        total.add(position, tile_statistic(pass_, source, number))
+    with one_blas_thread():
+        for position, number in enumerate(tiles):
+            total.add(position, tile_statistic(pass_, source, number))
     return total.result()
 
 
 def map_tile(function: Callable[..., Any], source: Source, number: int) -> Any:
     """``function`` of one tile, on a worker."""
-    prepare_worker()
-    return function(source, number)
+    return_freed_memory()
+    with one_blas_thread():
+        return function(source, number)
 
 
 def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
@@ -146,7 +149,9 @@ class DaskExecutor:
         bases = self._client.run(resident_memory).values()
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
-        return Machine(threads, max(bases), limit or int(SHARE * memory) or 8 << 30, workers=len(workers))
+        return Machine(
+            threads, max(*bases, resident_memory()), limit or int(SHARE * memory) or 8 << 30, workers=len(workers)
+        )
 
     def use(self, threads: int) -> None:
         """Nothing to do: a worker's threads are its own."""

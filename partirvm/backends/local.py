@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Progress
 from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
 from partirvm.backends.process import available_memory, resident_memory
-from partirvm.backends.threads import blas_threads
+from partirvm.backends.threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.data.source import Source
 from partirvm.planning.plan import Machine
@@ -34,7 +34,8 @@ class LocalExecutor:
     elastic = True
 
     def __init__(self, threads: int | None = None) -> None:
-        self.use(threads or usable_cores())
+        self.threads = threads or usable_cores()
+        self._pool = _pool(self.threads)
 
     def machine(self, limit: int | None) -> Machine:
         """This process: its threads, resident bytes, and the limit given or 70 % of the memory it may use."""
@@ -42,8 +43,9 @@ class LocalExecutor:
 
     def use(self, threads: int) -> None:
         """Take this many threads from now on."""
+        self.close()
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm-tile")
+        self._pool = _pool(threads)
 
     def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
         """The statistic of a pass, summed in the fixed tree as tiles come in."""
@@ -65,7 +67,7 @@ class LocalExecutor:
         waiting: deque[tuple[int, Future[Any]]] = deque()
         queue = iter(tiles)
         done = 0
-        with blas_threads(1):
+        with one_blas_thread():
             try:
                 for number in queue:
                     waiting.append((number, self._pool.submit(function, source, number)))
@@ -92,3 +94,7 @@ class LocalExecutor:
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="partirvm-tile")

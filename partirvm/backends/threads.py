@@ -1,7 +1,12 @@
-"""How many threads BLAS may use. Bits of a product can depend on it, so it is set, never left to chance."""
+"""One BLAS thread: the last bits of a product or a factor depend on their number, so it is never left to chance.
+
+A pass has a thread for each tile, and a dense fit gains little from several: BLAS threads wait for each other in a
+spin, and on a busy machine a factorisation on two of them can take ten times as long as on one.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -9,19 +14,9 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from partirvm.backends.allocator import return_freed_memory
-
-MANY_COLUMNS = 3000
-"""Columns from which a dense solve is worth two threads."""
-
-
-def solve_threads(columns: int) -> int:
-    """Threads of a dense solve, by its size alone, because the factor's last bits depend on it.
-
-    Two at most: BLAS threads wait for each other in a spin, and on a busy machine a small solve on several of them
-    takes ten times as long as on one.
-    """
-    return 2 if columns >= MANY_COLUMNS else 1
+_lock = threading.Lock()
+_inside = 0
+_limited: Any = None
 
 
 @cache
@@ -32,14 +27,20 @@ def _controller() -> Any:
 
 
 @contextmanager
-def blas_threads(number: int) -> Iterator[None]:
-    """Limit BLAS to this many threads inside the block. Not to be entered by two threads at once."""
-    with _controller().limit(limits=number, user_api="blas"):
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS of this process to one thread inside the block. Several Python threads may be inside at once.
+
+    The first to enter sets the limit, the last to leave restores what was there before.
+    """
+    global _inside, _limited
+    with _lock:
+        if _inside == 0:
+            _limited = _controller().limit(limits=1, user_api="blas")
+        _inside += 1
+    try:
         yield
-
-
-@cache
-def prepare_worker() -> None:
-    """Set up a worker process, once and for good: one BLAS thread for each slot, freed memory given back."""
-    _controller().limit(limits=1, user_api="blas")
-    return_freed_memory()
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limited.restore_original_limits()

@@ -87,7 +87,8 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     scaled = H * scale
     scaled *= scale[:, None]
     for jitter in JITTERS:
-        attempt = scaled.copy(order="F") if jitter == 0.0 else (scaled + jitter * np.eye(len(scaled))).copy(order="F")
+        attempt = scaled.copy(order="F")
+        attempt.flat[:: len(H) + 1] += jitter
         factor, info = lapack.dpotrf(attempt, lower=1, clean=0, overwrite_a=1)
         if info == 0:
             return factor, scale, jitter

@@ -108,7 +108,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, statistics = state.posterior, state.statistics
     gamma = old.determinedness
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         alpha = gamma / old.mean**2
     beta, floored = (state.beta, False) if state.fixed_noise else noise_precision(state)
     sparsity, quality = old.sparsity_and_quality(state.alpha)

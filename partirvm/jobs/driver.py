@@ -7,13 +7,14 @@ executor it is given, dense fits run here with a fixed number of BLAS threads, m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from partirvm.backends.base import Executor
 from partirvm.backends.process import peak_memory
-from partirvm.backends.threads import blas_threads, solve_threads
+from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, step, verdict
 from partirvm.data.source import Source
@@ -27,6 +28,7 @@ from partirvm.strategies.instructions import (
     Options,
     Passed,
     Problem,
+    Record,
     Save,
     Saved,
     ScorePass,
@@ -82,11 +84,10 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, whether the noise sits at its floor, candidates that were duplicates, and its seconds."""
+    """How a run ended: why, the history's line of the model that it leaves, and its seconds."""
 
     reason: Termination
-    floored: bool
-    duplicates: int
+    last: Record | None
     seconds: float
 
 
@@ -112,19 +113,30 @@ class Driver:
 
     def run(self, strategy: Strategy, problem: Problem, options: Options, journal: Journal) -> Outcome:
         """Drive the strategy to its end. The journal holds the model when this returns."""
+        with one_blas_thread():
+            return self._run(strategy, problem, options, journal)
+
+    def _run(self, strategy: Strategy, problem: Problem, options: Options, journal: Journal) -> Outcome:
         self._journal, self._began = journal, time.perf_counter()
         self._spent = {"pass_seconds": 0.0, "solve_seconds": 0.0, "passes": 0}
-        self._saved, self._floored, self._duplicates = False, False, 0
+        self._last: Record | None = None
         state, instructions = strategy.start(problem, options)
         while True:
             (instruction,) = instructions
             if isinstance(instruction, Finish):
-                return Outcome(instruction.reason, self._floored, self._duplicates, time.perf_counter() - self._began)
+                return Outcome(instruction.reason, self._last, time.perf_counter() - self._began)
             try:
                 event = self._perform(instruction)
             except _Interrupted as interruption:
                 event = Stop(interruption.reason)
-            state, instructions = strategy.next(state, event)
+            with self._timed("solve_seconds"):
+                state, instructions = strategy.next(state, event)
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._spent[name] += time.perf_counter() - began
 
     def _perform(self, instruction: Instruction) -> Event:
         match instruction:
@@ -139,7 +151,6 @@ class Driver:
         return self._pass(instruction)
 
     def _pass(self, instruction: Any) -> Passed:
-        began = time.perf_counter()
         source = self.source
         if isinstance(instruction, ScorePass):
             assert self.held_out is not None
@@ -150,27 +161,24 @@ class Driver:
             self.watcher.on_tiles(name, done, total, source.n_rows)
             self._check()
 
-        statistic = self.executor.run(instruction, source, progress)
+        with self._timed("pass_seconds"):
+            statistic = self.executor.run(instruction, source, progress)
         self._spent["passes"] += 1
-        self._spent["pass_seconds"] += time.perf_counter() - began
         return Passed(statistic)
 
     def _solve(self, instruction: Solve) -> Solved:
-        began = time.perf_counter()
         fit, reason = instruction.start, None
-        with blas_threads(solve_threads(fit.statistics.n_columns)):
+        with self._timed("solve_seconds"):
             while reason is None:
                 self._check()
                 fit, info = step(fit)
                 self.watcher.on_step(info, instruction.candidates)
                 reason = verdict(fit, info, instruction.rule)
-        self._spent["solve_seconds"] += time.perf_counter() - began
         return Solved(fit, reason)
 
     def _save(self, instruction: Save) -> Saved:
         self._journal.save(Model.from_fit(instruction.design, instruction.fit, self.source.columns))
-        self._saved, self._floored = True, instruction.fit.floored
-        self._duplicates = instruction.record.duplicates
+        self._last = instruction.record
         entry = asdict(instruction.record)
         entry["termination"] = instruction.record.termination.value
         entry["seconds"] = time.perf_counter() - self._began
@@ -183,7 +191,7 @@ class Driver:
 
     def _check(self) -> None:
         reason = self.interrupted()
-        if reason is not None and (self._saved or reason is Termination.ABORTED):
+        if reason is not None and (self._last or reason is Termination.ABORTED):
             raise _Interrupted(reason)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.passes import MomentsPass
-from partirvm.backends.threads import blas_threads
+from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
@@ -159,7 +159,7 @@ def _options(plan: Plan, parameters: FitParameters) -> Options:
 
 def calibrate(source: Source, empty: Design) -> Rates:
     """Rates of one thread, measured on the first tile."""
-    with blas_threads(1):
+    with one_blas_thread():
         began = time.perf_counter()
         tile = source.tile(0)
         read = (time.perf_counter() - began) / len(tile.X)
@@ -199,7 +199,7 @@ def run(
     )
     _warn_of_data(prepared)
     outcome = driver.run(STRATEGIES[prepared.plan.strategy](), prepared.problem, prepared.options, journal)
-    _warn_of_outcome(outcome)
+    _warn_of_outcome(outcome, prepared)
     return outcome
 
 
@@ -213,20 +213,29 @@ def _warn_of_data(prepared: Prepared) -> None:
         warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
 
 
-def _warn_of_outcome(outcome: Outcome) -> None:
-    if outcome.floored:
+def _warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
+    last = outcome.last
+    assert last is not None
+    if last.floored:
         warnings.warn(
             "the noise estimate reached its floor: the data look noise-free to this kernel, or the model interpolates "
             "them; set noise_variance, widen the kernel, or check held-out errors",
             NoiseFloorWarning,
             stacklevel=2,
         )
-    if outcome.duplicates:
+    if last.duplicates:
         warnings.warn(
-            f"{outcome.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
+            f"{last.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
             "targets count",
             DataWarning,
             stacklevel=3,
         )
-    if outcome.reason in (Termination.MEMORY, Termination.ITERATIONS):
-        warnings.warn(outcome.reason.advice, LimitWarning, stacklevel=2)
+    if not last.vectors and prepared.problem.power:
+        warnings.warn(
+            "no relevance vector is left, the model is the target's mean: the kernel does not fit these data; try "
+            "another gamma",
+            DataWarning,
+            stacklevel=3,
+        )
+    for reason in {outcome.reason, last.termination} & {Termination.MEMORY, Termination.ITERATIONS}:
+        warnings.warn(reason.advice, LimitWarning, stacklevel=3)

@@ -137,6 +137,7 @@ def save(
         train_rmse=scale * float(np.sqrt(fit.posterior.residual / max(n, 1))),
         selection=selection,
         duplicates=duplicates,
+        floored=fit.floored,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,
     )

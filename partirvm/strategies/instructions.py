@@ -105,7 +105,8 @@ class Record:
     """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
 
     ``kind`` is ``"round"`` for an intermediate fit and ``"final"`` for the last; ``likelihood`` says which rows the
-    posterior saw, ``duplicates`` how many chosen rows were left out so far because they equal another one.
+    posterior saw, ``duplicates`` how many chosen rows were left out so far because they equal another one,
+    ``floored`` whether the noise sits at its floor. ``termination`` is the dense fit's own.
     """
 
     kind: str
@@ -121,6 +122,7 @@ class Record:
     selection: str
     likelihood: str = "full"
     duplicates: int = 0
+    floored: bool = False
     held_out_rmse: float | None = None
     held_out_nlpd: float | None = None
 

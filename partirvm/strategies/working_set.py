@@ -57,7 +57,8 @@ Answer = tuple["WorkingSetState", tuple[Instruction, ...]]
 SPREAD = 20
 """``error`` looks for the largest errors among about this × P random rows.
 
-Among all rows of a large set the largest errors are outliers, or neighbours of one another.
+Among all rows of a large set the largest errors are outliers, or neighbours of one another. Where rows kept their order
+a few tiles are no random sample, and all rows are looked at.
 """
 
 FLAT = 1000.0
@@ -160,7 +161,8 @@ def _next_round(state: WorkingSetState) -> Answer:
     state = replace(state, round=state.round + 1, selection=selection, rebases=0)
     if selection == "error":
         mean = state.fit.posterior.mean[:, None]
-        look = ResidualPass(state.design, mean, room, state.used, sample=SPREAD * room, draw=state.round)
+        sample = SPREAD * room if problem.shuffled else 0
+        look = ResidualPass(state.design, mean, room, state.used, sample=sample, draw=state.round)
         return replace(state, phase=Phase.ERRORS), (look,)
     count = room * POOL if selection == "gain" else room
     rows = random_rows(
@@ -287,11 +289,16 @@ def _on_score(state: WorkingSetState, event: Event) -> Answer:
     assert isinstance(event, Passed)
     scores, best = event.statistic, state.best
     if state.settled and best is not None and scores.rmse > best.rmse * (1 + BETTER) and best.round != state.round:
-        state = replace(state, design=best.design, fit=best.fit, round=best.round, settled=False, phase=Phase.SETTLE)
-        return state, (ResidualPass(state.design, state.fit.posterior.mean[:, None]),)
+        return _restore(state, best)
     if best is None or scores.rmse < best.rmse * (1 - BETTER):
         best = Best(state.round, scores.rmse, state.design, state.fit)
     return _save(replace(state, scores=scores, best=best))
+
+
+def _restore(state: WorkingSetState, best: Best) -> Answer:
+    """End with the best round's model as it was; a fit that went on from there could be worse again."""
+    state = replace(state, design=best.design, fit=best.fit, round=best.round, settled=False, phase=Phase.SETTLE)
+    return state, (ResidualPass(state.design, state.fit.posterior.mean[:, None]),)
 
 
 def _save(state: WorkingSetState) -> Answer:
@@ -302,7 +309,7 @@ def _save(state: WorkingSetState) -> Answer:
         kind="final" if state.settled else "round",
         number=state.round,
         candidates=state.candidates,
-        reason=state.concluding if state.settled and state.concluding else state.reason,
+        reason=state.reason,
         selection=state.selection,
         duplicates=state.duplicates,
         scores=state.scores,
@@ -327,8 +334,7 @@ def _judge(state: WorkingSetState) -> Answer:
         return _conclude(state, Termination.CONVERGED)
     if state.best is not None and state.round - state.best.round >= PATIENCE:
         best = state.best
-        restored = replace(state, design=best.design, fit=best.fit, round=best.round)
-        return _conclude(restored, Termination.VALIDATION)
+        return _restore(replace(state, concluding=Termination.VALIDATION), best)
     return _next_round(state)
 
 
