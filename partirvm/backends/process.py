@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
@@ -32,27 +33,49 @@ def resident_memory() -> int:
     return _status("VmRSS") or peak_memory()
 
 
-def available_memory() -> int:
-    """Bytes that this process may use: the tightest cgroup limit, or the machine's memory."""
-    limits = [_read(Path(name)) for name in _CGROUP_FILES]
-    total = _meminfo()
-    return min(limit for limit in [*limits, total] if limit is not None)
+def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this process may use: the tightest limit of its cgroup and those above it, or the machine's memory.
+
+    ``proc`` and ``cgroups`` are where the kernel shows processes and control groups.
+    """
+    return min([_meminfo(proc), *_cgroup_limits(proc, cgroups)])
 
 
-_CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def _read(path: Path) -> int | None:
+def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
+    """The memory limits that hold for this process, from its own control group up to the root, of versions 1 and 2."""
+    yield from _limits(cgroups, "memory.max")
+    yield from _limits(cgroups / "memory", "memory.limit_in_bytes")
     try:
-        text = path.read_text().strip()
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        if not controllers:
+            yield from _limits(cgroups, "memory.max", parts)
+            yield from _limits(cgroups / "unified", "memory.max", parts)
+        elif "memory" in controllers.split(","):
+            yield from _limits(cgroups / "memory", "memory.limit_in_bytes", parts)
 
 
-def _meminfo() -> int:
+def _limits(root: Path, name: str, parts: Sequence[str] = ()) -> Iterator[int]:
+    """The limits in the files ``name`` of the folder ``root/parts`` and of all folders between it and ``root``."""
+    for depth in range(len(parts) + 1):
+        try:
+            text = root.joinpath(*parts[:depth], name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) < _NO_LIMIT:  # otherwise "max", or how version 1 says the same
+            yield int(text)
+
+
+_NO_LIMIT = 1 << 60
+
+
+def _meminfo(proc: Path) -> int:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in (proc / "meminfo").read_text().splitlines():
             if line.startswith("MemTotal:"):
                 return int(line.split()[1]) * 1024
     except OSError:
