@@ -63,11 +63,19 @@ class JobStore:
         self._write(f"events/{self._events:06d}.json", entry)
 
     def save(self, model: Model) -> None:
-        """Make this model the one to use; the one before it goes once the pointer has moved."""
-        before = self._read("model.json")["path"] if self._fs.exists(self._path("model.json")) else None
+        """Make this model the one to use; the one before it goes once the pointer has moved.
+
+        Raises ``StorageError`` if it cannot be written; nothing of it is left then, and the one before stays in use.
+        """
+        before = self._pointer()
         name = f"models/{1 if before is None else int(before.rsplit('/', 1)[-1]) + 1:06d}"
-        save_model(model, f"{self.location}/{name}")
-        self._write("model.json", {"path": name})
+        try:
+            save_model(model, f"{self.location}/{name}")
+            self._write("model.json", {"path": name})
+        except BaseException:
+            if self._pointer() != name and self._fs.exists(self._path(name)):
+                self._fs.rm(self._path(name), recursive=True)
+            raise
         if before is not None:
             self._fs.rm(self._path(before), recursive=True)
 
@@ -75,10 +83,14 @@ class JobStore:
         """Remove the job's folder and all that is in it."""
         self._fs.rm(self._root, recursive=True)
 
+    def has_model(self) -> bool:
+        """Whether there is a model to use."""
+        return self._pointer() is not None
+
     def model(self) -> Model:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""
         self.spec()
-        if not self._fs.exists(self._path("model.json")):
+        if not self.has_model():
             raise MissingDataError(f"{self.location}: the job has no model yet")
         return load_model(f"{self.location}/{self._read('model.json')['path']}")
 
@@ -88,6 +100,10 @@ class JobStore:
             return []
         names = sorted(Path(path).name for path in self._fs.ls(self._path("events"), detail=False))
         return [self._read(f"events/{name}") for name in names if name.endswith(".json") and not name.startswith(".")]
+
+    def _pointer(self) -> str | None:
+        """Path of the model to use inside the folder, None if there is none yet."""
+        return str(self._read("model.json")["path"]) if self._fs.exists(self._path("model.json")) else None
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -107,13 +123,21 @@ class JobStore:
         try:
             self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
             if "file" in self._fs.protocol:
-                part = f"{path}.{uuid.uuid4().hex}.part"
-                with open(part, "wb") as file:  # noqa: PTH123
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(part, path)  # noqa: PTH105
+                _write_local(Path(path), data)
             else:
                 self._fs.pipe_file(path, data)
         except OSError as error:
             raise StorageError(f"{self.location}/{name}: cannot be written: {error}") from error
+
+
+def _write_local(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

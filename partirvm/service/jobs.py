@@ -38,8 +38,8 @@ class _JobJournal(MemoryJournal):
         self._store = store
 
     def save(self, model: Model) -> None:
-        super().save(model)
         self._store.save(model)
+        super().save(model)
 
     def record(self, entry: dict[str, Any]) -> None:
         super().record(entry)
@@ -84,17 +84,17 @@ def fit(
     try:
         prepared = prepare(source, parameters, executor, held_out)
         store = JobStore.create(job, _spec(source, validation, parameters), overwrite=overwrite)
-        store.record({"event": "plan", **prepared.plan.to_json()})
-        if on_plan is not None:
-            on_plan(prepared.plan)
         journal = _JobJournal(store)
         stop = None if aborted is None else lambda: Termination.ABORTED if aborted() else None
         try:
+            store.record({"event": "plan", **prepared.plan.to_json()})
+            if on_plan is not None:
+                on_plan(prepared.plan)
             outcome = run(prepared, executor, journal, watcher=watcher, interrupted=stop)
             if journal.model is None:
                 raise JobFailedError(f"aborted before the first round was done: {job} has no model and was removed")
         except BaseException:
-            if journal.model is None:
+            if not store.has_model():
                 store.discard()
             raise
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})

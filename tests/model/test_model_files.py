@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import fsspec
@@ -255,3 +257,52 @@ def test_a_place_that_cannot_be_written(tmp_path):
     with pytest.raises(StorageError, match="file") as caught:
         JobStore.create(str(tmp_path / "file" / "job"), {})
     assert isinstance(caught.value, OSError)
+
+
+@pytest.mark.parametrize("limit", [100, 2000])
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, limit):
+    """Files cannot grow beyond a limit: StorageError; no part, no partial model, and the model before stays in use."""
+    store = JobStore.create(str(tmp_path / "job"), {})
+    store.save(made(m=1))
+    before = sorted(tmp_path.rglob("*"))
+    code = f"""
+import resource, signal
+import numpy as np
+from partirvm.errors import StorageError
+from partirvm.jobs.store import JobStore
+from dataclasses import replace
+store = JobStore({str(tmp_path / "job")!r})
+model = store.model()
+rng = np.random.default_rng(0)
+model = replace(model, root=rng.normal(size=(50, 50)))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+for write in (lambda: store.save(model), lambda: store.record({{"text": "x" * 3000}})):
+    try:
+        write()
+    except StorageError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("cannot be written") == 2
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "events"] == before
+    np.testing.assert_array_equal(store.model().mean, made(m=1).mean)
+
+
+def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatch):
+    """StorageError; the new model's folder goes."""
+    store = JobStore.create(job, {})
+    store.save(made(seed=0))
+
+    def full(name, value):
+        raise StorageError(f"{name}: no space left")
+
+    monkeypatch.setattr(store, "_write", full)
+    with pytest.raises(StorageError):
+        store.save(made(seed=1))
+    monkeypatch.undo()
+    fs, root = fsspec.core.url_to_fs(job)
+    assert [path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)] == ["000001"]
+    np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
+    store.save(made(seed=2))
+    np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)

@@ -21,6 +21,7 @@ from partirvm.errors import (
     JobFailedError,
     MemoryLimitError,
     MissingDataError,
+    StorageError,
     UsageError,
 )
 from partirvm.jobs.driver import Watcher
@@ -298,6 +299,19 @@ def test_an_exception_in_mid_fit_leaves_no_half_job(folder, tmp_path):
             service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, watcher=Broken(after))
         assert (tmp_path / "job").exists() == bool(after)
     assert JobStore(str(tmp_path / "job")).model().n_vectors > 0
+
+
+@pytest.mark.parametrize("method", ["save", "record"])
+def test_a_first_model_that_cannot_be_stored_leaves_no_job(folder, tmp_path, monkeypatch, method):
+    """StorageError, and no folder without a model."""
+
+    def full(self, value):
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(JobStore, method, full)
+    with pytest.raises(StorageError, match="no space"):
+        service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_time_limit_ends_with_the_model_of_the_first_round(folder, tmp_path):
