@@ -1,8 +1,9 @@
 """Writing DATA so that it is there whole or not at all.
 
 On this machine everything is written into a sibling folder ``.NAME.partial-HOST-PID`` and renamed at the end; one that
-a killed process left behind is removed by the next ingest of the same name. Behind a URL, where nothing can be renamed,
-the attributes are written last, and a group without them does not open.
+a killed process left behind is removed by the next ingest of the same name, which first puts back the DATA that it was
+about to replace. Behind a URL, where nothing can be renamed, the attributes are written last, and a group without them
+does not open.
 """
 
 from __future__ import annotations
@@ -60,17 +61,21 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
     import zarr
 
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link that is to be replaced
-    refuse_existing(path, overwrite)
     partial = path.with_name(f".{path.name}.partial-{socket.gethostname()}-{os.getpid()}")
     with storing(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
+        refuse_existing(path, overwrite)
         partial.mkdir()
 
     def publish() -> None:
         if path.exists():
             path.rename(partial / "old")
-        (partial / "data").rename(path)
+        try:
+            (partial / "data").rename(path)
+        except BaseException:
+            _put_back(partial, path)
+            raise
 
     try:
         with storing(str(path)):
@@ -124,12 +129,22 @@ def _exists(url: str) -> ExistsError:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed ingests of the same name left behind on this machine."""
+    """Remove what killed ingests of the same name left behind on this machine.
+
+    DATA that one of them had put aside, and did not come to replace, are put back first.
+    """
     pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
     for sibling in path.parent.iterdir():
         match = pattern.fullmatch(sibling.name)
         if match and not _alive(int(match[1])):
+            _put_back(sibling, path)
             shutil.rmtree(sibling, ignore_errors=True)
+
+
+def _put_back(partial: Path, path: Path) -> None:
+    """Put the data that an overwrite had moved to ``partial/old`` back to their place, where nothing stands there."""
+    if (partial / "old").exists() and not os.path.lexists(path):
+        (partial / "old").rename(path)
 
 
 def _alive(pid: int) -> bool:

@@ -251,6 +251,54 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(phase: str, t
     data.verify()
 
 
+KILLED_BETWEEN_RENAMES = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from partirvm.data import ingest
+
+def rename(self, target, rename=Path.rename):
+    if self.name == "data":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(self, target)
+
+Path.rename = rename
+ingest((np.random.default_rng(0).random((50, 2)), np.arange(50.0)), sys.argv[1], overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_data_put_aside_by_a_killed_overwrite_come_back(overwrite: bool, tmp_path: Path) -> None:
+    place = tmp_path / "d.zarr"
+    before = ingest((X, Y), place).fingerprint()
+    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(place)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not place.exists()
+    with pytest.raises(DataError if overwrite else ExistsError):
+        ingest((X * np.nan, Y), place, overwrite=overwrite)
+    assert list(tmp_path.iterdir()) == [place]
+    assert ZarrSource(place).fingerprint() == before
+    ZarrSource(place).verify()
+
+
+def test_data_put_aside_come_back_when_the_new_ones_cannot_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, rename = tmp_path / "d.zarr", Path.rename
+    before = ingest((X, Y), place).fingerprint()
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.name == "data":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(StorageError, match="denied"):
+        ingest((X + 1, Y), place, overwrite=True)
+    assert list(tmp_path.iterdir()) == [place]
+    assert ZarrSource(place).fingerprint() == before
+
+
 def test_an_ingest_of_another_name_leaves_leftovers_alone(tmp_path: Path) -> None:
     leftover = tmp_path / f".other.zarr.partial-{os.uname().nodename}-999999999"
     leftover.mkdir()
