@@ -74,6 +74,7 @@ class ArraySource(TiledRows):
         check_shapes(self._X, self._t, self._weights)
         if self._weights is not None:
             check_weights(self._weights)
+        self.weighted = self._weights is not None
         self.n_rows, self.n_features = self._X.shape
         if self._t is not None and self._t.ndim == 1:
             self._t = self._t[:, None]
@@ -96,6 +97,15 @@ class ArraySource(TiledRows):
         """Inputs of the rows with these numbers, shape (len(rows), d)."""
         wanted = self._row_numbers(rows)
         return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(
+            np.float64, copy=False
+        )
+
+    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
+        """Precision weights of the rows with these numbers, shape (len(rows),); None without weights."""
+        wanted = self._row_numbers(rows)
+        if self._weights is None:
+            return None
+        return self._weights[wanted if self._permutation is None else self._permutation[wanted]].astype(
             np.float64, copy=False
         )
 

@@ -49,6 +49,7 @@ class DaskSource(TiledRows):
         arrays = {"X": X, "y": t, "weights": weights}
         arrays = {name: _known_sizes(array) for name, array in arrays.items() if array is not None}
         check_shapes(arrays["X"], arrays.get("y"), arrays.get("weights"))
+        self.weighted = weights is not None
         self.n_rows, self.n_features = (int(n) for n in arrays["X"].shape)
         self.n_targets = 0 if t is None else 1 if arrays["y"].ndim == 1 else int(arrays["y"].shape[1])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
@@ -61,11 +62,14 @@ class DaskSource(TiledRows):
         start, stop = self._span(number)
         piece = self._piece(number)
         t = piece.rows("y", start, stop) if self.n_targets else np.empty((stop - start, 0))
-        weights = as_rows(piece.rows("weights", start, stop)) if "weights" in piece.arrays else None
+        weights = self._weights_in(number) if self.weighted else None
         return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
 
     def _inputs(self, number: int) -> Float:
         return as_rows(self._piece(number).rows("X", *self._span(number)))
+
+    def _weights_in(self, number: int) -> Float:
+        return as_rows(self._piece(number).rows("weights", *self._span(number)))
 
     def _piece(self, number: int) -> _Piece:
         start, stop = self._span(number)

@@ -75,6 +75,13 @@ class Source(Protocol):
         """Inputs of the rows with these numbers, shape (len(rows), d), in the order asked for, each tile read once."""
         ...
 
+    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
+        """Precision weights of these rows, (len(rows),), as ``gather``; None where rows have none, and all count as 1.
+
+        A row of weight zero counts as absent: it is no candidate.
+        """
+        ...
+
     def part(self, tiles: Sequence[int]) -> Source:
         """What another process needs to read these tiles (same numbers): picklable, itself where it lives on disk."""
         ...

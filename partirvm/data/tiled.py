@@ -60,6 +60,7 @@ class TiledRows:
     columns: Columns
     moments: Moments | None = None
     seed: int | None = None
+    weighted: bool = False
 
     @property
     def n_tiles(self) -> int:
@@ -80,14 +81,25 @@ class TiledRows:
         Holds the result and one tile. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
-        gathered = np.empty((len(wanted), self.n_features))
+        return self._collect(wanted, np.empty((len(wanted), self.n_features)), self._inputs)
+
+    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
+        """Precision weights of the rows with these numbers, shape (len(rows),); each tile is read once.
+
+        None where rows have no weights. Raises ``IndexError`` for a number outside [0, n_rows).
+        """
+        wanted = self._row_numbers(rows)
+        return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
+
+    def _collect(self, wanted: Int, collected: Float, read: Callable[[int], Float]) -> Float:
+        """Fill ``collected`` with these rows of what ``read`` returns of a tile; each tile is read once."""
         tiles = wanted // self.tile_rows
         order = np.argsort(tiles, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
             if len(places):
                 number = int(tiles[places[0]])
-                gathered[places] = self._inputs(number)[wanted[places] - number * self.tile_rows]
-        return gathered
+                collected[places] = read(number)[wanted[places] - number * self.tile_rows]
+        return collected
 
     def fingerprint(self) -> Fingerprint:
         """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all where ingest wrote them down)."""
@@ -103,6 +115,12 @@ class TiledRows:
 
     def _inputs(self, number: int) -> Float:
         return self.tile(number).X
+
+    def _weights_in(self, number: int) -> Float:
+        """Weights of a tile; asked only where rows have any."""
+        weights = self.tile(number).weights
+        assert weights is not None
+        return weights
 
     def _span(self, number: int) -> tuple[int, int]:
         """First row of a tile and the row after its last."""
@@ -141,6 +159,7 @@ class HeldTiles(TiledRows):
     def __init__(self, source: TiledRows, tiles: Sequence[int]) -> None:
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
         self.tile_rows, self.shuffled, self.seed = source.tile_rows, source.shuffled, source.seed
+        self.weighted = source.weighted
         self.columns, self.moments = source.columns, source.moments
         self._tiles = {number: source.tile(number) for number in tiles}
         self._fingerprint = source.fingerprint()

@@ -112,11 +112,14 @@ class ZarrSource(TiledRows):
         """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged."""
         X = self._read("X", number)
         t = self._read("y", number)[:, None] if self.n_targets else np.empty((len(X), 0))
-        weights = as_rows(self._read("weights", number)) if self.weighted else None
+        weights = self._weights_in(number) if self.weighted else None
         return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
     def _inputs(self, number: int) -> Float:
         return self._read("X", number)
+
+    def _weights_in(self, number: int) -> Float:
+        return as_rows(self._read("weights", number))
 
     def original_rows(self, number: int) -> Int:
         """Numbers of a tile's rows in the order before shuffling, (rows,) int64."""
@@ -202,6 +205,7 @@ class ZarrArraySource(TiledRows):
         self.n_targets = 0 if t is None else 1 if len(t.shape) == 1 else int(t.shape[1])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
+        self.weighted = weights is not None
         self._arrays = {name: array for name, array in (("X", X), ("y", t), ("weights", weights)) if array is not None}
         self._readers: dict[str, ChunkedRows] = {}
         self._set_readers()
@@ -224,11 +228,14 @@ class ZarrArraySource(TiledRows):
         """Read one tile. Raises ``MissingDataError`` for a chunk that cannot be read."""
         start, stop = self._span(number)
         t = self._readers["y"](start, stop) if "y" in self._readers else np.empty((stop - start, 0))
-        weights = as_rows(self._readers["weights"](start, stop)) if "weights" in self._readers else None
+        weights = self._weights_in(number) if self.weighted else None
         return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
 
     def _inputs(self, number: int) -> Float:
         return as_rows(self._readers["X"](*self._span(number)))
+
+    def _weights_in(self, number: int) -> Float:
+        return as_rows(self._readers["weights"](*self._span(number)))
 
     def part(self, tiles: Sequence[int]) -> ZarrArraySource:
         """Itself: the arrays are opened again by their store in another process."""

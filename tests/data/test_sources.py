@@ -182,6 +182,34 @@ def test_gather_reads_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch
     assert sorted(read) == [0, 1, 6]
 
 
+@pytest.mark.parametrize("rows", [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]], ids=str)
+def test_weights_of_rows_keep_the_order_asked_for(case: Case, rows: list[int]) -> None:
+    for source in (case.source, pickle.loads(pickle.dumps(case.source.part(range(7))))):
+        found = source.weights_of(rows)
+        if not case.weighted:
+            assert found is None
+            continue
+        assert (found.shape, found.dtype) == ((len(rows),), np.float64)
+        np.testing.assert_array_equal(found, arrays()[2][case.order[np.array(rows, dtype=int)]])
+
+
+@pytest.mark.parametrize("row", [-1, N])
+def test_weights_of_rows_that_are_not_there(case: Case, row: int) -> None:
+    with pytest.raises(IndexError):
+        case.source.weights_of([0, row])
+
+
+def test_weights_of_rows_read_each_tile_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(case.source, ArraySource) or not case.weighted:
+        pytest.skip("indexes the arrays, or has none")
+    read: list[int] = []
+    weights_in, kind = type(case.source)._weights_in, type(case.source)
+    monkeypatch.setattr(kind, "_weights_in", lambda self, number: read.append(number) or weights_in(self, number))
+    monkeypatch.setattr(kind, "_inputs", lambda self, number: pytest.fail("inputs are not needed"))
+    case.source.weights_of([100, 3, 4, 101, 3, 17])
+    assert sorted(read) == [0, 1, 6]
+
+
 @pytest.mark.parametrize("tiles", [[0], [6], [5, 1, 2]], ids=str)
 def test_a_part_reads_the_same_tiles_in_another_process(case: Case, tiles: list[int]) -> None:
     part = pickle.loads(pickle.dumps(case.source.part(tiles)))
