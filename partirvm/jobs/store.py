@@ -4,6 +4,7 @@
     JOB/events/000001.json     one numbered object per event, never changed
     JOB/models/000003/         a model; numbered from 1
     JOB/model.json             points to the model to use: written last, replaced whole
+    .JOB.before/               beside JOB: the job that it overwrites, until its own first model is saved
 
 The folder is any place that fsspec knows. Small objects are written whole: to a temporary name and renamed on a local
 disk, in one request elsewhere.
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,11 +34,17 @@ class JobStore:
     def __init__(self, location: str | os.PathLike[str]) -> None:
         self.location = os.fspath(location).rstrip("/")
         self._fs, self._root = fsspec.core.url_to_fs(self.location)
+        folder, _, name = self._root.rstrip("/").rpartition("/")
+        self._aside = f"{folder}/.{name}.before"
         self._events = 0
 
     @classmethod
     def create(cls, location: str, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Start a job's folder. Raises ``ExistsError`` if something is there that may not be overwritten."""
+        """Start a job's folder. Raises ``ExistsError`` if something is there that may not be overwritten.
+
+        A job that is overwritten is kept beside the folder, as a hidden sibling, until the new one has saved its first
+        model; ``discard`` puts it back. So does the next job that overwrites, for one that was killed before that.
+        """
         store = cls(location)
         if store._fs.exists(store._root):
             empty = store._fs.isdir(store._root) and not store._fs.ls(store._root)
@@ -43,8 +52,16 @@ class JobStore:
                 raise ExistsError(f"{store.location}: there is something here already; --overwrite replaces a job")
             if not empty and not store._fs.exists(store._path("spec.json")):
                 raise ExistsError(f"{store.location}: this is not a job, it will not be overwritten")
-            store._fs.rm(store._root, recursive=True)
-        store._write("spec.json", {"format": FORMAT, **spec})
+            if store.has_model():
+                store._remove(store._aside)
+                store._fs.mv(store._root, store._aside, recursive=True)
+            else:
+                store._remove(store._root)
+        try:
+            store._write("spec.json", {"format": FORMAT, **spec})
+        except BaseException:
+            store.discard()
+            raise
         return store
 
     def spec(self) -> dict[str, Any]:
@@ -73,15 +90,16 @@ class JobStore:
             save_model(model, f"{self.location}/{name}")
             self._write("model.json", {"path": name})
         except BaseException:
-            if self._pointer() != name and self._fs.exists(self._path(name)):
-                self._fs.rm(self._path(name), recursive=True)
+            if self._pointer() != name:
+                self._remove_unfinished(self._path(name))
             raise
-        if before is not None:
-            self._fs.rm(self._path(before), recursive=True)
+        self._remove(self._aside if before is None else self._path(before))
 
     def discard(self) -> None:
-        """Remove the job's folder and all that is in it."""
-        self._fs.rm(self._root, recursive=True)
+        """Remove the job's folder and all that is in it; put back the job that it overwrote."""
+        self._remove(self._root)
+        if self._fs.exists(self._aside):
+            self._fs.mv(self._aside, self._root, recursive=True)
 
     def has_model(self) -> bool:
         """Whether there is a model to use."""
@@ -91,7 +109,8 @@ class JobStore:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""
         self.spec()
         if not self.has_model():
-            raise MissingDataError(f"{self.location}: the job has no model yet")
+            before = f"; the one before it is kept in {self._aside}" if self._fs.exists(self._aside) else ""
+            raise MissingDataError(f"{self.location}: the job has no model yet{before}")
         return load_model(f"{self.location}/{self._read('model.json')['path']}")
 
     def events(self) -> list[dict[str, Any]]:
@@ -104,6 +123,19 @@ class JobStore:
     def _pointer(self) -> str | None:
         """Path of the model to use inside the folder, None if there is none yet."""
         return str(self._read("model.json")["path"]) if self._fs.exists(self._path("model.json")) else None
+
+    def _remove(self, path: str) -> None:
+        if self._fs.exists(path):
+            self._fs.rm(path, recursive=True)
+
+    def _remove_unfinished(self, path: str) -> None:
+        """Remove a folder whose writing failed; threads of Zarr may go on with other files of it for a moment."""
+        for _ in range(10):
+            with suppress(OSError):
+                self._remove(path)
+            time.sleep(0.02)
+            if not self._fs.exists(path):
+                return
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -75,7 +75,7 @@ def fit(
     ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
     ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
     dense iterations: once it says so the fit ends with the model saved last. A fit that ends without any model, raising
-    ``JobFailedError`` if that was aborted, leaves no JOB.
+    ``JobFailedError`` if that was aborted, leaves no JOB, or the one that it was to overwrite.
     """
     source, held_out = _sources(data, validation)
     if verify:
@@ -92,7 +92,7 @@ def fit(
                 on_plan(prepared.plan)
             outcome = run(prepared, executor, journal, watcher=watcher, interrupted=stop)
             if journal.model is None:
-                raise JobFailedError(f"aborted before the first round was done: {job} has no model and was removed")
+                raise JobFailedError(f"aborted before the first round was done: {job} is as it was before the fit")
         except BaseException:
             if not store.has_model():
                 store.discard()

@@ -217,6 +217,7 @@ def test_a_job_that_is_there(folder, tmp_path):
     again = FitParameters(**{**vars(PARAMETERS), "max_rounds": 1})
     service.fit(str(folder / "train.zarr"), job, again, overwrite=True)
     assert [event["event"] for event in JobStore(job).events()] == ["plan", "fit", "done"]
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
 def test_verify_reads_every_tile(tmp_path):
@@ -312,6 +313,22 @@ def test_a_first_model_that_cannot_be_stored_leaves_no_job(folder, tmp_path, mon
     with pytest.raises(StorageError, match="no space"):
         service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
+    """An abort or an error in the first round: the old job, events and model, is there as before."""
+    job = str(tmp_path / "job")
+    service.fit(str(folder / "train.zarr"), job, PARAMETERS)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    class Broken(Watcher):
+        def on_step(self, info, candidates):
+            raise KeyboardInterrupt
+
+    for choices, error in (({"watcher": Broken()}, KeyboardInterrupt), ({"aborted": lambda: True}, JobFailedError)):
+        with pytest.raises(error):
+            service.fit(str(folder / "train.zarr"), job, PARAMETERS, overwrite=True, **choices)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
 def test_a_time_limit_ends_with_the_model_of_the_first_round(folder, tmp_path):
