@@ -91,10 +91,9 @@ class PairReader:
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         self.name = "the arrays (X, y)" if y is not None else "the array X"
-        self._X = X if hasattr(X, "shape") and hasattr(X, "dtype") else numeric_array("X", X)
-        self._X = _known_chunks(self._X)
-        self._y: Any = None if y is None else _one_target(y)
-        self._weights = None if weights is None else _known_chunks(weights)
+        self._X = _sliceable("X", X)
+        self._y: Any = None if y is None else _one_column("y", y)
+        self._weights = None if weights is None else _sliceable("the weights", weights)
         check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights)
         self._check_chunks()
         self.n_rows: int | None = int(self._X.shape[0])
@@ -125,14 +124,29 @@ class PairReader:
             yield batch
 
 
-def _one_target(y: Any) -> Any:
-    """``y`` as one column that can be sliced. Raises ``DataError`` for several."""
-    y = _known_chunks(y if hasattr(y, "shape") and hasattr(y, "dtype") else np.asarray(y))
-    if len(y.shape) == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if len(y.shape) != 1:
-        raise DataError(f"ingest: y must have shape (rows,), found {tuple(y.shape)}: one target per DATA.")
-    return y
+def _one_column(name: str, values: Any) -> Any:
+    """``values``, numbers or labels, as one column that can be sliced. Raises ``DataError`` for several."""
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=True)
+    column = _known_chunks(values if _is_array(values) else np.asarray(values))
+    if len(column.shape) == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if len(column.shape) != 1:
+        kind = "target" if name == "y" else "column of weights"
+        raise DataError(f"ingest: {name} must have shape (rows,), found {tuple(column.shape)}: one {kind} per DATA.")
+    return column
+
+
+def _sliceable(name: str, values: Any) -> Any:
+    """Numbers as an array that can be sliced. Raises ``DataError`` for what is none."""
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=True)
+    return _known_chunks(values if _is_array(values) else numeric_array(name, values))
+
+
+def _is_array(values: Any) -> bool:
+    """Whether slices of it are by position; those of pandas may be by label."""
+    return hasattr(values, "shape") and hasattr(values, "dtype") and module_of(values) != "pandas"
 
 
 def _computed(block: Any) -> np.ndarray[Any, Any]:

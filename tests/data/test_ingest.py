@@ -265,6 +265,28 @@ def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "d.zarr" / "X" / "c" / "1" / "0").exists()
 
 
+@pytest.mark.parametrize(
+    ("y", "weights"),
+    [
+        (lambda y: y.tolist(), lambda w: w.tolist()),
+        (lambda y: tuple(y), lambda w: tuple(w)),
+        (lambda y: pd.Series(y, index=np.arange(500)[::-1] + 0.5), lambda w: pd.Series(w, index=np.arange(500)[::-1])),
+        (lambda y: pd.DataFrame({"cost": y}), lambda w: w.astype(int)),
+        (lambda y: dd.from_pandas(pd.Series(y), npartitions=3), lambda w: da.from_array(w, chunks=70)),
+    ],
+    ids=["lists", "tuples", "pandas", "one column", "dask"],
+)
+@pytest.mark.parametrize("X", [lambda X: X, lambda X: X.tolist(), lambda X: da.from_array(X, chunks=(99, 2))])
+def test_targets_and_weights_of_any_kind_beside_arrays(X: Any, y: Any, weights: Any, tmp_path: Path) -> None:
+    inputs, targets = rows()
+    given = np.arange(500) % 3 + 1.0
+    data = ingest((X(inputs), y(targets), weights(given)), tmp_path / "d.zarr")
+    found_X, found_t, numbers = all_rows(data)
+    np.testing.assert_array_equal(found_X, inputs[numbers])
+    np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
+    np.testing.assert_array_equal(data.weights_of(range(500)), given[numbers])
+
+
 def test_classes_are_codes_and_labels(tmp_path: Path) -> None:
     X, _ = rows(6)
     labels = np.array(["yes", "no", "no", "maybe", "yes", "no"])
