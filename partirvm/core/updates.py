@@ -45,6 +45,12 @@ It bounds the condition of the scaled H. Smooth targets under a wide kernel ask 
 other, and with them the digits of the residual; at this floor they fit no worse and nothing cancels.
 """
 
+HOPE = 1e-3
+"""α of a new column that gains nothing alone, as a fraction of its s.
+
+Columns of a wide kernel look alike and gain only together; started at α = s they drive each other out.
+"""
+
 DEPENDENT = 1e-8
 """A new column whose s is below this fraction of its βG_ii is taken to be a copy of columns that are there."""
 
@@ -194,11 +200,11 @@ def evidence_gain(s: Float, q: Float) -> Float:
 
 
 def entry_precision(s: Float, q: Float, precision: Float) -> Float:
-    """α at which new columns start (P,): s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), and s otherwise.
+    """α at which new columns start (P,): s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), else ``HOPE``·s.
 
-    A column that gains nothing alone may do so beside others; α = s gives it a half-determined start. ``precision``
-    (P,) is βφᵀφ: the s of a near-copy of columns that are there is rounding error, and is raised to a fraction of it.
+    A column that gains nothing alone may do so beside others: a small α lets the data speak first. ``precision`` (P,)
+    is βφᵀφ: the s of a near-copy of columns that are there is rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
     excess = q**2 - s
-    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s)
+    return np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), HOPE * s)

@@ -1,13 +1,14 @@
 """Floating-point work and seconds of a fit, as closed formulas over measured rates.
 
 Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
-a residual pass evaluates M elements; one dense iteration takes M³ (Cholesky and inverse together). Vectors are expected
-to fall to ``stop_fraction`` of each round's candidates, as in the paper's analysis (P, 1.5P, 1.75P … 2P).
+a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; one dense
+iteration takes M³ (Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each round's
+candidates, as in the paper's analysis (P, 1.5P, 1.75P … 2P).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ITERATIONS = 30
 """Dense iterations expected in an intermediate fit."""
@@ -37,14 +38,26 @@ class RoundCost:
     solve_seconds: float
 
 
-def round_cost(n_rows: int, kept: int, candidates: int, residual: bool, rates: Rates, threads: int) -> RoundCost:
-    """Cost of one round; ``residual`` says whether the next candidates come from a residual pass."""
-    elements = n_rows * (kept + candidates + (kept if residual else 0))
-    flops = n_rows * (2.0 * kept * candidates + candidates**2)
-    passes = 2 if residual else 1
-    seconds = (passes * n_rows * rates.read + elements * rates.element + flops / rates.product) / threads
+@dataclass(frozen=True)
+class Looking:
+    """How candidates are found: by the residuals of ``rows`` rows, or a pass for ``pool`` columns on trial."""
+
+    rows: int = 0
+    pool: int = 0
+
+
+NOT_LOOKING = Looking()
+"""Candidates at random: nothing to read for them."""
+
+
+def round_cost(n_rows: int, kept: int, candidates: int, looking: Looking, rates: Rates, threads: int) -> RoundCost:
+    """Cost of one round: a look for candidates, a gram pass, a dense fit."""
+    looked = n_rows if looking.pool else looking.rows
+    elements = n_rows * (kept + candidates) + looked * (kept + looking.pool)
+    flops = n_rows * (2.0 * kept * candidates + candidates**2) + looked * 2.0 * kept * looking.pool
+    seconds = ((n_rows + looked) * rates.read + elements * rates.element + flops / rates.product) / threads
     solve = ITERATIONS * (kept + candidates) ** 3 / rates.product
-    return RoundCost(kept, candidates, passes, flops, seconds, solve)
+    return RoundCost(kept, candidates, 2 if looked == n_rows else 1, flops, seconds, solve)
 
 
 def working_set_cost(
@@ -53,14 +66,17 @@ def working_set_cost(
     rounds: int,
     stop_fraction: float,
     *,
-    residual: bool,
+    looking: Looking,
     rates: Rates,
     threads: int,
 ) -> list[RoundCost]:
-    """Cost of each round of the working set, and a last residual pass counted into the last."""
+    """Cost of each round of the working set, and the last residual pass counted into the last."""
     costs, kept = [], 1
     for number in range(rounds):
-        last = number == rounds - 1
-        costs.append(round_cost(n_rows, kept, partition_size, residual or last, rates, threads))
+        look = looking if number else NOT_LOOKING
+        costs.append(round_cost(n_rows, kept, partition_size, look, rates, threads))
         kept = 1 + int(stop_fraction * (kept - 1 + partition_size))
+    settle = n_rows * (rates.read + kept * rates.element) / threads
+    last = costs[-1]
+    costs[-1] = replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + settle)
     return costs

@@ -1,14 +1,15 @@
 """Bytes of each step of a fit, as closed formulas.
 
-f = 8 bytes. A fit of M kept columns and P candidates over tiles of R rows, d features and T targets, with panels of
-B = min(PANEL_ROWS, R) rows, on ``threads`` threads, takes on top of the process itself:
+f = 8 bytes. A fit of M kept columns, P candidates and Q ≥ P columns on trial, over tiles of R rows, d features and T
+targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, takes on top of the process itself:
 
     tile      = 3 f R (d + T + 1)                      read, decoded, handed on
-    panel     = 2 f B (M + P + d + 2)                  design blocks, and their weighted or widened copies
-    block     = 3 f (M + P) P                          sum so far, the panel's product, the new sum
-    waiting   = f (log₂ tiles + threads + 1) (M + P) P nodes of the sum that wait for their sibling
-    pass      = threads (tile + panel + block) + waiting + f (M + P)²
-    solve     = 8 f (M + P)²                           statistics, those of the active columns, H, factor, inverse
+    panel     = 2 f B (M + Q + d + 2)                  design blocks, and their weighted or widened copies
+    node      = f max((M + P) P, M Q)                  statistic of a gram pass, or of the pool's pass
+    block     = 3 node                                 sum so far, the panel's product, the new sum
+    waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
+    pass      = threads (tile + panel + block) + waiting + 3 f (M + P)²
+    solve     = 10 f (M + P)²                          statistics, active ones, H, factor, inverse, model
     best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
 """
 
@@ -68,13 +69,15 @@ class StepBytes:
         return max(self.passing, self.solving)
 
 
-def step_bytes(shape: DataShape, kept: int, candidates: int, threads: int, *, held_out: bool = False) -> StepBytes:
-    """The formulas above for M = ``kept`` columns (the bias counted) and P = ``candidates``."""
+def step_bytes(
+    shape: DataShape, kept: int, candidates: int, threads: int, *, pool: int = 0, held_out: bool = False
+) -> StepBytes:
+    """The formulas above for M = ``kept`` columns (the bias counted), P = ``candidates`` and Q = max(P, ``pool``)."""
     columns, d = kept + candidates, shape.n_features
     rows = min(shape.tile_rows, shape.n_rows)
     tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
-    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (columns + d + 2)
-    node = FLOAT * columns * candidates
+    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (kept + max(candidates, pool) + d + 2)
+    node = FLOAT * max(columns * candidates, kept * pool)
     square = FLOAT * columns**2
     waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 1) * node
     return StepBytes(
@@ -82,13 +85,15 @@ def step_bytes(shape: DataShape, kept: int, candidates: int, threads: int, *, he
         panel=panel,
         block=3 * node,
         waiting=waiting,
-        gram=threads * (tile + panel + 3 * node) + waiting + square,
-        solve=8 * square,
+        gram=threads * (tile + panel + 3 * node) + waiting + 3 * square,
+        solve=10 * square,
         best=2 * square if held_out else 0,
     )
 
 
-def most_columns(shape: DataShape, candidates: int, threads: int, budget: int, *, held_out: bool = False) -> int:
+def most_columns(
+    shape: DataShape, candidates: int, threads: int, budget: int, *, pool: int = 0, held_out: bool = False
+) -> int:
     """The most columns M + P whose peak stays within ``budget`` bytes, P being ``candidates``; 0 if not even P fit.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
@@ -98,7 +103,7 @@ def most_columns(shape: DataShape, candidates: int, threads: int, budget: int, *
     """
 
     def fits(columns: int) -> bool:
-        return step_bytes(shape, columns - candidates, candidates, threads, held_out=held_out).peak <= budget
+        return step_bytes(shape, columns - candidates, candidates, threads, pool=pool, held_out=held_out).peak <= budget
 
     if not fits(candidates + 1):
         return 0

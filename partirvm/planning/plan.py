@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partirvm.errors import MemoryLimitError
-from partirvm.planning.cost import UNLIMITED_ROUNDS, Rates, RoundCost, working_set_cost
+from partirvm.planning.cost import NOT_LOOKING, UNLIMITED_ROUNDS, Looking, Rates, RoundCost, working_set_cost
 from partirvm.planning.memory import ALLOWANCE, DataShape, StepBytes, most_columns, step_bytes
 from partirvm.planning.units import format_bytes, format_duration
+
+LEAST_PARTITION = 50
+"""Fewest candidates to which memory lowers a partition size that was left to the plan."""
 
 
 @dataclass(frozen=True)
@@ -111,24 +114,43 @@ def make_plan(
     stop_fraction: float,
     max_rounds: int | None,
     max_vectors: int | None,
+    looking: Looking = NOT_LOOKING,
     held_out: bool,
     shrink_threads: bool = True,
+    shrink_partition: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    With ``shrink_threads`` fewer threads are used where all of them would not fit. Raises ``MemoryLimitError`` if not
-    even one round fits, with what it needs, what it has and what to change.
+    With ``shrink_threads`` fewer threads are used where all of them would not fit, and with ``shrink_partition`` fewer
+    candidates; ``max_vectors`` bounds the candidates in any case. Raises ``MemoryLimitError`` if not even one round
+    fits, with what it needs, what it has and what to change.
     """
-    candidates = min(shape.n_rows, partition_size)
+    candidates = min(shape.n_rows, partition_size, max_vectors or partition_size)
+    if candidates < min(partition_size, shape.n_rows):
+        notes += (f"P held to {candidates} by max_vectors",)
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if shrink_threads else machine.threads
-    for threads in range(machine.threads, least - 1, -1):
-        columns = most_columns(shape, candidates, threads, budget, held_out=held_out)
-        if columns >= min(2 * candidates, shape.n_rows) + 1:
-            break
+
+    def fitting(candidates: int) -> tuple[int, int]:
+        for threads in range(machine.threads, least - 1, -1):
+            columns = most_columns(shape, candidates, threads, budget, pool=looking.pool, held_out=held_out)
+            if columns >= min(2 * candidates, shape.n_rows) + 1:
+                break
+        return threads, columns
+
+    threads, columns = fitting(candidates)
+    while shrink_partition and columns < 2 * candidates + 1 and candidates > LEAST_PARTITION:
+        candidates = max(candidates // 2, LEAST_PARTITION)
+        threads, columns = fitting(candidates)
+        capped = (f"P held to {candidates} by the memory limit",)
+        notes = tuple(note for note in notes if not note.endswith("by the memory limit")) + capped
     if not columns:
-        need = machine.base + ALLOWANCE + step_bytes(shape, 1, candidates, least, held_out=held_out).peak
+        need = (
+            machine.base
+            + ALLOWANCE
+            + step_bytes(shape, 1, candidates, least, pool=looking.pool, held_out=held_out).peak
+        )
         raise MemoryLimitError(
             f"one round of {candidates} candidates over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} "
             f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
@@ -141,7 +163,7 @@ def make_plan(
         candidates,
         rounds,
         stop_fraction,
-        residual=selection == "error",
+        looking=looking,
         rates=rates,
         threads=threads * machine.workers,
     )
@@ -159,7 +181,7 @@ def make_plan(
         max_vectors=max_vectors,
         max_columns=columns,
         threads=threads,
-        bytes=step_bytes(shape, expected - candidates, candidates, threads, held_out=held_out),
+        bytes=step_bytes(shape, expected - candidates, candidates, threads, pool=looking.pool, held_out=held_out),
         rounds=tuple(costs),
         notes=notes,
     )

@@ -19,7 +19,7 @@ from partirvm.data import Source, require_target
 from partirvm.errors import DataError, DataWarning, LimitWarning, NoiseFloorWarning, UsageError
 from partirvm.jobs.driver import Driver, Journal, Outcome, Watcher, deadline
 from partirvm.kernels.design import Design
-from partirvm.planning.cost import Rates
+from partirvm.planning.cost import Looking, Rates
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, make_plan
 from partirvm.service.parameters import (
@@ -32,6 +32,7 @@ from partirvm.service.parameters import (
 )
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Options, Problem
+from partirvm.strategies.selection import POOL, SPREAD
 from partirvm.types import FitParameters
 
 CALIBRATION_ROWS = 1024
@@ -80,12 +81,20 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
         stop_fraction=parameters.stop_fraction,
         max_rounds=parameters.max_rounds,
         max_vectors=parameters.max_vectors,
+        looking=_looking(selection, size, source),
         held_out=held_out is not None,
         shrink_threads=executor.elastic,
+        shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
         notes=(note,) if note else (),
     )
     problem = _problem(source, held_out, parameters, empty, moments)
     return Prepared(source, held_out, parameters, moments, problem, _options(plan, parameters), plan)
+
+
+def _looking(selection: str, partition_size: int, source: Source) -> Looking:
+    if selection == "error":
+        return Looking(rows=min(SPREAD * partition_size, source.n_rows) if source.shuffled else source.n_rows)
+    return Looking(pool=min(POOL * partition_size, source.n_rows) if selection == "gain" else 0)
 
 
 def checked_moments(source: Source, executor: Executor) -> Moments:
@@ -215,7 +224,8 @@ def _warn_of_data(prepared: Prepared) -> None:
 
 def _warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
     last = outcome.last
-    assert last is not None
+    if last is None:
+        return
     if last.floored:
         warnings.warn(
             "the noise estimate reached its floor: the data look noise-free to this kernel, or the model interpolates "

@@ -13,6 +13,13 @@ Int = NDArray[np.int64]
 
 SELECTIONS = ("error", "random", "gain")
 
+SPREAD = 20
+"""``error`` looks for the largest errors among about this × P random rows.
+
+Among all rows of a large set the largest errors are outliers, or neighbours of one another. Where rows kept their order
+a few tiles are no random sample, and all rows are looked at.
+"""
+
 POOL = 4
 """``gain`` ranks a random pool of this × P rows."""
 

@@ -49,17 +49,10 @@ from partirvm.strategies.instructions import (
     Solved,
     Stop,
 )
-from partirvm.strategies.selection import POOL, distinct, gain_ranking, random_rows
+from partirvm.strategies.selection import POOL, SPREAD, distinct, gain_ranking, random_rows
 
 Int = NDArray[np.int64]
 Answer = tuple["WorkingSetState", tuple[Instruction, ...]]
-
-SPREAD = 20
-"""``error`` looks for the largest errors among about this × P random rows.
-
-Among all rows of a large set the largest errors are outliers, or neighbours of one another. Where rows kept their order
-a few tiles are no random sample, and all rows are looked at.
-"""
 
 FLAT = 1000.0
 """A round is flat when the evidence rises by less than this × tol nats per row."""

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError, UsageError
-from partirvm.planning.cost import Rates, round_cost, working_set_cost
+from partirvm.planning.cost import Looking, Rates, round_cost, working_set_cost
 from partirvm.planning.memory import ALLOWANCE, DataShape, most_columns, step_bytes
 from partirvm.planning.plan import Machine, make_plan
 from partirvm.planning.units import format_bytes, format_duration, parse_bytes, parse_duration
@@ -92,8 +92,8 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     levels = max((tiles - 1).bit_length(), 1)
     tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * f * (M + P) * P
     waiting = f * (levels + threads + 1) * (M + P) * P
-    passing = threads * (tile + panel + block) + waiting + f * (M + P) ** 2
-    solving = 8 * f * (M + P) ** 2
+    passing = threads * (tile + panel + block) + waiting + 3 * f * (M + P) ** 2
+    solving = 10 * f * (M + P) ** 2
     best = 2 * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
     assert (found.passing, found.solving) == (passing + best, solving + best)
@@ -227,15 +227,20 @@ def test_a_plan_keeps_its_promises(n, partition_size, max_rounds, held_out):
     assert plan_of(shape=DataShape(n, 4, 1, 2048), partition_size=min(n, 800), strategy="basic").rounds[1:] == ()
 
 
-@given(st.integers(1, 10**6), st.integers(0, 500), st.integers(1, 500), st.booleans(), st.integers(1, 16))
-def test_the_cost_of_a_round(n, kept, candidates, residual, threads):
-    """2MP + P² products and M + P elements per row, M more for the residual; 30 dense iterations of (M + P)³."""
-    cost = round_cost(n, kept, candidates, residual, RATES, threads)
-    assert cost.gram_flops == n * (2 * kept * candidates + candidates**2)
-    elements = n * (kept + candidates + kept * residual)
-    passes = 1 + residual
-    seconds = (passes * n * 1e-7 + elements * 2e-9 + cost.gram_flops / 1e10) / threads
-    assert cost.passes == passes
+@given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.sampled_from("-eEg"), st.integers(1, 16))
+def test_the_cost_of_a_round(n, kept, candidates, look, threads):
+    """2MP + P² products and M + P elements per row; 30 dense iterations of (M + P)³; and the look for candidates.
+
+    M elements for each row whose residual is taken, all (E) or half of them (e); M + Q elements and 2MQ products per
+    row for a pool of Q (g).
+    """
+    looking = {"-": Looking(), "e": Looking(rows=n // 2), "E": Looking(rows=n), "g": Looking(pool=4 * candidates)}[look]
+    cost = round_cost(n, kept, candidates, looking, RATES, threads)
+    pool, read = looking.pool, n if look == "g" else looking.rows
+    assert cost.gram_flops == n * (2 * kept * candidates + candidates**2) + 2 * n * kept * pool
+    elements = n * (kept + candidates) + read * (kept + pool)
+    seconds = ((n + read) * 1e-7 + elements * 2e-9 + cost.gram_flops / 1e10) / threads
+    assert cost.passes == (2 if look in "Eg" else 1)
     assert cost.pass_seconds == pytest.approx(seconds)
     assert cost.solve_seconds == pytest.approx(30 * (kept + candidates) ** 3 / 1e10)
 
@@ -244,8 +249,34 @@ def test_the_cost_of_a_round(n, kept, candidates, residual, threads):
 def test_sets_grow_as_in_the_paper(partition_size, rounds):
     """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias aside)."""
     assume(partition_size % 2 == 0)
-    costs = working_set_cost(10**6, partition_size, rounds, 0.5, residual=True, rates=RATES, threads=1)
+    costs = working_set_cost(10**6, partition_size, rounds, 0.5, looking=Looking(rows=10**6), rates=RATES, threads=1)
     totals = [cost.kept - 1 + cost.candidates for cost in costs]
     expected = [partition_size * (2 - 0.5**k) for k in range(rounds)]
     assert totals == pytest.approx(expected, abs=rounds)
     assert max(totals) <= 2 * partition_size
+
+
+def test_a_pool_takes_its_memory():
+    """With Q columns on trial: panels of M + Q columns, nodes of M·Q where that is more than (M + P)·P."""
+    shape, f, M, P, Q, threads = DataShape(10**6, 4, 1, 8192), 8, 1000, 100, 400, 2
+    plain, pooled = step_bytes(shape, M, P, threads), step_bytes(shape, M, P, threads, pool=Q)
+    assert pooled.panel - plain.panel == 2 * f * PANEL_ROWS * (Q - P)
+    assert pooled.block == 3 * f * M * Q > plain.block == 3 * f * (M + P) * P
+
+
+def test_candidates_are_held_by_the_most_vectors():
+    """No more than max_vectors candidates ever join: what they need is what is asked for."""
+    plan = plan_of(partition_size=2500, max_vectors=10)
+    assert plan.partition_size == 10
+    assert "P held to 10 by max_vectors" in str(plan)
+
+
+def test_a_partition_that_was_left_open_is_held_by_memory():
+    """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and the plan says so."""
+    machine = Machine(threads=1, base=100 << 20, limit=200 << 20)
+    with pytest.raises(MemoryLimitError):
+        plan_of(machine=machine, partition_size=4000)
+    plan = plan_of(machine=machine, partition_size=4000, shrink_partition=True)
+    assert 50 <= plan.partition_size < 4000
+    assert plan.max_columns >= 2 * plan.partition_size + 1
+    assert f"P held to {plan.partition_size} by the memory limit" in str(plan)
