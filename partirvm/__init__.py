@@ -1,7 +1,8 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
 ``RVMRegressor`` follows scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says what a fit would do;
-``load_model`` reads a saved model. Names are loaded when they are first used, so that importing the package is quick.
+``load_model`` reads the model of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so
+that importing the package is quick.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ _HOMES = {
     "ingest": "partirvm.service",
     "load_model": "partirvm.model",
     "plan": "partirvm.estimators",
+    "save_model": "partirvm.model",
 }
 
-__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "plan"]
+__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "plan", "save_model"]
 
 if TYPE_CHECKING:
     from partirvm.estimators import RVMRegressor, plan
-    from partirvm.model import load_model
+    from partirvm.model import load_model, save_model
     from partirvm.service import ingest
 
 

@@ -20,7 +20,7 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.model import Model
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import prepare, run
-from partirvm.service.predicting import PredictTile, check_features, warn_of_far_rows
+from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
 from partirvm.types import Columns, FitParameters
 
 Float = NDArray[np.float64]
@@ -238,15 +238,11 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model: Model = self.model_
         if _in_memory(X):
             X = validate_data(self, X, dtype=np.float64, reset=False)
-            mean, variance = model.predict(X, variance=return_std)
-            far = int(model.far(X).sum())
+            mean, std, far = predict_rows(model, X, std=return_std)
         else:
-            mean, variance, far = self._predict_source(as_source(X))
+            mean, std, far = self._predict_source(as_source(X))
         warn_of_far_rows(far, len(mean))
-        if not return_std:
-            return mean
-        assert variance is not None
-        return mean, np.sqrt(variance)
+        return (mean, std) if return_std else mean
 
     def _predict_source(self, source: Source) -> tuple[Float, Float, int]:
         check_features(self.model_, source)
@@ -257,7 +253,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         finally:
             executor.close()
         order = np.argsort(rows)
-        return mean[order], std[order] ** 2, int(far.sum())
+        return mean[order], std[order], int(far.sum())
 
 
 def _in_memory(X: Any) -> bool:

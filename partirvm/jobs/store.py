@@ -111,7 +111,7 @@ class JobStore:
         if not self.has_model():
             before = f"; the one before it is kept in {self._aside}" if self._fs.exists(self._aside) else ""
             raise MissingDataError(f"{self.location}: the job has no model yet{before}")
-        return load_model(f"{self.location}/{self._read('model.json')['path']}")
+        return load_model(self.location)
 
     def events(self) -> list[dict[str, Any]]:
         """All events in order."""

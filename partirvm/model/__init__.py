@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from partirvm.model.files import load_model, save_model
-from partirvm.model.fitted import Model
+from partirvm.model.fitted import FAR, Model
 
-__all__ = ["Model", "load_model", "save_model"]
+__all__ = ["FAR", "Model", "load_model", "save_model"]

@@ -7,8 +7,11 @@ column names, noise and evidence. The attributes are written last: a group witho
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
+import fsspec
 import numpy as np
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
@@ -23,13 +26,16 @@ FORMAT = 1
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
 
 
-def save_model(model: Model, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
+def save_model(
+    model: Model, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+) -> None:
     """Write a model to a folder or fsspec URL that must not exist yet.
 
     Raises ``ExistsError`` if something is there, ``StorageError`` if it cannot be written.
     """
     import zarr
 
+    location = os.fspath(location)
     design, scaling = model.design, model.design.scaling
     arrays = {
         "centres": design.centres,
@@ -72,14 +78,15 @@ def save_model(model: Model, location: str, *, storage_options: dict[str, Any] |
         raise StorageError(f"{location}: the model cannot be written: {error}") from error
 
 
-def load_model(location: str, *, storage_options: dict[str, Any] | None = None) -> Model:
-    """Read a model back. Runs no code from the file.
+def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> Model:
+    """Read a model back, or the one to use of a job, given its folder or fsspec URL. Runs no code from the file.
 
     Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
     written by a newer version.
     """
     import zarr
 
+    location = _model_of(os.fspath(location).rstrip("/"), storage_options or {})
     try:
         group = zarr.open_group(location, mode="r", storage_options=storage_options)
     except (FileNotFoundError, KeyError) as error:
@@ -112,6 +119,18 @@ def load_model(location: str, *, storage_options: dict[str, Any] | None = None) 
         n_rows=about["n_rows"],
         columns=columns,
     )
+
+
+def _model_of(location: str, storage_options: dict[str, Any]) -> str:
+    """The place of a job's model, which its ``model.json`` names; of anything else the place itself."""
+    fs, root = fsspec.core.url_to_fs(location, **storage_options)
+    try:
+        pointer = json.loads(fs.cat_file(f"{root}/model.json"))
+        return f"{location}/{pointer['path']}"
+    except (FileNotFoundError, NotADirectoryError):
+        return location
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{location}/model.json: damaged, it names no model: {error}") from error
 
 
 def _read(group: Any, name: str, location: str) -> np.ndarray[Any, Any]:

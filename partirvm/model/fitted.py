@@ -6,6 +6,7 @@ Predictions are for a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from partirvm.types import PANEL_ROWS, Columns
 Float = NDArray[np.float64]
 
 FAR = 1e-4
-"""A row whose kernels are all below this fraction of their peak is far from every relevance vector."""
+"""Nearness (the largest kernel as a fraction of its peak) below which a row is far from every relevance vector."""
 
 
 @dataclass(frozen=True)
@@ -71,34 +72,58 @@ class Model:
         bias = float(self.mean[0]) if self.design.bias else 0.0
         return float(scaling.t_shift[0]) + float(scaling.t_scale[0]) * bias
 
-    def predict(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None]:
-        """Mean (n,) and, if asked, variance (n,) of a new noisy target at raw inputs X (n, d), in the target's units.
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
 
+        X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
+        other features than the model, or values that are no finite numbers.
+        """
+        mean, variance, _ = self.moments(self._checked(X), variance=return_std)
+        if variance is None:
+            return mean
+        return mean, np.sqrt(variance)
+
+    def _checked(self, X: Any) -> Float:
+        wanted = self.columns.features
+        found = tuple(str(name) for name in getattr(X, "columns", wanted))
+        if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
+            raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
+        try:
+            rows = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
+        if not np.isfinite(rows).all():
+            raise DataError("X has values that are NaN or infinite: remove or fill them")
+        return rows
+
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
+        """Mean, variance (if asked) and nearness of raw inputs X (n, d), shape (n,) each.
+
+        Mean and variance are of a new noisy target, in its units. Nearness is the largest of the kernel columns, each
+        as a fraction of its peak: below ``FAR`` a row is far from every relevance vector; 1 where the model has none.
         Raises ``DataError`` if X has another number of features than the model.
         """
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise DataError(f"the model was trained on {self.n_features} features, the rows given have shape {X.shape}")
-        shift, scale = float(self.design.scaling.t_shift[0]), float(self.design.scaling.t_scale[0])
-        mean = np.empty(len(X))
+        design, bias = self.design, int(self.design.bias)
+        shift, scale = float(design.scaling.t_shift[0]), float(design.scaling.t_scale[0])
+        peaks = design.kernel.diagonal(design.scaling.inputs(design.centres))
+        mean, nearness = np.empty(len(X)), np.ones(len(X))
         spread = np.empty(len(X)) if variance else None
         for start in range(0, len(X), PANEL_ROWS):
             rows = slice(start, start + PANEL_ROWS)
-            block = self.design.block(X[rows])
+            block = design.block(X[rows])
             mean[rows] = block @ self.mean
             if spread is not None:
                 product = block @ self.root
                 spread[rows] = np.einsum("nm,nm->n", product, product)
+            if self.n_vectors:
+                kernels = block[:, bias:]
+                kernels /= peaks
+                nearness[rows] = kernels.max(axis=1)
         mean *= scale
         mean += shift
         if spread is not None:
             spread *= scale**2
             spread += self.noise_variance
-        return mean, spread
-
-    def far(self, X: Float) -> NDArray[np.bool_]:
-        """Which raw inputs X (n, d) lie where every kernel column is below ``FAR`` of its peak, shape (n,)."""
-        if not self.n_vectors:
-            return np.zeros(len(X), dtype=bool)
-        kernels = self.design.take(np.arange(self.n_vectors), bias=False)
-        panels = (kernels.block(X[start : start + PANEL_ROWS]) for start in range(0, len(X), PANEL_ROWS))
-        return np.concatenate([panel.max(axis=1) < FAR for panel in panels])
+        return mean, spread, nearness

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
+from partirvm.backends.threads import one_blas_thread
 from partirvm.core.residuals import Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning
 from partirvm.jobs.store import JobStore
-from partirvm.model import Model
+from partirvm.model import FAR, Model
 from partirvm.service.output import open_output
 from partirvm.strategies.instructions import ScorePass
 
@@ -39,9 +40,16 @@ class PredictTile:
         """Read the tile and predict it."""
         tile = source.tile(number)
         rows = source.original_rows(number) if isinstance(source, ZarrSource) else tile.start + np.arange(len(tile.X))
-        mean, variance = self.model.predict(tile.X)
+        mean, variance, nearness = self.model.moments(tile.X)
         assert variance is not None
-        return np.column_stack([rows, mean, np.sqrt(variance), self.model.far(tile.X)])
+        return np.column_stack([rows, mean, np.sqrt(variance), nearness < FAR])
+
+
+def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
+    """Mean, sd if asked, and the number of far rows of raw inputs X (n, d) in memory: the bits of a pass."""
+    with one_blas_thread():
+        mean, variance, nearness = model.moments(X, variance=std)
+    return mean, None if variance is None else np.sqrt(variance), int((nearness < FAR).sum())
 
 
 def predict(

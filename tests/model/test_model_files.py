@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import naive
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 
@@ -166,13 +168,85 @@ def test_predictions_are_the_formulas():
     gamma = np.array([0.1, 0.0, 0.7])
     K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, gamma)
     Phi = np.hstack([np.ones((5000, 1)), K])
-    mean, variance = model.predict(X)
+    mean, variance, nearness = model.moments(X)
     np.testing.assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
     Sigma = model.root @ model.root.T
     np.testing.assert_allclose(variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10)
-    assert model.predict(X, variance=False)[1] is None
+    assert model.moments(X, variance=False)[1] is None
+    np.testing.assert_array_equal(model.predict(X), mean)
+    np.testing.assert_array_equal(model.predict(X.tolist(), return_std=True), [mean, np.sqrt(variance)])
     assert model.intercept == pytest.approx(12.3 + 4.5 * model.mean[0])
-    np.testing.assert_array_equal(model.far(X), K.max(axis=1) < 1e-4)
+    np.testing.assert_allclose(nearness, K.max(axis=1), rtol=1e-10)
+    np.testing.assert_array_equal(made(m=0).moments(X)[2], 1.0)
+
+
+class Tall(Gaussian):
+    """A Gaussian whose peak is 1e-6, and which counts its evaluations."""
+
+    evaluated = 0
+
+    def prepare(self, centres):
+        inner = super().prepare(centres)
+
+        def evaluate(points, out):
+            type(self).evaluated += len(points)
+            inner(points, out)
+            out *= 1e-6
+
+        return evaluate
+
+    def diagonal(self, points):
+        return 1e-6 * super().diagonal(points)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_nearness_is_a_fraction_of_the_peak(bias):
+    """Whatever the kernel's height; each row's kernels are evaluated once."""
+    plain = made(bias=bias)
+    tall = replace(plain, design=replace(plain.design, kernel=Tall(plain.design.kernel.gamma)))
+    X = np.concatenate([plain.design.centres, np.full((3, 3), 1e3)])
+    Tall.evaluated = 0
+    nearness = tall.moments(X)[2]
+    assert Tall.evaluated == len(X)
+    np.testing.assert_allclose(nearness, plain.moments(X)[2], rtol=1e-10)
+    np.testing.assert_array_equal(nearness < 1e-4, [False] * 6 + [True] * 3)
+
+
+def test_a_job_is_loaded_as_its_model(job):
+    """``load_model`` follows the pointer; a damaged one is a FormatError, a job without a model MissingDataError."""
+    store = JobStore.create(job, {})
+    with pytest.raises(MissingDataError, match="no model here"):
+        load_model(job)
+    for seed in (0, 1):
+        store.save(made(seed=seed))
+    for given in (job, f"{job}/"):
+        np.testing.assert_array_equal(load_model(given).mean, made(seed=1).mean)
+    fs, root = fsspec.core.url_to_fs(job)
+    for text in (b"{", b"{}", b"3"):
+        fs.pipe_file(f"{root}/model.json", text)
+        with pytest.raises(FormatError, match="damaged"):
+            load_model(job)
+
+
+def test_a_model_on_a_path_object(tmp_path):
+    """As strings."""
+    save_model(made(), tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").mean, made().mean)
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        ([["a", "b", "c"]], "rows of numbers"),
+        ([[1.0, np.nan, 2.0]], "NaN or infinite"),
+        ([1.0, 2.0, 3.0], "3 features"),
+        (pd.DataFrame([[1.0, 2.0, 3.0]], columns=["ü b", "a", "c"]), "'ü b', 'a', 'c'"),
+    ],
+)
+def test_rows_that_cannot_be_predicted(X, says):
+    """DataError."""
+    with pytest.raises(DataError, match=says):
+        made().predict(X)
 
 
 def test_rows_of_other_features_are_refused():

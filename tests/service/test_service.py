@@ -79,8 +79,8 @@ def test_evaluation_is_by_the_formulas(folder):
     found = service.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     X, y = rows(300, seed=1)
     model = JobStore(str(folder / "job")).model()
-    mean, variance = model.predict(X)
-    predictive = norm(mean, np.sqrt(variance))
+    mean, std = model.predict(X, return_std=True)
+    predictive = norm(mean, std)
     low, high = predictive.interval(0.95)
     assert (found["n_rows"], found["n_vectors"]) == (300, model.n_vectors)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-10)
@@ -106,10 +106,10 @@ def test_predictions_come_in_the_order_before_shuffling(folder, tmp_path, ending
     """Row i of the output belongs to row i of what was ingested."""
     output = tmp_path / f"out{ending}"
     assert service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output)) == 300
-    mean, variance = JobStore(str(folder / "job")).model().predict(rows(300, seed=1)[0])
+    mean, std = load_model(folder / "job").predict(rows(300, seed=1)[0], return_std=True)
     found = read(output)
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
-    np.testing.assert_allclose(found["std"], np.sqrt(variance), rtol=1e-12)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-12)
     assert [path.name for path in tmp_path.iterdir()] == [output.name], "something was left behind"
     with pytest.raises(ExistsError, match="--overwrite"):
         service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output))
@@ -348,7 +348,7 @@ def test_weights_in_data_are_used(tmp_path):
     found = service.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked).model
     expected = RVMRegressor(gamma=0.3, strategy="basic", random_state=0).fit(X, y, sample_weight=w)
     assert found.log_evidence == pytest.approx(expected.log_evidence_, abs=1e-2)
-    np.testing.assert_allclose(found.predict(X)[0], expected.predict(X), atol=0.02)
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=0.02)
 
 
 def test_classes_are_not_fitted_as_numbers(tmp_path):
