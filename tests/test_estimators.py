@@ -335,6 +335,7 @@ def test_validation_data_on_disk(tmp_path):
     assert found[-1]["held_out_rmse"] == pytest.approx(again[-1]["held_out_rmse"], rel=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 def test_clone_pickle_pipeline_and_grid_search():
     """The conveniences of scikit-learn; a pickle predicts the same bits and holds no client."""
     X, y = plane(120)

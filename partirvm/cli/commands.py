@@ -49,7 +49,9 @@ def partirvm() -> None:
     metavar="FOLDER",
     help="Folder for the data, the model and the picture; what an earlier demo left there is replaced.",
 )
-@click.option("--memory-limit", default="512MiB", type=options.Size(), help="Most resident memory of the whole demo.")
+@click.option(
+    "--memory-limit", default="512MiB", type=options.Size(auto=False), help="Most resident memory of the whole demo."
+)
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Learn a landscape: real data, all steps, one picture.

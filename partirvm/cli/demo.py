@@ -44,7 +44,8 @@ def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settin
     job, picture = str(folder / "job"), folder / "terrain.png"
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     for name in rows:
-        _command("ingest", str(folder / f"{name}.npz"), data(name), "--target", TARGET, "--overwrite", quiet=quiet)
+        table = str(folder / f"{name}.npz")
+        _command("ingest", table, data(name), "--target", TARGET, *limit, "--overwrite", quiet=quiet)
     choices = ["--gamma", settings.gamma, "--partition-size", str(settings.partition_size)]
     choices += ["--max-rounds", str(settings.max_rounds), "--validation", data("validation"), *limit]
     status: int = _command("fit", data("train"), job, *choices, "--overwrite", quiet=quiet)

@@ -17,13 +17,16 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Bytes, as in ``512MiB``."""
+    """Bytes, as in ``512MiB``; also ``auto`` where that is allowed."""
 
     name = "SIZE"
 
+    def __init__(self, *, auto: bool = True) -> None:
+        self.auto = auto
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Bytes as a number; ``auto`` stays."""
-        if value == "auto":
+        if self.auto and value == "auto":
             return value
         try:
             return parse_bytes(value, "size")

@@ -51,6 +51,7 @@ def test_a_small_demo(tmp_path, capsys):
     commands = re.findall(r"^\$ partirvm (\w+)", captured.err, re.MULTILINE)
     assert commands == ["ingest"] * 4 + ["fit", "evaluate", "predict"]
     assert f"'{folder}/job'" in captured.err
+    assert captured.err.count("--memory-limit 512MiB") == 5
     assert "next:" not in captured.out
     scores = service.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     assert f"test RMSE       {scores['rmse']:.2f} m" in captured.out
@@ -61,6 +62,14 @@ def test_a_small_demo(tmp_path, capsys):
     assert height > 1000
     assert demo.run(str(folder), 512 << 20, True, SMALL) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("limit", ["auto", "much"])
+def test_the_demo_needs_a_size_as_its_limit(tmp_path, capsys, limit):
+    """Wrong usage, said before anything is written."""
+    assert main(["demo", "--output", str(tmp_path / "demo"), "--memory-limit", limit]) == 2
+    assert f"'{limit}'" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
 
 
 def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
