@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ class DaskSource(TiledRows):
     Tiles are computed by Dask's synchronous scheduler in the thread that asks. Where chunks are larger than two tiles,
     the two computed last are kept, so that each is computed once per pass and not once per tile. Chunks of unknown size
     are computed once here, to learn their sizes. An expensive graph is computed again in every pass: ingest it first.
+    Rows that were persisted on a cluster are fetched through its client; parts hold the rows themselves then.
 
     Parameters
     ----------
@@ -115,27 +118,35 @@ class _Piece:
     def __post_init__(self) -> None:
         self._readers = {name: self._reader(array) for name, array in self.arrays.items()}
 
+    @cached_property
+    def client(self) -> Any:
+        """Looked up where rows are read, as a pickled source passes through processes that have no client."""
+        return client_of(*self.arrays.values())
+
     def rows(self, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Rows of one of the arrays, by their numbers in the source."""
         return self._readers[name](start - self.start, stop - self.start)
 
     def cut(self, start: int, stop: int, tile_rows: int) -> _Piece:
-        """A piece of this piece, its graph cut down to what these rows need."""
+        """A piece of this piece: its graph cut to what these rows need, or these rows where a cluster holds them."""
         from dask.base import optimize
 
         names = list(self.arrays)
         slices = [self.arrays[name][start - self.start : stop - self.start] for name in names]
-        cut = optimize(*slices)  # type: ignore[no-untyped-call,unused-ignore]
+        if self.client is None:
+            cut = optimize(*slices)  # type: ignore[no-untyped-call,unused-ignore]
+        else:
+            cut = tuple(_known_sizes(rows) for rows in computed(*slices, client=self.client))
         return _Piece(start, stop, dict(zip(names, cut, strict=True)), tile_rows)
 
     def _reader(self, array: Any) -> ChunkedRows:
         def load(start: int, stop: int) -> np.ndarray[Any, Any]:
-            return np.asarray(array[start:stop].compute(scheduler="synchronous"))
+            return np.asarray(computed(array[start:stop], client=self.client)[0])
 
         return ChunkedRows(load, np.cumsum([0, *array.chunks[0]]).tolist(), self.tile_rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_readers": None}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_readers", "client")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -152,6 +163,38 @@ def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
     return [
         (int(run[0]), int(run[-1])) for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1) if len(run)
     ]
+
+
+def client_of(*collections: Any) -> Any:
+    """The client of the cluster on which parts of these collections were persisted; None where there are none such.
+
+    Raises ``DataError`` where such a client cannot be reached.
+    """
+    if "distributed" not in sys.modules:
+        return None
+    for collection in collections:
+        for value in collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ():
+            if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
+                return _running(value.client)
+    return None
+
+
+def _running(client: Any) -> Any:
+    if getattr(client, "status", None) != "running":
+        raise DataError(
+            "the data were persisted on a Dask cluster whose client is closed or out of reach: pass the array or data "
+            "frame as it was before persist(), or ingest it while the client is open."
+        )
+    return client
+
+
+def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
+    """The values of Dask collections: through the client, where there is one, otherwise in the thread that asks."""
+    import dask
+
+    scheduler = "synchronous" if client is None else _running(client)
+    values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
+    return values
 
 
 def _known_sizes(array: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from partirvm.data.checks import check_shapes, numeric_array
+from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError, UsageError
 
@@ -113,14 +114,15 @@ class PairReader:
         """Slices of the arrays, in whole chunks of X where it has any and they are small."""
         n_rows, n_features = (int(n) for n in self._X.shape)
         step = rows_per_batch(batch_bytes, n_features)
+        client = client_of(self._X, self._y, self._weights)
         for start in range(0, n_rows, step):
             rows = slice(start, start + step)
-            X = _computed(self._X[rows])
+            X = _computed(self._X[rows], client)
             batch = {f"x{j}": X[:, j] for j in range(n_features)}
             if self._y is not None:
-                batch["y"] = _computed(self._y[rows])
+                batch["y"] = _computed(self._y[rows], client)
             if self._weights is not None:
-                batch["weights"] = _computed(self._weights[rows])
+                batch["weights"] = _computed(self._weights[rows], client)
             yield batch
 
 
@@ -149,8 +151,8 @@ def _is_array(values: Any) -> bool:
     return hasattr(values, "shape") and hasattr(values, "dtype") and module_of(values) != "pandas"
 
 
-def _computed(block: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(block.compute(scheduler="synchronous") if hasattr(block, "compute") else block)
+def _computed(block: Any, client: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(computed(block, client=client)[0] if hasattr(block, "dask") else block)
 
 
 def _known_chunks(array: Any) -> Any:
@@ -167,35 +169,73 @@ class FrameReader:
     untyped = False
     features: tuple[str, ...] | None = None
 
-    def __init__(self, frame: Any, target: str | None = None, weights: str | None = None) -> None:
-        self._frame = frame
-        self.columns = tuple(str(name) for name in frame.columns)
+    def __init__(
+        self, frame: Any, target: str | None = None, weights: str | None = None, beside: Mapping[str, Any] | None = None
+    ) -> None:
+        self._frame, self._beside = frame, beside or {}
+        self.columns = (*(str(name) for name in frame.columns), *self._beside)
         self.target, self.weights = target, weights
         self.n_rows: int | None = None if hasattr(frame, "npartitions") else len(frame)
 
     @classmethod
     def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """A data frame of features with a target, unless that is None, and weights, of their own."""
-        if y is None:
-            return cls(X) if weights is None else cls(X.assign(weights=weights), weights="weights")
-        target = str(getattr(y, "name", None) or "y")
-        if target in [str(name) for name in X.columns]:
-            raise DataError(f"y is called {target!r}, and so is a column of X: rename one of them.")
-        if hasattr(y, "__len__") and not hasattr(X, "npartitions") and len(y) != len(X):
-            raise DataError(f"X has {len(X):,} rows, but y has {len(y):,}: they must belong together.")
-        extra = {target: y} if weights is None else {target: y, "weights": weights}
-        return cls(X.assign(**extra), target, None if weights is None else "weights")
+        """A data frame of features with a target, unless that is None, and weights, of their own.
+
+        Rows belong together by position, as in a fit: no index is looked at.
+        """
+        target = None if y is None else _column_name(y)
+        beside: dict[str, Any] = {}
+        for role, name, values in (("y", target, y), ("weights", "weights", weights)):
+            if values is None or name is None:
+                continue
+            if name in (*map(str, X.columns), *beside):
+                raise DataError(f"{role} is called {name!r}, and so is a column of X: rename one of them.")
+            column = beside[name] = _positional(role, values)
+            if hasattr(X, "npartitions"):
+                if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
+                    raise _not_together(role, f"{column.npartitions} partitions", f"{X.npartitions}")
+            elif hasattr(column, "npartitions"):
+                (beside[name],) = computed(column, client=client_of(column))
+        if not hasattr(X, "npartitions"):
+            for name, column in beside.items():
+                if len(column) != len(X):
+                    raise DataError(
+                        f"X has {len(X):,} rows, but {name} has {len(column):,}: they must belong together."
+                    )
+            X, beside = X.assign(**{name: _values_of(column) for name, column in beside.items()}), {}
+        return cls(X, target, None if weights is None else "weights", beside)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Slices of the frame, or of its partitions one after another."""
         places = [self.columns.index(name) for name in wanted]
         step = rows_per_batch(batch_bytes, len(wanted))
-        if not hasattr(self._frame, "npartitions"):
-            yield from self._slices(self._frame, places, wanted, step)
-            return
-        for number in range(self._frame.npartitions):
-            part = self._frame.get_partition(number).compute(scheduler="synchronous")
+        for part in self._partitions() if hasattr(self._frame, "npartitions") else [self._frame]:
             yield from self._slices(part, places, wanted, step)
+
+    def _partitions(self) -> Iterator[Any]:
+        """The partitions of a Dask frame, computed, each with its rows of the columns beside it."""
+        series = {name: column for name, column in self._beside.items() if _is_series(column)}
+        arrays = {name: column for name, column in self._beside.items() if name not in series}
+        client, start = client_of(self._frame, *series.values(), *arrays.values()), 0
+        for number in range(self._frame.npartitions):
+            together = [each.partitions[number] for each in (self._frame, *series.values())]
+            part, *columns = computed(*together, client=client)
+            stop = start + len(part)
+            rows = dict(zip(series, columns, strict=True))
+            for name, array in arrays.items():
+                lazy = hasattr(array, "npartitions")
+                rows[name] = _computed(array.partitions[number] if lazy else array[start:stop], client)
+            for name, column in rows.items():
+                if len(column) != len(part):
+                    if not hasattr(self._beside[name], "npartitions"):
+                        held = len(self._beside[name])
+                        raise DataError(f"{name} has {held:,} rows, but X has more: they must belong together.")
+                    raise _not_together(name, f"{len(column):,} rows for partition {number} of X", f"{len(part):,}")
+            yield part.assign(**{name: _values_of(column) for name, column in rows.items()})
+            start = stop
+        for name, column in arrays.items():
+            if len(column) != start:
+                raise DataError(f"X has {start:,} rows, but {name} has {len(column):,}: they must belong together.")
 
     def _slices(self, frame: Any, places: list[int], wanted: Sequence[str], step: int) -> Iterator[Batch]:
         import pyarrow as pa
@@ -211,3 +251,37 @@ class FrameReader:
                 if isinstance(batch[name], pa.ChunkedArray):
                     batch[name] = batch[name].combine_chunks()
             yield batch
+
+
+def _column_name(y: Any) -> str:
+    """The name of a target: of a pandas or Dask series, of the first column of a frame, otherwise ``y``."""
+    name = y.name if _is_series(y) else y.columns[0] if is_frame(y) and len(y.columns) else None
+    return str(name or "y")
+
+
+def _is_series(values: Any) -> bool:
+    return hasattr(values, "to_frame") and values.ndim == 1
+
+
+def _positional(name: str, values: Any) -> Any:
+    """One column: a Dask series or array, or values in memory that are sliced by position."""
+    if is_frame(values) and values.ndim == 2:
+        if len(values.columns) != 1:
+            raise DataError(f"ingest: {name} must be one column, found {len(values.columns)}.")
+        values = values[values.columns[0]]
+    if _is_series(values):
+        return _values_of(values)
+    column = _one_column(name, values)
+    return column if hasattr(column, "npartitions") else np.asarray(column)
+
+
+def _values_of(column: Any) -> Any:
+    """The values of a pandas series, without its index; anything else as it is."""
+    return column.array if module_of(column) == "pandas" and _is_series(column) else column
+
+
+def _not_together(name: str, found: str, expected: str) -> DataError:
+    return DataError(
+        f"{name} has {found}, and X has {expected}: partitions are paired in their order, and must have the same "
+        f"lengths. Ingest one data frame that has {name} as a column, or repartition both alike."
+    )

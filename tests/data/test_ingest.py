@@ -22,7 +22,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
 from partirvm.data import ArraySource, ZarrSource, hash_tile, ingest, tile_rows_for
 from partirvm.data.ingestion import runs_of
-from partirvm.errors import DataWarning
+from partirvm.errors import DataError, DataWarning
 
 
 def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -285,6 +285,68 @@ def test_targets_and_weights_of_any_kind_beside_arrays(X: Any, y: Any, weights: 
     np.testing.assert_array_equal(found_X, inputs[numbers])
     np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
     np.testing.assert_array_equal(data.weights_of(range(500)), given[numbers])
+
+
+SHUFFLED = np.random.default_rng(2).permutation(500)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        lambda y: pd.Series(y, name="cost"), lambda y: pd.Series(y, index=SHUFFLED, name="cost"),
+        lambda y: pd.DataFrame({"cost": y}, index=SHUFFLED + 1000), lambda y: y, lambda y: y.tolist(),
+        lambda y: y[:, None], lambda y: da.from_array(y, chunks=125), lambda y: zarr.array(y),
+        lambda y: dd.from_pandas(pd.Series(y, name="cost"), npartitions=4),
+    ],
+    ids=["series", "other index", "one column", "array", "list", "column", "dask array", "zarr", "dask series"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["pandas", "dask"])
+def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_path: Path) -> None:
+    X, targets = rows()
+    table = pd.DataFrame({"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1])
+    if kind == "dask":
+        table = dd.from_pandas(table, npartitions=4, sort=False)
+    given = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
+    data = ingest((table, y(targets), given), tmp_path / "d.zarr", categorical=["b"])
+    found_X, found_t, numbers = all_rows(data)
+    np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
+    np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
+    np.testing.assert_array_equal(data.weights_of(range(500)), 1.0 + numbers)
+    assert data.columns.target in ("y", "cost")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "dask"])
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (lambda y: (y[:-1],), "X has 500 rows, but y has 499|y has 499 rows, but X has more"),
+        (lambda y: (y, y[1:] ** 2), "X has 500 rows, but weights has 499|weights has 499 rows, but X has more"),
+        (lambda y: (pd.DataFrame({"p": y, "q": y}),), "y must be one column, found 2"),
+        (lambda y: (np.column_stack([y, y]),), "one target per DATA"),
+        (lambda y: (pd.Series(y, name="x1"),), "'x1', and so is a column of X"),
+        (lambda y: (pd.Series(y, name="weights"), y**2), "'weights', and so is a column"),
+    ],
+)
+def test_parts_of_a_table_that_do_not_belong_together(kind: str, parts: Any, message: str, tmp_path: Path) -> None:
+    X, y = rows()
+    table = pd.DataFrame(X, columns=["x0", "x1", "x2"])
+    with pytest.raises(DataError, match=message):
+        ingest((table if kind == "pandas" else dd.from_pandas(table, npartitions=3), *parts(y)), tmp_path / "d.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [(100, "y has 5 partitions, and X has 4"), ((125, 125, 100, 150), "y has 100 rows for partition 2 of X.* has 125"),
+     ((125, 125, 125, 126), "y has 126 rows for partition 3")],
+)  # fmt: skip
+def test_partitions_of_other_lengths_are_refused(chunks: Any, message: str, tmp_path: Path) -> None:
+    X, y = rows()
+    table = dd.from_pandas(pd.DataFrame(X, columns=["x0", "x1", "x2"]), npartitions=4)
+    y = np.arange(501.0 if chunks == (125, 125, 125, 126) else 500.0)
+    with pytest.raises(DataError, match=message):
+        ingest((table, da.from_array(y, chunks=(chunks,))), tmp_path / "d.zarr")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_classes_are_codes_and_labels(tmp_path: Path) -> None:

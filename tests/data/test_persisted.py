@@ -1,0 +1,104 @@
+"""Dask collections that were persisted on a cluster: their rows are fetched through its client, or it says why not."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+from partirvm import RVMRegressor
+from partirvm.data import ArraySource, as_source, ingest
+from partirvm.data.dask_source import DaskSource
+from partirvm.errors import DataError
+
+RNG = np.random.default_rng(0)
+X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
+Y, WEIGHTS = np.sin(2 * X[:, 0]) + 0.1 * NOISE, 1 + np.arange(300) % 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as made:
+        yield made
+
+
+@pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
+def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=request.param) as made:
+        yield made
+
+
+def persisted(client: Client) -> tuple[Any, ...]:
+    """X, y and weights on the cluster; X with a step after ``persist``, y as it is, the weights never persisted."""
+    inputs, targets = client.persist([da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)])
+    return inputs * 2, targets, da.from_array(WEIGHTS, chunks=70)
+
+
+def source_of(client: Client) -> DaskSource:
+    return DaskSource(*persisted(client), tile_rows=32)
+
+
+def test_tiles_of_persisted_arrays(client: Client) -> None:
+    source, expected = source_of(client), ArraySource(X, Y, WEIGHTS, tile_rows=32)
+    assert source.fingerprint() == expected.fingerprint()
+    np.testing.assert_array_equal(source.gather([299, 0, 40]), X[[299, 0, 40]])
+    with ThreadPoolExecutor(3) as pool:
+        for number, tile in enumerate(pool.map(source.tile, range(source.n_tiles))):
+            np.testing.assert_array_equal(tile.X, expected.tile(number).X)
+
+
+def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client: Client) -> None:
+    source = source_of(client)
+    for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
+        found = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=30)
+        np.testing.assert_array_equal(found, X[96:128])
+
+
+def test_a_part_needs_no_client(client: Client) -> None:
+    part = pickle.loads(pickle.dumps(source_of(client).part([2])))
+    client.close()
+    np.testing.assert_array_equal(part.tile(2).X, X[64:96])
+
+
+def test_a_fit_of_persisted_arrays_with_a_client_alive(client: Client) -> None:
+    options = {"gamma": 0.5, "max_rounds": 2, "max_vectors": 20, "random_state": 0}
+    inputs, targets, _ = persisted(client)
+    fitted = RVMRegressor(**options).fit(inputs, targets)
+    assert np.sqrt(np.mean((fitted.predict(X) - Y) ** 2)) < 0.5
+
+
+def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    (frame,) = client.persist([dd.from_pandas(table, npartitions=3)])
+    inputs, targets, _ = persisted(client)
+    sources = [frame, (frame[["a", "b"]], frame["y"]), (inputs, targets), (table[["a", "b"]], frame["y"])]
+    for number, source in enumerate(sources):
+        target = "y" if number == 0 else None
+        data = ingest(source, tmp_path / f"{number}.zarr", target=target, shuffle=None)
+        np.testing.assert_array_equal(data.tile(0).X, X)
+        np.testing.assert_array_equal(data.tile(0).t[:, 0], Y)
+
+
+def test_a_closed_client_is_named(client: Client, tmp_path: Path) -> None:
+    arrays = persisted(client)
+    source = as_source(*arrays)
+    client.close()
+    with pytest.raises(DataError, match=r"before persist\(\), or ingest"):
+        source.tile(0)
+    for use in (lambda *parts: as_source(*parts).tile(0), lambda *parts: ingest(parts, tmp_path / "d.zarr")):
+        with pytest.raises(DataError, match="persisted on a Dask cluster"):
+            use(*arrays)
+
+
+def test_arrays_not_persisted_stay_in_this_process(client: Client) -> None:
+    computed_in = da.from_array(X, chunks=(90, 2)).map_blocks(lambda rows: rows + (client is not None), dtype=float)
+    np.testing.assert_array_equal(DaskSource(computed_in, tile_rows=32).tile(1).X, X[32:64] + 1)
