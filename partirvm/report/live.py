@@ -19,6 +19,7 @@ from partirvm.report.progress import TITLES, Progress
 from partirvm.report.remaining import Remaining
 from partirvm.report.text import (
     MISSING,
+    counted,
     format_error,
     format_evidence,
     format_rate,
@@ -37,7 +38,7 @@ class LiveProgress(Progress):
     def __init__(self, stream: TextIO) -> None:
         self._began = self._phase_began = time.monotonic()
         self._phase, self._done, self._total, self._rows = "starting", 0, 0, 0
-        self._unit = "tiles"
+        self._unit = "tile"
         self._plan: dict[str, Any] | None = None
         self._entry: dict[str, Any] | None = None
         self._fit: tuple[int, int] | None = None
@@ -68,7 +69,7 @@ class LiveProgress(Progress):
         self.note(plan_line(self._plan))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        self._set_phase(name, done, total, rows, "tiles")
+        self._set_phase(name, done, total, rows, "tile")
         if self._remaining is not None:
             self._remaining.on_tiles(done, total)
 
@@ -90,10 +91,10 @@ class LiveProgress(Progress):
         self._console.print(line, style=style, no_wrap=True, overflow="crop")
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
-        self._set_phase(phase, done, total or 0, done, "rows")
+        self._set_phase(phase, done, total or 0, done, "row")
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
-        self._set_phase(phase, done, total, 0, "tiles")
+        self._set_phase(phase, done, total, 0, "tile")
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
         if phase != self._phase:
@@ -114,11 +115,11 @@ class LiveProgress(Progress):
         row.add_column(ratio=1)
         row.add_column(justify="right")
         title = TITLES.get(self._phase, self._phase)
-        counted = f"{self._done:,} of {self._total:,} {self._unit}" if self._total else ""
-        if not self._total and self._unit == "rows":
-            counted = f"{self._done:,} rows"
+        done = f"{self._done:,} of {counted(self._total, self._unit)}" if self._total else ""
+        if not self._total and self._unit == "row":
+            done = counted(self._done, "row")
         bar = ProgressBar(total=self._total, completed=self._done) if self._total else Text("")
-        row.add_row(Text(title, style="bold"), bar, counted)
+        row.add_row(Text(title, style="bold"), bar, done)
         return row
 
     def _fit_facts(self) -> Table:
@@ -152,7 +153,7 @@ class LiveProgress(Progress):
         seconds = time.monotonic() - self._phase_began
         if not self._rows or seconds <= 0:
             return None
-        share = self._done / self._total if self._unit == "tiles" and self._total else 1.0
+        share = self._done / self._total if self._unit == "tile" and self._total else 1.0
         return share * self._rows / seconds
 
 

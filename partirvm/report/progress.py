@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_duration
-from partirvm.report.text import format_rate, plan_line, table_header, table_line
+from partirvm.report.text import counted, format_rate, plan_line, table_header, table_line
 
 HEARTBEAT = 60.0
 """Seconds after which plain progress says where a long phase stands."""
@@ -81,7 +81,7 @@ class PlainProgress(Progress):
         self.note(plan_line(plan.to_json()))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        self._heartbeat(f"{TITLES.get(name, name)}: {done:,} of {total:,} tiles")
+        self._heartbeat(f"{TITLES.get(name, name)}: {done:,} of {counted(total, 'tile')}")
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if not self._header:
@@ -93,15 +93,15 @@ class PlainProgress(Progress):
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._advance(phase, done)
-        of = "" if total is None else f" of {total:,}"
-        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,}{of} rows")
+        rows = counted(done, "row") if total is None else f"{done:,} of {counted(total, 'row')}"
+        self._heartbeat(f"{TITLES.get(phase, phase)}: {rows}")
         if done == total:
             self._finish_phase()
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
-        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,} of {total:,} tiles")
+        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,} of {counted(total, 'tile')}")
         if done == total:
-            self.note(f"{TITLES.get(phase, phase):<11}{total:>12,} tiles {self._seconds():>10}")
+            self.note(f"{TITLES.get(phase, phase):<11}{_aligned(total, 'tile')} {self._seconds():>10}")
 
     def _seconds(self) -> str:
         return format_duration(time.monotonic() - self._began)
@@ -121,7 +121,7 @@ class PlainProgress(Progress):
         seconds = time.monotonic() - self._began
         rate = format_rate(self._done / seconds if seconds > 0 else None)
         title = TITLES.get(self._phase, self._phase)
-        self.note(f"{title:<11}{self._done:>12,} rows  {format_duration(seconds):>10}  {rate:>7} rows/s")
+        self.note(f"{title:<11}{_aligned(self._done, 'row')} {format_duration(seconds):>10}  {rate:>7} rows/s")
         self._done = 0
         self._began = self._said = time.monotonic()
 
@@ -130,6 +130,12 @@ class PlainProgress(Progress):
         if now - self._said > HEARTBEAT:
             self.note(message)
             self._said = now
+
+
+def _aligned(number: int, noun: str) -> str:
+    """A number of things, for a column of them."""
+    figure, word = counted(number, noun).split()
+    return f"{figure:>12} {word:<5}"
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:

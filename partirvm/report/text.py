@@ -104,12 +104,6 @@ def table_line(entry: Entry) -> str:
     return "  ".join(f"{column.cell(entry):>{column.width}}" for column in columns)
 
 
-def history_table(history: list[Entry]) -> str:
-    """The whole table of rounds."""
-    held_out = any(entry["held_out_rmse"] is not None for entry in history)
-    return "\n".join([table_header(held_out), *map(table_line, history)])
-
-
 def plan_line(plan: dict[str, Any]) -> str:
     """What a fit is about to do, in two lines, from a plan's JSON."""
     rounds = f"up to {counted(plan['max_rounds'], 'round')}" if plan["max_rounds"] else "until the evidence is flat"

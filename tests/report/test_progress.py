@@ -111,6 +111,23 @@ def test_plain_lines():
     assert "\x1b" not in stream.getvalue()
 
 
+def test_one_is_no_plural():
+    """Plain lines and the live panel; columns stay aligned."""
+    stream, screen = io.StringIO(), Screen()
+    with PlainProgress(stream) as progress:
+        progress.on_rows("read", 1, None)
+        progress.on_rows("write", 2, 2)
+        progress.on_tile("predict", 1, 1)
+        progress.on_tile("evaluate", 2, 2)
+    lines = stream.getvalue().splitlines()
+    assert [line.split()[1:3] for line in lines] == [["1", "row"], ["2", "rows"], ["1", "tile"], ["2", "tiles"]]
+    assert {line.index(line.split()[2]) for line in lines} == {24}
+    assert len({len(line) for line in lines[2:]}) == 1
+    with LiveProgress(screen) as live:
+        live.on_tile("predict", 1, 1)
+    assert "1 of 1 tile " in screen.getvalue()
+
+
 def test_plain_lines_have_a_heartbeat(monkeypatch):
     """A long pass says where it stands, once a minute."""
     clock = iter(range(0, 10_000, 25))

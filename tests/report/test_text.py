@@ -7,11 +7,11 @@ import pytest
 from partirvm.report.text import (
     format_evidence,
     format_rate,
-    history_table,
     plan_line,
     round_columns,
     rows_per_second,
     summary,
+    table_header,
     table_line,
 )
 
@@ -57,7 +57,7 @@ def test_columns_are_aligned(held_out):
         ),
         entry(kind="final", seconds=86_400.0, passes=0, pass_seconds=0.0, held_out_rmse=held_out, log_evidence=0.5),
     ]
-    lines = history_table(history).splitlines()
+    lines = [table_header(held_out is not None), *map(table_line, history)]
     assert len({len(line) for line in lines}) == 1
     start = 0
     for column in round_columns(held_out is not None):
