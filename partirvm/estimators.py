@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.model import Model
 from partirvm.planning.plan import Plan
@@ -166,7 +167,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Targets, of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
             Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
-        validation : tuple (X, y) or DATA, optional
+        validation : pair (X, y) or DATA, optional
             Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
 
         Raises
@@ -195,25 +196,34 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             names = getattr(self, "feature_names_in_", None)
             weights = None
             if sample_weight is not None:
+                if not np.any(np.asarray(sample_weight)):
+                    raise DataError("no row has a weight above zero: there is nothing to fit")
                 weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 present = weights > 0
-                X, y, weights = X[present], y[present], weights[present]
+                if not present.all():
+                    X, y, weights = X[present], y[present], weights[present]
             return as_source(X, y, weights, seed=seed, columns=None if names is None else Columns(tuple(names)))
         source = as_source(X, y, sample_weight, seed=seed)
         require_target(source)
         if source.n_targets != 1:
             raise UsageError(f"y has {source.n_targets} columns: one target at a time")
         self.n_features_in_ = source.n_features
+        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
+        if names and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         return source
 
     def _held_out_source(self, validation: Any, source: Source) -> Source | None:
         if validation is None:
             return None
-        if not isinstance(validation, tuple):
+        if not isinstance(validation, tuple | list):
             return as_source(validation)
         if len(validation) != 2:
             raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
         X, y = validation
+        _check_names(X, source.columns.features)
         if _in_memory(X):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         return as_source(X, y, columns=source.columns)
@@ -256,6 +266,16 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return mean[order], std[order], int(far.sum())
 
 
+def _check_names(X: Any, features: tuple[str, ...]) -> None:
+    """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
+    names = tuple(str(name) for name in getattr(X, "columns", features))
+    if names != features and features != tuple(f"x{column}" for column in range(len(features))):
+        raise DataError(
+            f"the validation data have the features {list(names)}, the training data {list(features)}: they must be "
+            "the same, in the same order"
+        )
+
+
 def _in_memory(X: Any) -> bool:
     """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
     module = type(X).__module__.partition(".")[0]
@@ -265,12 +285,25 @@ def _in_memory(X: Any) -> bool:
 _FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
 
 
-def plan(estimator: RVMRegressor, data: str, *, validation: str | None = None, client: Any = None) -> Plan:
+def plan(
+    estimator: RVMRegressor,
+    data: str | os.PathLike[str],
+    *,
+    validation: str | os.PathLike[str] | None = None,
+    client: Any = None,
+) -> Plan:
     """What fitting this estimator to DATA would do: partition size, passes, seconds, memory. ``print`` it.
 
-    Raises ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
+    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
+    ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
     """
-    return service.plan(data, estimator.parameters(), validation=validation, client=client or estimator.client)
+    for name, place in (("data", data), ("validation", validation)):
+        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
+            raise UsageError(
+                f"{name} is of type {type(place).__name__}: plan takes the path or URL of DATA that ingest made"
+            )
+    held_out = None if validation is None else os.fspath(validation)
+    return service.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
 
 
 __all__ = ["RVMRegressor", "Termination", "plan"]

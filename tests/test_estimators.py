@@ -297,6 +297,69 @@ def test_rows_in_memory_and_tiles_are_predicted_to_the_same_bits():
     np.testing.assert_array_equal(in_memory[1], tiles[1])
 
 
+def test_names_and_number_of_features_follow_each_fit(tmp_path):
+    """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
+    X, y = plane(60)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = RVMRegressor(random_state=0).fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
+    assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
+    model.predict(frame)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["b", "a", "c"]])
+    model.fit(dd.from_pandas(frame[["b", "a"]], npartitions=2), da.from_array(y, chunks=30))
+    assert (model.n_features_in_, list(model.feature_names_in_)) == (2, ["b", "a"])
+    ingest((X, y), tmp_path / "d.zarr")
+    for rows in ((da.from_array(X, chunks=30), da.from_array(y, chunks=30)), (str(tmp_path / "d.zarr"),), (X, y)):
+        model.fit(frame, y).fit(*rows)
+        assert model.n_features_in_ == 3
+        assert not hasattr(model, "feature_names_in_")
+
+
+def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(tmp_path):
+    """[X, y] as (X, y); a frame of other columns or another order is refused, whatever kinds the two are."""
+    X, y = plane(80)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    made = RVMRegressor(random_state=0)
+    pair = made.fit(X, y, validation=(X, y)).history_[-1]["held_out_rmse"]
+    assert made.fit(X, y, validation=[X, y]).history_[-1]["held_out_rmse"] == pair
+    ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
+    out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=40)
+    for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
+        for other in (frame[["b", "a", "c"]], frame.rename(columns={"c": "d"})):
+            for held_out in (other, dd.from_pandas(other, npartitions=2)):
+                with pytest.raises(DataError, match="validation data have the features"):
+                    made.fit(*training, validation=(held_out, y))
+        for held_out in (frame, dd.from_pandas(frame, npartitions=2), X):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="X .* feature names")
+                assert made.fit(*training, validation=(held_out, y)).history_[-1]["held_out_rmse"] > 0
+    made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
+
+
+def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
+    """All positive: the source gets the array that was given; all zero: DataError."""
+    X, y = plane(60)
+    given = []
+
+    def spy(X, *rest, **options):
+        given.append(X)
+        return as_source(X, *rest, **options)
+
+    monkeypatch.setattr("partirvm.estimators.as_source", spy)
+    RVMRegressor(random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
+    assert np.shares_memory(given[0], X)
+    with pytest.raises(DataError, match="no row has a weight above zero"):
+        RVMRegressor().fit(X, y, sample_weight=np.zeros(60))
+
+
+def test_a_plan_of_what_is_no_path():
+    """UsageError that says what is wanted."""
+    X, y = plane(40)
+    for data, validation, name in ((X, None, "data is of type ndarray"), ("d.zarr", (X, y), "validation is of type")):
+        with pytest.raises(UsageError, match=name):
+            plan(RVMRegressor(), data, validation=validation)
+
+
 def test_feature_names():
     """Of a data frame; another order or other names are refused, a bare array warns as scikit-learn does."""
     X, y = plane(60)
