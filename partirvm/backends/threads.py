@@ -16,14 +16,20 @@ from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _inside = 0
-_limited: Any = None
+_before: list[int] = []
 
 
 @cache
-def _controller() -> Any:
+def _libraries() -> list[Any]:
     import scipy.linalg  # noqa: F401  (loads the BLAS that is to be limited)
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_threads(library: Any, number: int) -> None:
+    # threadpoolctl >= 3.7 lets only the first Python thread that ever set a limit set another one, and ignores the rest
+    # without a word; a fit in any thread must have its one BLAS thread, and the lock here does what that rule is for
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 @contextmanager
@@ -32,10 +38,12 @@ def one_blas_thread() -> Iterator[None]:
 
     The first to enter sets the limit, the last to leave restores what was there before.
     """
-    global _inside, _limited
+    global _inside
     with _lock:
         if _inside == 0:
-            _limited = _controller().limit(limits=1, user_api="blas")
+            _before[:] = [library.num_threads for library in _libraries()]
+            for library in _libraries():
+                _set_threads(library, 1)
         _inside += 1
     try:
         yield
@@ -43,4 +51,5 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                _limited.restore_original_limits()
+                for library, number in zip(_libraries(), _before, strict=True):
+                    _set_threads(library, number)

@@ -10,11 +10,13 @@ import os
 import signal
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import naive
 import numpy as np
 import pytest
 from scipy.stats import norm
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from partirvm import RVMRegressor, service
 from partirvm.backends import LocalExecutor, executor_for
@@ -442,3 +444,40 @@ class Versions:
 
 def _real_versions():
     return dask_backend.package_versions
+
+
+@pytest.mark.parametrize("selection", ["error", "gain"])
+def test_bits_do_not_depend_on_the_threads_that_blas_was_given(selection):
+    """The same fit with BLAS set to one thread and to two outside it; the setting is there again afterwards."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(3000, 3))
+    y = np.sin(3 * X).sum(axis=1) + 0.1 * rng.normal(size=3000)
+    models = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            model = RVMRegressor(gamma=1.0, partition_size=150, max_rounds=3, selection=selection, random_state=0).fit(
+                X, y
+            )
+            assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {threads}
+        models.append(model)
+    one, two = models
+    assert one.log_evidence_ == two.log_evidence_
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    np.testing.assert_array_equal(one.predict(X, return_std=True)[1], two.predict(X, return_std=True)[1])
+
+
+def test_fits_at_the_same_time_leave_blas_as_it_was():
+    """Four fits in threads: each has the bits of a fit alone, and the threads of BLAS are what they were before."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(800, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
+
+    def fit(_=None):
+        return RVMRegressor(gamma=0.5, partition_size=60, max_rounds=3, random_state=0).fit(X, y).log_evidence_
+
+    fit()
+    before = [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, range(4)))
+    assert [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"] == before
+    assert set(together) == {fit()}
