@@ -26,11 +26,6 @@ class Termination(Enum):
         """What it means and what to do next, one sentence."""
         return _ADVICE[self]
 
-    @property
-    def limit(self) -> bool:
-        """Whether a limit that the user can raise ended it before it converged."""
-        return self in {Termination.ROUNDS, Termination.VECTORS, Termination.TIME, Termination.MEMORY}
-
 
 _ADVICE = {
     Termination.CONVERGED: "The evidence no longer rises, not even with random candidates: nothing to do.",

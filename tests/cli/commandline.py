@@ -47,7 +47,7 @@ class Tour:
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Start the command line in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "partirvm.cli", *arguments],
+        [sys.executable, "-m", "partirvm", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         **{"stderr": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}, **options},
