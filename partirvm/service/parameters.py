@@ -24,7 +24,7 @@ SMALL = 200
 """Rows up to which ``strategy="auto"`` makes every row a candidate."""
 
 SELECTION = "error"
-"""What ``selection="auto"`` means; chosen by measurement, see benchmarks/working_set.py."""
+"""What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
 
 AUTO_PARTITION = 1000
 """Most candidates of a round that ``partition_size="auto"`` chooses."""
