@@ -267,7 +267,8 @@ class DaskExecutor:
         waiting, done, lonely = set(leaves), 0, None
         while waiting:
             try:
-                finished = wait(waiting, timeout=POLL, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call,unused-ignore]
+                with self._client.as_current():
+                    finished = wait(waiting, timeout=POLL, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call,unused-ignore]
             except TimeoutError:
                 finished = set()
             for future in finished:
