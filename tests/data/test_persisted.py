@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -33,7 +34,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
 def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster, set_as_default=request.param) as made:
+    with dask.config.set(scheduler=None), Client(cluster, set_as_default=request.param) as made:
         yield made
 
 
