@@ -6,6 +6,9 @@ fixed splits. Make them from:
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
 etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
 nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the trip's minutes, 1,551,961 trips
+boston              Delve archive (University of Toronto), 506 × 13: the median value of homes
+abalone             UCI repository, 4177 × 10 with sex as three indicators: rings
+pumadyn_8fh …       Delve archive, pumadyn family, eight sets of 8192 × 8 or × 32: the acceleration of a robot's joint
 """
 
 from __future__ import annotations
@@ -35,13 +38,29 @@ class Split:
 
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
     """Read a set and split it: by column ``column`` of its test mask, else 10 % of the rows at random, seed 1."""
-    path = Path(folder, f"{name}.npz")
-    if not path.exists():
-        raise SystemExit(f"{path} is not there; benchmarks/datasets.py says where to get it")
-    with np.load(path) as file:
+    with np.load(_path(folder, name)) as file:
         X, y = file["X"], file["y"]
         if "test_mask" in file:
             test = file["test_mask"][:, column].astype(bool)
         else:
             test = np.random.default_rng(1).random(len(y)) < 0.1
     return Split(name, X[~test], y[~test], X[test], y[test])
+
+
+def load_random(folder: str | Path, name: str, train: int, test: int, seed: int) -> Split:
+    """Read a set and split it at random: ``train`` rows of a permutation by ``seed`` train, ``test`` rows test.
+
+    The test rows are the same whatever ``train`` is.
+    """
+    with np.load(_path(folder, name)) as file:
+        X, y = file["X"], file["y"]
+    order = np.random.default_rng(seed).permutation(len(y))
+    training, testing = order[test : test + train], order[:test]
+    return Split(name, X[training], y[training], X[testing], y[testing])
+
+
+def _path(folder: str | Path, name: str) -> Path:
+    path = Path(folder, f"{name}.npz")
+    if not path.exists():
+        raise SystemExit(f"{path} is not there; benchmarks/datasets.py says where to get it")
+    return path

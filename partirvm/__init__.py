@@ -1,8 +1,9 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
 ``RVMRegressor`` follows scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says what a fit would do;
-``load_model`` reads the model of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so
-that importing the package is quick.
+``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again; ``load_model`` reads the model
+of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so that importing the package is
+quick.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ _HOMES = {
     "RVMRegressor": "partirvm.estimators",
     "ingest": "partirvm.service",
     "load_model": "partirvm.model",
+    "open_job": "partirvm.service",
     "plan": "partirvm.estimators",
     "save_model": "partirvm.model",
+    "submit": "partirvm.estimators",
 }
 
-__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "plan", "save_model"]
+__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "open_job", "plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
-    from partirvm.estimators import RVMRegressor, plan
+    from partirvm.estimators import RVMRegressor, plan, submit
     from partirvm.model import load_model, save_model
-    from partirvm.service import ingest
+    from partirvm.service import ingest, open_job
 
 
 def __getattr__(name: str) -> Any:

@@ -47,6 +47,18 @@ class StorageError(PartirvmError, OSError):
     """A store that is full, read-only or otherwise refuses to be written."""
 
 
+class LeaseError(PartirvmError, RuntimeError):
+    """Another process is at work on the job: one at a time."""
+
+
+class LeaseLostError(LeaseError):
+    """Another process took the job over while this one was silent; what this one goes on to write does not count."""
+
+
+class TransitionError(FormatError):
+    """A job's events tell of something that cannot happen, such as a round after the end."""
+
+
 class NumericalError(PartirvmError, ArithmeticError):
     """A factorisation failed for every jitter tried: the numbers given are not finite or wildly scaled."""
 

@@ -20,8 +20,10 @@ from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.model import Model
 from partirvm.planning.plan import Plan
-from partirvm.service.fitting import prepare, run
+from partirvm.service import Job
+from partirvm.service.fitting import run
 from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
+from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
 
 Float = NDArray[np.float64]
@@ -40,14 +42,27 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
     gamma : {"auto", "scale"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale".
-    strategy : {"auto", "basic", "working-set"}
-        "basic" makes every row a candidate; "auto" does so up to 200 rows.
+    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
+        "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
+        their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
+        "working-set" adds the P most promising rows. "auto" is basic up to 200 rows, and working-set beyond.
     partition_size : "auto" or int
-        P, candidates per round.
-    likelihood : {"auto", "full"}
-        Rows that a posterior sees: all.
+        P, candidates that join in one fit; "auto" measures how sparse the problem is: a basic RVM on √(N·d) rows.
+    likelihood : {"auto", "full", "sample", "partition"}
+        Rows that the posterior of an intermediate fit sees: all; one random sample; or only those of its candidates,
+        with the noise from the others, as Ben-Shimon & Shmilovici (2006) have it. "auto" is "full", or "sample" where
+        that would cost split-merge or incremental too much.
+    final_likelihood : {"full", "sample", "partition"}
+        The same for the last fit; anything but "full" is for comparisons.
+    likelihood_rows : "auto" or int
+        Rows of "sample"; "auto" is 20·P.
+    noise_rows : int or None
+        Rows over which "partition" measures the residual that its noise comes from; None is all.
+    noise_every : int
+        Iterations between such measurements.
     selection : {"auto", "error", "random", "gain"}
-        Next candidates: the rows of largest error, random ones, or those of largest evidence gain in a random pool.
+        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
+        in a random pool.
     solver : {"auto", "fixed-point"}
         MacKay's fixed point over all candidates.
     noise_variance : "estimate" or float
@@ -58,6 +73,8 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Shift and scale X and y by their training moments.
     stop_fraction : float in [0, 1)
         Intermediate fits end when the vectors fall to this fraction of the candidates.
+    stop_rule : {"candidates", "partition"}
+        What it is a fraction of: the candidates that the fit began with, or P.
     max_vectors, max_rounds : int or None
         Limits.
     time_limit : float, str or None
@@ -66,6 +83,8 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Peak bytes of each process, or a text such as "512MiB"; "auto" is 70 % of what there is.
     tol : float
         The last fit has converged when the evidence changes by less than tol·N nats.
+    heuristic_rows : int
+        Most rows on which partition_size="auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None
@@ -103,17 +122,23 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         strategy: str = "auto",
         partition_size: int | str = "auto",
         likelihood: str = "auto",
+        final_likelihood: str = "full",
+        likelihood_rows: int | str = "auto",
+        noise_rows: int | None = None,
+        noise_every: int = 1,
         selection: str = "auto",
         solver: str = "auto",
         noise_variance: float | str = "estimate",
         fit_intercept: bool = True,
         standardize: bool = True,
         stop_fraction: float = 0.5,
+        stop_rule: str = "candidates",
         max_vectors: int | None = None,
         max_rounds: int | None = None,
         time_limit: float | str | None = None,
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
+        heuristic_rows: int = 2000,
         random_state: Any = None,
         client: Any = None,
     ) -> None:
@@ -122,17 +147,23 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.strategy = strategy
         self.partition_size = partition_size
         self.likelihood = likelihood
+        self.final_likelihood = final_likelihood
+        self.likelihood_rows = likelihood_rows
+        self.noise_rows = noise_rows
+        self.noise_every = noise_every
         self.selection = selection
         self.solver = solver
         self.noise_variance = noise_variance
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.stop_fraction = stop_fraction
+        self.stop_rule = stop_rule
         self.max_vectors = max_vectors
         self.max_rounds = max_rounds
         self.time_limit = time_limit
         self.memory_limit = memory_limit
         self.tol = tol
+        self.heuristic_rows = heuristic_rows
         self.random_state = random_state
         self.client = client
 
@@ -297,13 +328,48 @@ def plan(
     DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
     ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
     """
-    for name, place in (("data", data), ("validation", validation)):
-        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
-            raise UsageError(
-                f"{name} is of type {type(place).__name__}: plan takes the path or URL of DATA that ingest made"
-            )
+    _require_places("plan", data, validation)
     held_out = None if validation is None else os.fspath(validation)
     return service.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
 
 
-__all__ = ["RVMRegressor", "Termination", "plan"]
+def submit(
+    estimator: RVMRegressor,
+    data: str | os.PathLike[str],
+    job: str | os.PathLike[str],
+    *,
+    validation: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+) -> Job:
+    """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
+
+    With a client (the estimator's own unless given) the job runs on its cluster, and this process may end; without one
+    in a thread of this process, and is interrupted if that ends. The job can be watched, aborted and resumed by the
+    handle that comes back, by ``open_job(job)`` elsewhere, and by the command line; its ``model()`` is the model so
+    far. The estimator itself is not fitted by it.
+
+    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` for a JOB that is there unless
+    ``overwrite``, and what can be refused without reading rows.
+    """
+    _require_places("submit", data, validation)
+    return service.submit(
+        os.fspath(data),
+        os.fspath(job),
+        estimator.parameters(),
+        validation=None if validation is None else os.fspath(validation),
+        client=client or estimator.client,
+        overwrite=overwrite,
+    )
+
+
+def _require_places(verb: str, data: Any, validation: Any) -> None:
+    """Raise ``UsageError`` for rows in memory where DATA is needed."""
+    for name, place in (("data", data), ("validation", validation)):
+        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
+            raise UsageError(
+                f"{name} is of type {type(place).__name__}: {verb} takes the path or URL of DATA that ingest made"
+            )
+
+
+__all__ = ["RVMRegressor", "Termination", "plan", "submit"]

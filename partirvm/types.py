@@ -60,7 +60,8 @@ class FitParameters:
     """What a user asks of a fit: names, defaults and meaning are those of ``RVMRegressor``, and go into a job's spec.
 
     ``gamma`` is a rule's name, a number or one number per feature; ``time_limit`` is seconds or a text such as ``1h``;
-    ``memory_limit`` bytes or a text such as ``512MiB``, of each process.
+    ``memory_limit`` bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are
+    numbers of rows, ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ.
     """
 
     kernel: str = "gaussian"
@@ -68,15 +69,21 @@ class FitParameters:
     strategy: str = "auto"
     partition_size: int | str = "auto"
     likelihood: str = "auto"
+    final_likelihood: str = "full"
+    likelihood_rows: int | str = "auto"
+    noise_rows: int | None = None
+    noise_every: int = 1
     selection: str = "auto"
     solver: str = "auto"
     noise_variance: float | str = "estimate"
     fit_intercept: bool = True
     standardize: bool = True
     stop_fraction: float = 0.5
+    stop_rule: str = "candidates"
     max_vectors: int | None = None
     max_rounds: int | None = None
     time_limit: float | str | None = None
     memory_limit: int | str = "auto"
     tol: float = 1e-7
+    heuristic_rows: int = 2000
     seed: int = 0

@@ -18,18 +18,20 @@ VALUES = {"errors", "types"}
 ARROWS = {
     "errors": set(),
     "types": set(),
+    # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
+    "storage": VALUES,
     "core": VALUES,
     "kernels": VALUES,
     "planning": VALUES,
     "strategies": VALUES | {"core", "kernels", "planning"},
-    "data": VALUES | {"core", "kernels"},
-    "model": VALUES | {"core", "kernels"},
+    "data": VALUES | {"storage", "core", "kernels"},
+    "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
     "backends": VALUES | {"core", "kernels", "data", "model", "strategies.instructions", "planning.plan"},
-    "jobs": VALUES | {"core", "kernels", "data", "model", "planning", "strategies", "backends"},
+    "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends"},
     # Progress and pages show sizes, durations and the peak memory of the process.
     "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
-    "service": VALUES | {"core", "kernels", "planning", "strategies", "data", "model", "backends", "jobs"},
+    "service": VALUES | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends", "jobs"},
     "estimators": VALUES | {"service", "report"},
     "cli": VALUES | {"service", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
@@ -37,7 +39,7 @@ ARROWS = {
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    # The estimator fits sources that are no DATA on disk: it drives service.fitting with a journal in memory.
+    # The estimator fits sources that are no DATA on disk: it drives the service with a journal in memory.
     "estimators": {
         "backends.executor_for",
         "core.termination.Termination",
@@ -54,15 +56,17 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "errors": set(),
     "types": {"numpy"},
+    "storage": {"fsspec"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
-    "model": {"numpy", "zarr", "fsspec"},
+    "model": {"numpy", "zarr"},
     "backends": {"numpy", "threadpoolctl", "scipy"},
     "backends.dask": {"numpy", "distributed", "threadpoolctl"},
-    "jobs": {"numpy", "fsspec", "zarr"},
+    "backends.detached": {"distributed"},
+    "jobs": {"numpy", "zarr"},
     "report": {"numpy", "rich", "matplotlib"},
     "service": {"numpy", "zarr", "pyarrow", "fsspec"},
     "estimators": {"numpy", "sklearn"},

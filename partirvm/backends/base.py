@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from partirvm.backends.passes import MomentsPass
+from partirvm.backends.passes import AnyPass
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState, StepInfo, maximise
 from partirvm.data.source import Source
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Pass
+from partirvm.strategies.instructions import Solve
 
 Progress = Callable[[int, int], None]
-"""Called with tiles done and tiles in all; may raise to leave the pass."""
+"""Called with things done and things in all; may raise to leave."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a dense fit ended and why, and from when to when it ran (seconds since the epoch)."""
+
+    fit: HyperState
+    reason: Termination
+    began: float
+    ended: float
+
+
+def solution(solve: Solve, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
+    """A dense fit from beginning to end, where it is called. ``on_step`` hears of each step, and may raise to leave."""
+    began = time.time()
+    fit, reason = maximise(solve.start, solve.rule, on_step)
+    return Solution(fit, reason, began, time.time())
 
 
 class Executor(Protocol):
@@ -29,8 +50,15 @@ class Executor(Protocol):
         """Take this many threads from now on, where the executor can choose."""
         ...
 
-    def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
-        """The statistic of a pass over its tiles, summed in the fixed tree."""
+    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
+        """The statistic of each pass, summed over its tiles in the fixed tree. A tile that several want is read once.
+
+        ``progress`` hears of tiles.
+        """
+        ...
+
+    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+        """Dense fits side by side, in the order given; ``progress`` hears of fits."""
         ...
 
     def map(self, function: Callable[..., Any], source: Source, tiles: Sequence[int], progress: Progress | None) -> Any:

@@ -1,152 +1,95 @@
-"""Passes on a Dask cluster. The only module that knows ``distributed``.
+"""Passes and dense fits on a Dask cluster. The only module that knows ``distributed``.
 
-A task is the local tile function over an aligned run of tiles; it is pure, safe to run twice, and returns one node of
-the fixed summation tree. Nodes are added on the workers, pair by pair, and only the root comes back. What a pass
-carries (designs, offsets) and rows that live in this process are sent once and referred to by every task.
+A task is the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree. Nodes
+are added on the workers, pair by pair, and only the roots come back. What passes and fits carry (designs, offsets, Gram
+matrices) and rows that live in this process are sent once and referred to by every task.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
-from functools import partial
-from typing import Any
+from contextlib import suppress
+from itertools import islice
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.allocator import return_freed_memory
-from partirvm.backends.base import Progress
-from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
+from partirvm.backends.base import Progress, Solution
+from partirvm.backends.cluster import Cluster, Watch
+from partirvm.backends.passes import AnyPass, Group, grouped, ungrouped
 from partirvm.backends.process import resident_memory
-from partirvm.backends.threads import one_blas_thread
+from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
+from partirvm.backends.tls import refusal
+from partirvm.backends.window import POLL, Window
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
-from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
+from partirvm.errors import ClusterError, PartirvmError
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Pass
+from partirvm.strategies.instructions import Solve
+
+R = TypeVar("R")
 
 SHARE = 0.7
 """Part of a worker's memory that ``memory_limit="auto"`` allows."""
 
 TASKS_PER_THREAD = 4
-"""Tasks of a pass for each worker thread: enough to balance, few enough to schedule."""
+"""Tasks of a batch of passes for each worker thread: enough to balance, few enough to schedule."""
 
 MOST_TILES = 256
 """Most tiles of one task, so that a lost worker costs little."""
+
+AHEAD = 2
+"""Fits or mapped tiles under way for each worker thread."""
 
 PATIENCE = 30.0
 """Seconds to wait for a worker before giving up."""
 
 ANSWER = 10.0
-"""Seconds to wait for a scheduler's answer."""
+"""Seconds to wait for a scheduler's first answer."""
 
-POLL = 1.0
-"""Seconds between looks at the cluster while a pass runs."""
+FETCH = 10.0
+"""Seconds to wait for the bytes of a result before a look whether its worker is there; doubled each time."""
 
 ATTEMPTS = 5
-"""How often a pass is begun before a cluster that keeps losing workers is given up."""
-
-PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
-
-
-def run_tiles(pass_: Pass | MomentsPass, source: Source, tiles: Sequence[int]) -> Any:
-    """The node of an aligned run of tiles; on a worker, with one BLAS thread for its slot."""
-    return_freed_memory()
-    total: TreeSum[Any] = TreeSum(len(tiles))
-    with one_blas_thread():
-        for position, number in enumerate(tiles):
-            total.add(position, tile_statistic(pass_, source, number))
-    return total.result()
-
-
-def map_tile(function: Callable[..., Any], source: Source, number: int) -> Any:
-    """``function`` of one tile, on a worker."""
-    return_freed_memory()
-    with one_blas_thread():
-        return function(source, number)
-
-
-def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-    """Inputs of rows by number, on a worker."""
-    return source.gather(rows)
-
-
-def add_nodes(left: Any, right: Any) -> Any:
-    """Sum of two sibling nodes, on a worker."""
-    return left + right
-
-
-def package_versions() -> dict[str, str]:
-    """Versions of what decides the bits of a result, in this process."""
-    import importlib.metadata
-    import platform
-
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+"""How often work is begun before a cluster that keeps losing workers is given up."""
 
 
 def connect(address: str) -> Any:
-    """A client of the scheduler at this address. Raises ``ClusterError`` if none answers within ``ANSWER`` seconds."""
+    """A client of the scheduler at this address, with the certificates of Dask's configuration, if there are any.
+
+    Raises ``ClusterError`` if none answers within ``ANSWER`` seconds, or it refuses us.
+    """
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no Dask scheduler answers at {address!r} ({error}): start one with `dask scheduler`, and give the "
-            "address that it prints, such as tcp://10.0.0.5:8786"
-        ) from error
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS asked for, on one side only
+        raise ClusterError(refusal(address, error)) from error
 
 
 class DaskExecutor:
-    """Runs passes on the workers of a ``distributed.Client``. Statistics have the bits of a ``LocalExecutor``'s.
+    """Runs passes and fits on the workers of a ``distributed.Client``. Results have the bits of a ``LocalExecutor``'s.
 
-    Raises ``NoWorkersError`` if no worker joins in time, ``ClusterError`` if a worker's packages differ from ours.
+    Raises ``NoWorkersError`` if there is no worker for ``patience`` seconds, ``ClusterError`` if the scheduler is gone
+    or a worker's packages differ from ours.
     """
 
     elastic = False
 
     def __init__(self, client: Any, patience: float = PATIENCE) -> None:
-        self._client, self._patience = client, patience
-        self._sent: WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = WeakKeyDictionary()
-        self._wait_for_workers()
-        self._check_packages()
-
-    def _workers(self) -> dict[str, Any]:
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        return workers
-
-    def _wait_for_workers(self) -> None:
-        try:
-            self._client.wait_for_workers(1, timeout=self._patience)
-        except TimeoutError as error:
-            raise NoWorkersError(
-                f"the cluster at {self._client.scheduler.address} has had no worker for {self._patience:.0f} s: start "
-                "one with `dask worker ADDRESS`"
-            ) from error
-
-    def _check_packages(self) -> None:
-        ours = package_versions()
-        try:
-            theirs = self._client.run(package_versions)
-        except Exception as error:
-            raise ClusterError(
-                f"the workers cannot import partirvm: install the same packages there ({error})"
-            ) from error
-        for worker, versions in theirs.items():
-            for name, version in versions.items():
-                if ours[name] != version:
-                    raise ClusterError(
-                        f"worker {worker} has {name} {version}, this process has {ours[name]}: results would differ; "
-                        "install the same versions"
-                    )
+        self._client, self._cluster = client, Cluster(client, patience)
+        self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
+        self._cluster.workers()
+        self._cluster.check_packages()
 
     def machine(self, limit: int | None) -> Machine:
         """The tightest worker: most threads, most resident bytes, least memory."""
-        workers = list(self._workers().values())
-        bases = self._client.run(resident_memory).values()
+        workers = list(self._cluster.workers().values())
+        with self._cluster.reaching():
+            bases = self._client.run(resident_memory).values()
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
         return Machine(
@@ -156,37 +99,64 @@ class DaskExecutor:
     def use(self, threads: int) -> None:
         """Nothing to do: a worker's threads are its own."""
 
-    def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
-        """The statistic of a pass, summed on the workers in the fixed tree."""
-        return self._persist(lambda: self._run(pass_, source, progress))
+    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
+        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` hears of tiles."""
+        groups = grouped(passes, source)
+        return self._persist(lambda: ungrouped(groups, self._run(groups, source, progress)))
 
-    def _persist(self, attempt: Callable[[], Any]) -> Any:
-        """Begin again where a worker took along what only it held: what was sent from here cannot be computed again."""
-        for _ in range(ATTEMPTS):
-            try:
-                return attempt()
-            except CancelledError as error:
-                lost = error
-                self._sent.clear()
-                self._wait_for_workers()
-        raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same pass: {lost}") from lost
+    def _run(self, groups: Sequence[Group], source: Source, progress: Progress | None) -> list[Any]:
+        self._cluster.workers()
+        n_tiles = sum(len(group.tiles) for group in groups)
+        level = self._level(n_tiles)
+        tiles: dict[Any, int] = {}
+        roots: list[Any] = []
+        sent = self._send([group.passes for group in groups])
+        try:
+            for group, passes in zip(groups, sent, strict=True):
+                total: TreeSum[_Node] = TreeSum(len(group.tiles))
+                for index, run in aligned_runs(len(group.tiles), level):
+                    parts, places = self._parts(source, [group.tiles[position] for position in run])
+                    future = self._submit(run_tiles, passes, parts, places)
+                    tiles[future] = len(run)
+                    total.add(index, _Node(self, future), level)
+                roots.append(total.result().future)
+            waiting, done, watch = {*tiles, *roots}, 0, self._cluster.watch()
+            while waiting:
+                finished = self._finished(waiting, watch)
+                waiting -= finished
+                # popped: workers may let go of a node as soon as it is added
+                done += sum(tiles.pop(future, 0) for future in finished)
+                if progress is not None:
+                    progress(done, n_tiles)
+            return [self._result(root) for root in roots]
+        finally:
+            _release([*tiles, *roots, *sent])
 
-    def _run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None) -> Any:
-        tiles = tiles_of(pass_, source)
-        slots = sum(worker["nthreads"] for worker in self._workers().values()) or 1
-        most = min(max(len(tiles) // (TASKS_PER_THREAD * slots), 1), MOST_TILES)
-        level = most.bit_length() - 1
-        carried = self._send(pass_)
-        total: TreeSum[_Node] = TreeSum(len(tiles))
-        leaves = {}
-        for index, run in aligned_runs(len(tiles), level):
-            numbers = [tiles[position] for position in run]
-            future = self._client.submit(run_tiles, carried, self._part(source, numbers), numbers, pure=False)
-            leaves[future] = len(numbers)
-            total.add(index, _Node(self._client, future), level)
-        root = total.result().future
-        self._follow(leaves, len(tiles), progress)
-        return self._result(root)
+    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+        """Dense fits in the order given, one task each; ``progress`` hears of fits.
+
+        Where ``progress`` raises, fits that run already come to their end on the workers, and nobody waits for them.
+        """
+        found: dict[int, Solution] = {}
+        self._persist(lambda: self._solve(solves, found, progress))
+        return [found[position] for position in range(len(solves))]
+
+    def _solve(self, solves: Sequence[Solve], found: dict[int, Solution], progress: Progress | None) -> None:
+        left = iter([position for position in range(len(solves)) if position not in found])
+        waiting: dict[Any, int] = {}
+        self._cluster.workers()
+        watch = self._cluster.watch()
+        try:
+            while len(found) < len(solves):
+                for position in islice(left, max(AHEAD * self._cluster.n_threads - len(waiting), 0)):
+                    (sent,) = self._send([solves[position]])
+                    waiting[self._submit(run_solve, sent)] = position
+                for future in self._finished(waiting, watch):
+                    found[waiting.pop(future)] = self._result(future)
+                if progress is not None:
+                    progress(len(found), len(solves))
+        finally:
+            _release(waiting)
 
     def map(
         self,
@@ -196,109 +166,150 @@ class DaskExecutor:
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield results in order of tiles; a bounded number of tiles is under way at any time."""
-        slots = sum(worker["nthreads"] for worker in self._workers().values()) or 1
-        waiting: dict[int, Any] = {}
         carried: list[Any] = []
 
-        def result(position: int) -> Any:
+        def begin(number: int) -> Any:
+            if not carried:
+                carried.extend(self._send([function]))
+            parts, _ = self._parts(source, [number])
+            return self._submit(map_tile, carried[0], parts, number)
+
+        window = Window(tiles, begin, AHEAD * self._cluster.n_threads)
+
+        def following() -> Any:
             try:
-                if not carried:
-                    carried.append(self._send(function))
-                for following in range(position, min(position + 2 * slots + 1, len(tiles))):
-                    if following not in waiting:
-                        number = tiles[following]
-                        part = self._part(source, [number])
-                        waiting[following] = self._client.submit(map_tile, carried[0], part, number, pure=False)
-                self._follow({waiting[position]: 1}, 1, None)
-                return self._result(waiting.pop(position))
+                return window.next(lambda future: self._awaited(future, progress, window.done, window.total))
             except CancelledError:
-                waiting.clear()
+                window.forget()
                 carried.clear()
                 raise
 
-        for position, number in enumerate(tiles):
-            yield number, self._persist(partial(result, position))
+        for number in tiles:
+            yield number, self._persist(following)
             if progress is not None:
-                progress(position + 1, len(tiles))
+                progress(window.done, window.total)
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
         """Inputs of rows by number: on a worker where the data live behind an address, here where they live here."""
         if source.part([0]) is not source:
             return source.gather(rows)
-
-        def attempt() -> Any:
-            future = self._client.submit(gather_rows, source, np.asarray(rows), pure=False)
-            self._follow({future: 1}, 1, None)
-            return self._result(future)
-
-        gathered: NDArray[Any] = self._persist(attempt)
-        return gathered
+        return self._persist(lambda: self._awaited(self._submit(gather_rows, source, np.asarray(rows))))
 
     def close(self) -> None:
         """Let go of the rows that were sent to workers."""
         self._sent.clear()
 
-    def _part(self, source: Source, tiles: Sequence[int]) -> Any:
-        """What a task needs to read its tiles: the source itself if it is an address, else rows sent once and kept."""
-        part = source.part(tiles)
-        if part is source:
-            return source
-        kept = self._sent.setdefault(source, {})
-        key = tuple(tiles)
-        if key not in kept:
-            kept[key] = self._send(part)
-        return kept[key]
+    def _level(self, n_tiles: int) -> int:
+        """Level of the runs of tiles that make a task, where there are so many tiles in all."""
+        most = min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES)
+        return most.bit_length() - 1
 
-    def _send(self, value: Any) -> Any:
-        """Put a value on a worker and return its future. Raises ``CancelledError`` if that worker is just leaving."""
+    def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
+        """What a task needs to read its tiles, and for each tile its number and which of these holds it.
+
+        The source itself if it is an address, else blocks of its tiles, each sent once and kept, whoever asks for it.
+        """
+        if source.part([0]) is source:
+            return [source], [(number, 0) for number in tiles]
+        sent = self._sent.setdefault(source, _Blocks(self._level(source.n_tiles)))
+        needed = sorted({number >> sent.level for number in tiles})
+        for block in needed:
+            if block not in sent.futures:
+                first, size = block << sent.level, 1 << sent.level
+                (sent.futures[block],) = self._send([source.part(range(first, min(first + size, source.n_tiles)))])
+        places = [(number, needed.index(number >> sent.level)) for number in tiles]
+        return [sent.futures[block] for block in needed], places
+
+    def _persist(self, attempt: Callable[[], R]) -> R:
+        """Begin again where a worker took along what only it held: what was sent from here cannot be computed again."""
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except CancelledError as error:
+                lost = error
+                self._sent.clear()
+                self._cluster.workers()
+        raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same work: {lost}") from lost
+
+    def _send(self, values: Sequence[Any]) -> list[Any]:
+        """Put values on workers and return their futures. Raises ``CancelledError`` if a worker is just leaving."""
+        if not values:
+            return []
         try:
-            (future,) = self._client.scatter([value], hash=False)
+            with self._cluster.reaching():
+                futures: list[Any] = self._client.scatter(list(values), hash=False)
         except OSError as error:
+            if isinstance(error, PartirvmError):
+                raise
             raise CancelledError(str(error)) from error
-        return future
+        return futures
 
-    def _follow(self, leaves: dict[Any, int], total: int, progress: Progress | None) -> None:
-        """Wait for tasks, report tiles, and never wait for a cluster that has no workers.
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with self._cluster.reaching():
+            return self._client.submit(function, *arguments, pure=False)
 
-        Raises ``CancelledError`` if a worker has left with what the tasks need, and the task's own error if one fails.
+    def _finished(self, waiting: Collection[Any], watch: Watch) -> set[Any]:
+        """Those tasks that have ended, after ``POLL`` seconds at most; never waits for a cluster that has fallen apart.
+
+        Raises ``CancelledError`` if a worker has left with what a task needs, and the task's own error if one fails.
         """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
-        waiting, done, lonely = set(leaves), 0, None
-        while waiting:
-            try:
-                with self._client.as_current():
-                    finished = wait(waiting, timeout=POLL, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call,unused-ignore]
-            except TimeoutError:
-                finished = set()
-            for future in finished:
-                if future.status in ("error", "cancelled", "lost"):
-                    self._result(future)
-                done += leaves[future]
-            waiting -= finished
+        finished: set[Any] = set()
+        with self._cluster.reaching(), self._client.as_current(), suppress(TimeoutError):
+            finished = wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call,unused-ignore]
+        for future in finished:
+            if future.status in ("error", "cancelled", "lost"):
+                self._result(future)
+        watch.glance()
+        return finished
+
+    def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
+        watch = self._cluster.watch()
+        while not self._finished([future], watch):
             if progress is not None:
                 progress(done, total)
-            lonely = None if self._workers() else lonely or time.monotonic()
-            if lonely is not None and time.monotonic() - lonely > self._patience:
-                raise NoWorkersError(
-                    f"all workers of the cluster at {self._client.scheduler.address} are gone, and none came back "
-                    f"within {self._patience:.0f} s"
-                )
+        return self._result(future)
 
     def _result(self, future: Any) -> Any:
-        try:
-            return future.result()
-        except (PartirvmError, CancelledError):
-            raise
-        except Exception as error:
-            raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error
+        """The result of a task that has ended, fetched; or its error."""
+        watch, timeout = self._cluster.watch(), FETCH
+        while True:
+            try:
+                with self._cluster.reaching():
+                    return future.result(timeout=timeout)
+            except (PartirvmError, CancelledError):
+                raise
+            except Exception as error:
+                if future.status == "error" or not isinstance(error, TimeoutError):
+                    raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error
+            watch.look()
+            timeout *= 2
+
+
+def _release(futures: Collection[Any]) -> None:
+    """Let go of what is not wanted any more, now: tasks of a pass that was given up are not begun, results go.
+
+    Not left to Python: an exception that ``distributed`` raised and caught refers to itself, and keeps the frames that
+    it came by, and all futures in them, until the next collection of garbage.
+    """
+    for future in futures:
+        future.release()
+
+
+class _Blocks:
+    """Rows of a source on the cluster: futures of runs of 2**level tiles, by their number."""
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.futures: dict[int, Any] = {}
 
 
 class _Node:
     """A node that lives on the cluster: adding two submits the addition."""
 
-    def __init__(self, client: Any, future: Any) -> None:
-        self.client, self.future = client, future
+    def __init__(self, executor: DaskExecutor, future: Any) -> None:
+        self.executor, self.future = executor, future
 
     def __add__(self, other: _Node) -> _Node:
-        return _Node(self.client, self.client.submit(add_nodes, self.future, other.future, pure=False))
+        return _Node(self.executor, self.executor._submit(add_nodes, self.future, other.future))

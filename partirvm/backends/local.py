@@ -1,23 +1,25 @@
-"""Passes in this process: threads over tiles, one BLAS thread each."""
+"""Passes and dense fits in this process: threads over tiles and over fits, one BLAS thread each."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from numpy.typing import NDArray
 
-from partirvm.backends.base import Progress
-from partirvm.backends.passes import MomentsPass, tile_statistic, tiles_of
+from partirvm.backends.base import Progress, Solution, solution
+from partirvm.backends.passes import AnyPass, Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.threads import one_blas_thread
+from partirvm.backends.window import POLL, Window
 from partirvm.core.reduction import TreeSum
+from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Pass
+from partirvm.strategies.instructions import Solve
 
 SHARE = 0.7
 """Part of the available memory that ``memory_limit="auto"`` allows."""
@@ -29,7 +31,10 @@ def usable_cores() -> int:
 
 
 class LocalExecutor:
-    """Runs tiles on a pool of threads. NumPy lets go of the interpreter in the products and the exponentials."""
+    """Runs tiles and fits on a pool of threads. NumPy lets go of the interpreter in the products and the exponentials.
+
+    At most one finished tile per thread waits to be added, so memory stays bounded.
+    """
 
     elastic = True
 
@@ -47,14 +52,36 @@ class LocalExecutor:
         self.threads = threads
         self._pool = _pool(threads)
 
-    def run(self, pass_: Pass | MomentsPass, source: Source, progress: Progress | None = None) -> Any:
-        """The statistic of a pass, summed in the fixed tree as tiles come in."""
-        tiles = tiles_of(pass_, source)
-        total: TreeSum[Any] = TreeSum(len(tiles))
-        statistics = self.map(lambda source, number: tile_statistic(pass_, source, number), source, tiles, progress)
-        for position, (_, statistic) in enumerate(statistics):
-            total.add(position, statistic)
-        return total.result()
+    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
+        """The statistic of each pass, summed in the fixed tree as tiles come in; ``progress`` hears of tiles."""
+        groups = grouped(passes, source)
+        totals: list[TreeSum[Several]] = [TreeSum(len(group.tiles)) for group in groups]
+        leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
+
+        def statistics(leaf: tuple[int, int]) -> Several:
+            group = groups[leaf[0]]
+            return tile_statistics(group.passes, source, group.tiles[leaf[1]])
+
+        for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
+            totals[k].add(position, found)
+        return ungrouped(groups, [total.result() for total in totals])
+
+    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+        """Dense fits in the order given, as many at once as there are threads; ``progress`` hears of fits.
+
+        Where ``progress`` raises, fits under way end at their next step.
+        """
+        left = threading.Event()
+
+        def look(info: StepInfo) -> None:
+            if left.is_set():
+                raise CancelledError("nobody waits for this fit any more")
+
+        try:
+            # the pool bounds how many run, and all results are kept anyway: begin all, so that no thread is idle
+            return list(self._each(lambda solve: solution(solve, look), solves, progress, ahead=len(solves)))
+        finally:
+            left.set()
 
     def map(
         self,
@@ -63,28 +90,31 @@ class LocalExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles; at most one finished tile per thread waits, so memory stays bounded."""
-        waiting: deque[tuple[int, Future[Any]]] = deque()
-        queue = iter(tiles)
-        done = 0
+        """Yield results in order of tiles."""
+        return zip(tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True)
+
+    def _each(
+        self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
+    ) -> Iterator[Any]:
+        """Yield ``function`` of each thing in order; ``ahead`` (one per thread) are begun beyond the one awaited."""
+        window = Window(
+            things, lambda thing: self._pool.submit(function, thing), self.threads if ahead is None else ahead
+        )
+        report = progress or (lambda done, total: None)
+
+        def end(future: Future[Any]) -> Any:
+            while not wait([future], timeout=POLL).done:
+                report(window.done, window.total)
+            return future.result()
+
         with one_blas_thread():
             try:
-                for number in queue:
-                    waiting.append((number, self._pool.submit(function, source, number)))
-                    if len(waiting) > self.threads:
-                        break
-                while waiting:
-                    number, future = waiting.popleft()
-                    result = future.result()
-                    for following in queue:
-                        waiting.append((following, self._pool.submit(function, source, following)))
-                        break
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(tiles))
-                    yield number, result
+                while window.done < window.total:
+                    result = window.next(end)
+                    report(window.done, window.total)
+                    yield result
             finally:
-                for _, future in waiting:
+                for future in window.forget():
                     future.cancel()
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
@@ -97,4 +127,4 @@ class LocalExecutor:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="partirvm-tile")
+    return ThreadPoolExecutor(threads, thread_name_prefix="partirvm")

@@ -1,13 +1,13 @@
 """A pass, tile by tile: the pure functions that run wherever the rows are read.
 
-``tile_statistic(pass, source, number)`` reads one tile and returns its additive statistic. Within a tile, rows go
-through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles and panels are the same
-on every machine, and with one BLAS thread per task so are the bits.
+``tile_statistics(passes, source, number)`` reads one tile and returns what it adds to each of the passes that want it.
+Within a tile, rows go through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles
+and panels are the same on every machine, and with one BLAS thread per task so are the bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import starmap
@@ -26,6 +26,7 @@ from partirvm.strategies.instructions import GramPass, Pass, ResidualPass, Score
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,56 @@ class MomentsPass:
     """Over all rows: moments of inputs and targets, and what is not finite."""
 
 
-def tile_statistic(pass_: Pass | MomentsPass, source: Source, number: int) -> Any:
-    """The statistic of one tile."""
-    return _FUNCTIONS[type(pass_)](pass_, source.tile(number))
+AnyPass = Pass | MomentsPass
 
 
-def tiles_of(pass_: Pass | MomentsPass, source: Source) -> list[int]:
-    """Numbers of the tiles that a pass reads: all, or those of its sample, in increasing order."""
-    sample, n_tiles = getattr(pass_, "sample", 0), source.n_tiles
-    if not sample:
-        return list(range(n_tiles))
-    count = min(-(-sample // source.tile_rows), n_tiles)
-    first: int = pass_.draw % n_tiles  # type: ignore[union-attr]
-    return sorted((first + position * n_tiles // count) % n_tiles for position in range(count))
+@dataclass(frozen=True)
+class Several:
+    """Statistics of several passes over the same rows read: their sum is that of each."""
+
+    parts: tuple[Any, ...]
+
+    def __add__(self, other: Several) -> Several:
+        return Several(tuple(map(add, self.parts, other.parts)))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Passes that read the same tiles, so that one reading serves all. ``positions`` are theirs in the list given."""
+
+    positions: tuple[int, ...]
+    passes: tuple[AnyPass, ...]
+    tiles: tuple[int, ...]
+
+
+def grouped(passes: Sequence[AnyPass], source: Source) -> list[Group]:
+    """The passes by the tiles that they read, in order of the first of each group."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for position, pass_ in enumerate(passes):
+        groups.setdefault(tuple(tiles_of(pass_, source)), []).append(position)
+    return [Group(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
+
+
+def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
+    """The statistic of each pass, in the order in which the passes were given."""
+    found = {
+        position: part
+        for group, total in zip(groups, totals, strict=True)
+        for position, part in zip(group.positions, total.parts, strict=True)
+    }
+    return [found[position] for position in range(len(found))]
+
+
+def tile_statistics(passes: Sequence[AnyPass], source: Source, number: int) -> Several:
+    """What one tile adds to each of these passes."""
+    tile = source.tile(number)
+    return Several(tuple(_FUNCTIONS[type(pass_)](pass_, tile) for pass_ in passes))
+
+
+def tiles_of(pass_: AnyPass, source: Source) -> list[int]:
+    """Numbers of the tiles that a pass reads: all, or those that hold its rows, in increasing order."""
+    rows = getattr(pass_, "rows", None)
+    return list(range(source.n_tiles)) if rows is None else np.unique(rows // source.tile_rows).tolist()
 
 
 def _moments(pass_: MomentsPass, tile: Tile) -> Moments:
@@ -55,7 +93,7 @@ def _moments(pass_: MomentsPass, tile: Tile) -> Moments:
 def _gram(pass_: GramPass, tile: Tile) -> GramBlock | CrossBlock:
     make: Callable[..., Any] = CrossBlock.of if pass_.diagonal else GramBlock.of
     total: Any = None
-    for panel, kept, new in _panels(tile, pass_.kept, pass_.new):
+    for panel, kept, new in _panels(tile, pass_.rows, pass_.kept, pass_.new):
         target = pass_.new.scaling.targets(panel.t)
         if pass_.offset.any():
             target = target - kept @ pass_.offset
@@ -65,11 +103,11 @@ def _gram(pass_: GramPass, tile: Tile) -> GramBlock | CrossBlock:
 
 
 def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
-    def statistic(panel: Tile, block: Float) -> ResidualStatistics:
+    def statistic(panel: _Panel, block: Float) -> ResidualStatistics:
         r = pass_.design.scaling.targets(panel.t) - block @ pass_.mean
         weighted = r if panel.weights is None else r * panel.weights[:, None]
-        rows = panel.start + np.arange(len(r), dtype=np.int64)
-        eligible = np.isin(rows, _between(pass_.exclude, rows[0], rows[-1]), assume_unique=True, invert=True)
+        excluded = _between(pass_.exclude, panel.rows[0], panel.rows[-1])
+        eligible = np.isin(panel.rows, excluded, assume_unique=True, invert=True)
         if panel.weights is not None:
             eligible &= panel.weights > 0
         if not pass_.select:
@@ -79,41 +117,56 @@ def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             energy=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
-            largest=LargestErrors.of(pass_.select, errors[eligible], rows[eligible], panel.X[eligible]),
+            largest=LargestErrors.of(pass_.select, errors[eligible], panel.rows[eligible], panel.X[eligible]),
         )
 
-    return reduce(add, starmap(statistic, _panels(tile, pass_.design)))
-
-
-def _between(sorted_rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
-    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
+    return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
 
 
 def _score(pass_: ScorePass, tile: Tile) -> Scores:
     scaling = pass_.design.scaling
     shift, scale = float(scaling.t_shift[0]), float(scaling.t_scale[0])
 
-    def statistic(panel: Tile, block: Float) -> Scores:
+    def statistic(panel: _Panel, block: Float) -> Scores:
         spread = block @ pass_.root
         variance = np.einsum("nm,nm->n", spread, spread) + pass_.noise_variance
         return Scores.of(panel.t[:, 0], shift + scale * (block @ pass_.mean), scale**2 * variance)
 
-    return reduce(add, starmap(statistic, _panels(tile, pass_.design)))
+    return reduce(add, starmap(statistic, _panels(tile, None, pass_.design)))
 
 
-def _panels(tile: Tile, *designs: Design) -> Iterator[tuple[Any, ...]]:
-    """The panels of a tile, each with its blocks of the designs; the next panel's blocks take the place of the last's.
+@dataclass(frozen=True)
+class _Panel:
+    """Some rows of a tile: their numbers, inputs, targets and weights."""
+
+    rows: Int
+    X: Float
+    t: Float
+    weights: Float | None
+
+
+def _panels(tile: Tile, wanted: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+    """The panels of a tile's wanted rows, each with its blocks of the designs, which take the place of the last's.
 
     Arrays as large as these are fresh pages of the system each time, and filling in new pages would cost as much as the
     kernel.
     """
-    height = min(PANEL_ROWS, len(tile.X))
+    rows = tile.start + np.arange(len(tile.X), dtype=np.int64)
+    if wanted is not None:
+        rows = _between(wanted, rows[0], rows[-1])
+    height = min(PANEL_ROWS, len(rows))
     places = [np.empty((height, design.n_columns)) for design in designs]
-    for start in range(0, len(tile.X), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        weights = None if tile.weights is None else tile.weights[rows]
-        panel = Tile(tile.number, tile.start + start, tile.X[rows], tile.t[rows], weights)
+    for start in range(0, len(rows), PANEL_ROWS):
+        numbers = rows[start : start + PANEL_ROWS]
+        # whole tiles, the rule, are cut without a copy
+        some: Any = slice(start, start + PANEL_ROWS) if wanted is None else numbers - tile.start
+        weights = None if tile.weights is None else tile.weights[some]
+        panel = _Panel(numbers, tile.X[some], tile.t[some], weights)
         yield panel, *(design.block(panel.X, place) for design, place in zip(designs, places, strict=True))
+
+
+def _between(sorted_rows: Int, first: int, last: int) -> Int:
+    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
 
 
 _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {

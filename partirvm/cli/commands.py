@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 import partirvm as package
-from partirvm.cli import options
-from partirvm.cli.failures import Status, failed_at_work
-from partirvm.cli.interruption import Interruption
+from partirvm.cli import job_commands, options
+from partirvm.cli.failures import failed_at_work
+from partirvm.cli.sections import Sections
+from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.errors import ClusterError
-
-DEMO = "demo"
-"""Object of the click context of commands that the demo runs."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Sections, context_settings=CONTEXT)
 @click.version_option(package.__version__, prog_name="partirvm")
 def partirvm() -> None:
     """Relevance Vector Machines on data larger than memory.
@@ -39,7 +34,14 @@ def partirvm() -> None:
     tile, under the memory limit, and keeps it in the folder JOB. The third writes a mean and a standard deviation for
     every row. In between, `plan` tells what a fit would cost, and `evaluate` measures a model on data that it has not
     seen. `partirvm demo` shows it all in about a minute.
+
+    A fit can be stopped early, its model used, and the fit resumed later, even after a crash; on a Dask cluster it runs
+    on by itself, and can be watched from anywhere that sees the folder JOB.
     """
+
+
+for command in job_commands.COMMANDS:
+    partirvm.add_command(command)
 
 
 @partirvm.command()
@@ -150,7 +152,7 @@ def ingest(
         "shuffle": made.seed,
     }
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
-    _print(
+    show(
         facts,
         f"{data}: {counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}, "
         f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows, {order}",
@@ -166,8 +168,8 @@ def ingest(
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
     """Tell what a fit of DATA would do, without doing it.
 
-    Prints candidates per round, passes over the rows, and the estimated time and memory. Takes the options of `fit`,
-    and refuses what `fit` would refuse.
+    Prints candidates per fit and what they follow from, passes over the rows, and the estimated time and memory. Takes
+    the options of `fit`, and refuses what `fit` would refuse.
 
     \b
     Example:
@@ -175,9 +177,9 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     """
     from partirvm import service
 
-    with _cluster(scheduler) as client:
-        made = service.plan(_place(data, client), options.parameters(choices), validation=validation, client=client)
-    _print(made.to_json(), str(made), as_json)
+    with cluster(scheduler) as client:
+        made = service.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
+    show(made.to_json(), str(made), as_json)
 
 
 @partirvm.command()
@@ -185,6 +187,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @click.argument("job")
 @options.fit_options
 @click.option("--verify", is_flag=True, help="First read all of DATA and compare it with what was ingested.")
+@options.detach
 @options.overwrite
 @options.quiet
 @options.as_json
@@ -194,6 +197,7 @@ def fit(
     validation: str | None,
     scheduler: str | None,
     verify: bool,
+    detach: bool,
     overwrite: bool,
     quiet: bool,
     as_json: bool,
@@ -201,58 +205,44 @@ def fit(
 ) -> int:
     """Train a model on DATA and keep it in the folder JOB.
 
-    A usable model is saved after every round. Ctrl-C stops the fit and keeps the last one (exit status 3). What cannot
-    fit under the memory limit is refused before anything is written.
+    A usable model is saved after every round, by split-merge after the last merge. Ctrl-C stops the fit and keeps the
+    model saved last (exit status 3); `partirvm resume` goes on from there. What cannot fit under the memory limit is
+    refused before anything is written.
+
+    With --scheduler and --detach the fit runs on the cluster by itself: the command ends once a worker has opened DATA
+    and JOB, and `partirvm status JOB --follow` shows how it goes.
 
     \b
     Examples:
       partirvm fit trips.zarr jobs/run1 --memory-limit 2GiB --validation held-out.zarr
       partirvm fit trips.zarr jobs/run2 --gamma 0.1 --partition-size 500 --max-rounds 9
+      partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
     """
     from partirvm import service
-    from partirvm.report.progress import progress_for
-    from partirvm.report.text import fit_facts, summary
 
-    with _cluster(scheduler) as client, progress_for(quiet=quiet) as progress, Interruption(progress.note) as stop:
-        begun = False
+    options.require_detachable(detach, scheduler, verify)
+    asked = options.parameters(choices)
+    with cluster(scheduler) as client:
+        held_out = None if validation is None else place(validation, client)
+        if detach:
+            service.submit(
+                place(data, client), place(job, client), asked, validation=held_out, client=client, overwrite=overwrite
+            )
+            return job_commands.detached(job, scheduler, as_json)
 
-        def on_plan(made: Any) -> None:
-            nonlocal begun
-            begun = True
-            stop.listen()
-            progress.on_plan(made)
-
-        try:
-            fitted = service.fit(
-                _place(data, client),
+        def work(**hooks: Any) -> Any:
+            return service.fit(
+                place(data, client),
                 job,
-                options.parameters(choices),
-                validation=None if validation is None else _place(validation, client),
+                asked,
+                validation=held_out,
                 client=client,
                 overwrite=overwrite,
                 verify=verify,
-                watcher=progress,
-                on_plan=on_plan,
-                aborted=lambda: stop.came,
+                **hooks,
             )
-        except ClusterError as error:
-            if not begun:
-                raise
-            raise failed_at_work(error) from error
-        except KeyboardInterrupt:
-            if not progress.rounds:
-                raise
-            progress.note(f"stopped at once; {job} holds the model of the last round that was finished")
-            return Status.ABORTED
-    facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome)
-    _print(
-        facts,
-        summary(facts),
-        as_json,
-        f"partirvm evaluate {job} TEST.zarr",
-        f"partirvm predict {job} NEW.zarr predictions.csv",
-    )
-    return Status.ABORTED if facts["reason"] == "aborted" else Status.DONE
+
+        return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
 @partirvm.command()
@@ -273,23 +263,41 @@ def predict(
     DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new rows,
     where trips.zarr are the DATA of the training.
 
+    OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
+    such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
+    A folder that nobody will go on with can be deleted.
+
     \b
-    Example:
+    Examples:
       partirvm predict jobs/run1 new.zarr predictions.csv
+      partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import service
     from partirvm.report.progress import progress_for
 
-    with _cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        rows = service.predict(
-            job,
-            _place(data, client),
-            output,
-            client=client,
-            overwrite=overwrite,
-            progress=lambda done, total: progress.on_tile("predict", done, total),
-        )
-    _print({"output": output, "n_rows": rows}, f"{output}: mean and std of {rows:,} rows", as_json)
+    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
+        begun = False
+
+        def on_tile(done: int, total: int) -> None:
+            nonlocal begun
+            begun = True
+            progress.on_tile("predict", done, total)
+
+        try:
+            rows = service.predict(
+                job,
+                place(data, client),
+                output,
+                client=client,
+                overwrite=overwrite,
+                progress=on_tile,
+                note=progress.note,
+            )
+        except ClusterError as error:
+            if not begun:
+                raise
+            raise failed_at_work(error) from error
+    show({"output": output, "n_rows": rows}, f"{output}: mean and std of {rows:,} rows", as_json)
 
 
 @partirvm.command()
@@ -310,36 +318,12 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> dict[st
     from partirvm import service
     from partirvm.report.progress import progress_for
 
-    with _cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
+    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         scores = service.evaluate(
             job,
-            _place(data, client),
+            place(data, client),
             client=client,
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )
     click.echo(json.dumps(scores))
     return scores
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
-    """A client of the scheduler at this address for the length of the block; None for this process."""
-    if address is None:
-        yield None
-        return
-    from partirvm import service
-
-    with service.connect(address) as client:
-        yield client
-
-
-def _place(name: str, client: Any) -> str:
-    """A name that means the same thing to the workers of a cluster, whatever folder they were started in."""
-    return name if client is None or "://" in name else str(Path(name).absolute())
-
-
-def _print(facts: dict[str, Any], text: str, as_json: bool, *following: str) -> None:
-    """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
-    click.echo(json.dumps(facts) if as_json else text)
-    if following and not as_json and click.get_current_context().obj is not DEMO:
-        click.echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))

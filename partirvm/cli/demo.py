@@ -66,7 +66,8 @@ def _say(text: str, quiet: bool) -> None:
 
 def _command(*arguments: str, quiet: bool) -> Any:
     """Show a command and run it in this process; its result."""
-    from partirvm.cli.commands import DEMO, partirvm
+    from partirvm.cli.commands import partirvm
+    from partirvm.cli.shared import DEMO
 
     _say(f"\n$ partirvm {shlex.join(arguments)}", quiet)
     arguments = (*arguments, *["--quiet"] * quiet)

@@ -57,9 +57,17 @@ def message_of(error: BaseException) -> str:
 
     >>> message_of(PartirvmError("no row is left: check the weights"))
     'no row is left: check the weights'
+
+    Notes of the error, which say what is left to go on with, come last.
     """
+    cause = error.__cause__ if isinstance(error, click.Abort) else error  # click makes it of a KeyboardInterrupt
+    notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return "interrupted; nothing was left behind"
+        return "; ".join(["interrupted", *(notes or ["nothing was left behind"])])
+    return "; ".join([_what(error), *notes])
+
+
+def _what(error: BaseException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{error.format_message()} See `{error.ctx.command_path} --help`."
     if isinstance(error, click.ClickException):
@@ -76,8 +84,11 @@ def message_of(error: BaseException) -> str:
 
 
 def failed_at_work(error: ClusterError) -> JobFailedError:
-    """A cluster that broke down after the fit had begun: no longer a matter of input."""
-    return JobFailedError(str(error))
+    """A cluster that broke down after the work had begun: no longer a matter of input."""
+    failed = JobFailedError(str(error))
+    for note in getattr(error, "__notes__", []):
+        failed.add_note(note)
+    return failed
 
 
 @contextmanager

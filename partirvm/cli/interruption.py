@@ -35,4 +35,6 @@ class Interruption:
         if self.came:
             raise KeyboardInterrupt
         self.came = True
-        self._announce("stopping after the step under way and keeping the last model; Ctrl-C again to stop at once")
+        self._announce(
+            "stopping after this step and keeping the last model, if there is one; Ctrl-C again to stop at once"
+        )

@@ -89,11 +89,44 @@ _FIT = (
         "--strategy",
         default="auto",
         metavar="S",
-        help="Which rows become candidates: working-set (a few each round), basic (all rows at once, for a few "
-        "hundred), or auto.",
+        help="How rows become candidates: basic (all at once, for a few hundred rows), split-merge (partitions of P "
+        "rows on their own, their vectors merged in pairs), incremental (one partition after the other beside the "
+        "vectors kept so far), working-set (beside these the P most promising rows), or auto (basic up to 200 rows, "
+        "working-set beyond).",
     ),
     click.option(
-        "--likelihood", default="auto", metavar="L", help="Rows that the likelihood sees: full (all), or auto."
+        "--likelihood",
+        default="auto",
+        metavar="L",
+        help="Rows that fits before the last one are judged by: full (all), sample (one random sample), partition "
+        "(only their own candidates, with the noise of other rows), or auto (full, but sample where full would cost "
+        "split-merge or incremental too much).",
+    ),
+    click.option(
+        "--final-likelihood",
+        default="full",
+        metavar="L",
+        help="The same for the last fit; anything but full is for comparisons.",
+    ),
+    click.option(
+        "--likelihood-rows",
+        default="auto",
+        type=Whole(1, auto=True),
+        metavar="R",
+        help="Rows of the sample of --likelihood sample; auto is 20·P.",
+    ),
+    click.option(
+        "--noise-rows",
+        type=Whole(1),
+        metavar="R",
+        help="Rows that give the noise of --likelihood partition.  [default: all]",
+    ),
+    click.option(
+        "--noise-every",
+        default=1,
+        type=Whole(1),
+        metavar="K",
+        help="Iterations between two looks at these rows.",
     ),
     click.option(
         "--selection",
@@ -116,16 +149,35 @@ _FIT = (
         default="auto",
         type=Whole(1, auto=True),
         metavar="P",
-        help="Candidates that join in each round; auto follows from the numbers of rows and features.",
+        help="Candidates that join in one fit; auto measures on √(rows·features) random rows how sparse the problem "
+        "is.",
+    ),
+    click.option(
+        "--heuristic-rows",
+        default=2000,
+        type=Whole(1),
+        metavar="R",
+        help="Most rows on which --partition-size auto measures.",
     ),
     click.option(
         "--stop-fraction",
         default=0.5,
         type=float,
         metavar="F",
-        help="A round's fit ends when the vectors fall to this fraction of its candidates.",
+        help="A fit before the last one ends when its vectors fall to this fraction.",
     ),
-    click.option("--max-rounds", type=Whole(1), metavar="R", help="Most rounds.  [default: no limit]"),
+    click.option(
+        "--stop-rule",
+        default="candidates",
+        metavar="RULE",
+        help="What it is a fraction of: candidates (those that the fit began with), or partition (P).",
+    ),
+    click.option(
+        "--max-rounds",
+        type=Whole(1),
+        metavar="R",
+        help="Most rounds of working-set or incremental.  [default: no limit]",
+    ),
     click.option("--max-vectors", type=Whole(1), metavar="M", help="Most relevance vectors.  [default: no limit]"),
     click.option(
         "--time-limit",
@@ -142,7 +194,7 @@ _FIT = (
     click.option(
         "--validation",
         metavar="DATA",
-        help="Held-out DATA: their error is shown after each round, and the fit ends when it stops falling.",
+        help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",
     ),
     click.option(
         "--standardize/--no-standardize",
@@ -169,6 +221,70 @@ quiet = click.option("--quiet", is_flag=True, help="No progress; errors and warn
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what stands there already.")
 scheduler = _FIT[-1]
+reason = click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at the job later.")
+detach = click.option(
+    "--detach", is_flag=True, help="With --scheduler: hand the fit over to the cluster and return at once."
+)
+
+
+def limits(command: Command) -> Command:
+    """The options that a resume may change."""
+    for option in (
+        click.option("--memory-limit", type=Size(), help="Most resident memory of each process."),
+        click.option("--time-limit", type=Duration(), help="End after this time from now, with the model so far."),
+        click.option("--max-vectors", type=Whole(1), metavar="M", help="Most relevance vectors."),
+        click.option("--max-rounds", type=Whole(1), metavar="R", help="Most rounds, those before included."),
+    ):
+        command = option(command)
+    return command
+
+
+def _params() -> list[click.Option]:
+    def nothing() -> None: ...
+
+    return list(fit_options(nothing).__click_params__)  # type: ignore[attr-defined]
+
+
+RESUMED = ("max_rounds", "max_vectors", "time_limit", "memory_limit", "scheduler")
+
+
+def refused(command: Command) -> Command:
+    """The other options of a fit, hidden: given all the same they are refused by name (``require_no_change``)."""
+
+    def note(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value is not None:
+            context.meta.setdefault(__name__, {})[option.name] = value
+
+    for option in _params():
+        if option.name not in RESUMED:
+            names = "/".join([*option.opts, *option.secondary_opts])
+            command = click.option(names, default=None, hidden=True, expose_value=False, callback=note)(command)
+    return command
+
+
+def require_no_change(asked: dict[str, Any], job: str) -> None:
+    """Refuse the options that ``refused`` found; ``asked`` is what the job was asked."""
+    context = click.get_current_context()
+    for name, value in context.meta.get(__name__, {}).items():
+        option = "--" + name.replace("_", "-")
+        raise click.UsageError(
+            f"{option} cannot be changed by a resume: {job} began with {asked.get(name)}, not {value}. A resume "
+            "changes --max-rounds, --max-vectors, --time-limit and --memory-limit; for anything else start a new job.",
+            context,
+        )
+
+
+def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
+    """Refuse ``--detach`` where there is nobody to go on."""
+    context = click.get_current_context()
+    if detach and scheduler is None:
+        raise click.UsageError(
+            "--detach needs --scheduler ADDRESS: without a cluster nobody would go on with the fit once this command "
+            "ends. Run it in the background of your shell instead (nohup, tmux, systemd-run).",
+            context,
+        )
+    if detach and verify:
+        raise click.UsageError("--verify reads all of DATA here, before the fit: not with --detach.", context)
 
 
 def parameters(options: dict[str, Any]) -> FitParameters:

@@ -28,8 +28,6 @@ Float = NDArray[np.float64]
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Raises of the unit diagonal tried in turn."""
 
-EPS = float(np.finfo(np.float64).eps)
-
 
 @dataclass(frozen=True)
 class Posterior:
@@ -102,17 +100,14 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
 
     One ``dpotrf`` and one ``dpotri``: M³ flops. Raises ``NumericalError`` as ``factorise`` does.
     """
-    m, projection, energy = statistics.offset[:, 0], statistics.projection[:, 0], float(statistics.energy[0])
+    m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale, jitter = factorise(H)
     delta, variance = _solve(factor, scale, beta * projection - alpha * m)
     mean = m + delta
 
-    explained = delta @ (2 * projection - statistics.gram @ delta)
-    magnitude = energy + np.abs(delta) @ (2 * np.abs(projection) + np.abs(statistics.gram) @ np.abs(delta))
-    rounding = float(EPS * magnitude)
-    residual = max(energy - float(explained), rounding)
+    residual, rounding = statistics.residual(delta)
     diagonal = np.diagonal(factor)
     log_evidence = 0.5 * (
         np.log(alpha).sum()

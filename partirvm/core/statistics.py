@@ -32,6 +32,8 @@ Int = NDArray[np.int64]
 BIAS = -1
 """Label of the bias column."""
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 @dataclass(frozen=True)
 class GramBlock:
@@ -175,6 +177,17 @@ class GramStatistics:
             n=block.n,
             log_weight=block.log_weight,
         )
+
+    def residual(self, delta: Float) -> tuple[float, float]:
+        """‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its rounding error.
+
+        It is never below that bound. δ is asked for, since μ − offset would lose its digits.
+        """
+        projection, energy = self.projection[:, 0], float(self.energy[0])
+        explained = float(delta @ (2 * projection - self.gram @ delta))
+        magnitude = energy + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
+        rounding = float(EPS * magnitude)
+        return max(energy - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:
         """Keep the columns at these positions, in this order. A dropped column gives its offset back to the target."""

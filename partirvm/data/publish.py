@@ -8,19 +8,22 @@ does not open.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from partirvm import storage
 from partirvm.data.layout import KIND, local_path
-from partirvm.errors import ExistsError, StorageError
+from partirvm.errors import ExistsError
+from partirvm.storage.process import started
+
+ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 
 
 class Publication:
@@ -136,7 +139,8 @@ def remove_leftovers(path: Path) -> None:
     pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
     for sibling in path.parent.iterdir():
         match = pattern.fullmatch(sibling.name)
-        if match and not _alive(int(match[1])):
+        # one of this process's own number is from before a reboot, or from another container: it holds none yet
+        if match and (int(match[1]) == os.getpid() or started(int(match[1])) is None):
             _put_back(sibling, path)
             shutil.rmtree(sibling, ignore_errors=True)
 
@@ -147,29 +151,6 @@ def _put_back(partial: Path, path: Path) -> None:
         (partial / "old").rename(path)
 
 
-def _alive(pid: int) -> bool:
-    if pid == os.getpid():
-        return False  # this process holds none yet: a name from before a reboot, or in another container
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-@contextmanager
-def storing(place: str) -> Iterator[None]:
-    """Turn what a full, read-only or forbidden store raises into ``StorageError``."""
-    try:
-        yield
-    except (ExistsError, StorageError):
-        raise
-    except OSError as error:
-        reasons = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EROFS: "read-only"}
-        reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        raise StorageError(
-            f"{place}: cannot be written: {reason}. Make room or choose another place; ingest needs about twice the "
-            "size of the data, 8 bytes per number."
-        ) from error
+def storing(place: str) -> AbstractContextManager[None]:
+    """Turn what a full, read-only or forbidden store raises into ``StorageError``, with what an ingest needs."""
+    return storage.storing(place, ADVICE)

@@ -1,14 +1,15 @@
 """The driver: performs a strategy's instructions and tells it what came back.
 
 All that touches rows, clock, disk or cluster happens here; all that decides happens in the strategy. Passes go to the
-executor it is given, dense fits run here with a fixed number of BLAS threads, models and history go to the journal.
+executor it is given, several of one answer at once; a dense fit runs here, several at once on the executor; models and
+history go to the journal.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from partirvm.backends.base import Executor
 from partirvm.backends.process import peak_memory
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StepInfo, step, verdict
+from partirvm.core.updates import StepInfo, maximise
 from partirvm.data.source import Source
 from partirvm.model import Model
 from partirvm.strategies.instructions import (
@@ -25,7 +26,9 @@ from partirvm.strategies.instructions import (
     Gather,
     Gathered,
     Instruction,
+    Log,
     Options,
+    Pass,
     Passed,
     Problem,
     Record,
@@ -41,6 +44,10 @@ from partirvm.strategies.instructions import (
 PASS_NAMES = {"GramPass": "gram", "ResidualPass": "residual", "ScorePass": "held-out", "MomentsPass": "moments"}
 
 
+Entry = dict[str, Any]
+"""A line of history: a record, with seconds and bytes, as plain JSON."""
+
+
 class Watcher:
     """Hears what the driver does; every method may be overridden, none needs to be."""
 
@@ -50,12 +57,23 @@ class Watcher:
     def on_step(self, info: StepInfo, candidates: int) -> None:
         """A dense fit has done one iteration."""
 
+    def on_solves(self, done: int, total: int) -> None:
+        """So many of the dense fits that run side by side are done."""
+
     def on_record(self, entry: dict[str, Any]) -> None:
         """A line was added to the history."""
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run can go on: a strategy's state that waits for ``waiting`` lines of history to be safe."""
+
+    state: Any
+    waiting: int
+
+
 class Journal(Protocol):
-    """Where a run leaves its model and its history."""
+    """Where a run leaves its model, its history, and where it stands."""
 
     def save(self, model: Model) -> None:
         """Make this model the one to use."""
@@ -65,10 +83,14 @@ class Journal(Protocol):
         """Add a line of history: plain JSON values."""
         ...
 
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Make this the place to go on from; all models and lines before it were handed over already."""
+        ...
+
 
 @dataclass
 class MemoryJournal:
-    """A journal that keeps the last model and the history in memory."""
+    """A journal that keeps the last model and the history in memory, and no checkpoints."""
 
     model: Model | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -81,10 +103,13 @@ class MemoryJournal:
         """Keep this line."""
         self.history.append(entry)
 
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Nothing: who has no job cannot go on."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, the history's line of the model that it leaves, and its seconds."""
+    """How a run ended: why, its last line of history, and its seconds."""
 
     reason: Termination
     last: Record | None
@@ -111,88 +136,172 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
 
-    def run(self, strategy: Strategy, problem: Problem, options: Options, journal: Journal) -> Outcome:
-        """Drive the strategy to its end. The journal holds the model when this returns."""
-        with one_blas_thread():
-            return self._run(strategy, problem, options, journal)
+    def run(
+        self,
+        strategy: Strategy,
+        problem: Problem,
+        options: Options,
+        journal: Journal,
+        *,
+        resume: Checkpoint | None = None,
+        usable: bool = False,
+        elapsed: float = 0.0,
+    ) -> Outcome:
+        """Drive the strategy to its end. The journal holds the model when this returns.
 
-    def _run(self, strategy: Strategy, problem: Problem, options: Options, journal: Journal) -> Outcome:
-        self._journal, self._began = journal, time.perf_counter()
-        self._spent = {"pass_seconds": 0.0, "solve_seconds": 0.0, "passes": 0}
+        With ``resume`` it goes on from there, with the same bits as if it had never been away; ``usable`` says that the
+        journal has a model already, ``elapsed`` how many seconds were spent before.
+        """
+        self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
+        self._spent = _Spent()
         self._last: Record | None = None
-        state, instructions = strategy.start(problem, options)
-        while True:
-            (instruction,) = instructions
-            if isinstance(instruction, Finish):
-                return Outcome(instruction.reason, self._last, time.perf_counter() - self._began)
+        self._usable = usable
+        with one_blas_thread():
+            if resume is None:
+                state, instructions = strategy.start(problem, options)
+            else:
+                state, instructions = strategy.next(resume.state, *[Saved()] * resume.waiting)
+            return self._run(strategy, state, instructions)
+
+    def _run(self, strategy: Strategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
+        while not isinstance(instructions[0], Finish):
             try:
-                event = self._perform(instruction)
+                events = self._perform(instructions)
             except _Interrupted as interruption:
-                event = Stop(interruption.reason)
-            with self._timed("solve_seconds"):
-                state, instructions = strategy.next(state, event)
+                events = (Stop(interruption.reason),)
+            else:
+                if isinstance(instructions[0], Save | Log) and instructions[0].record.kind in ("round", "part"):
+                    self._journal.checkpoint(Checkpoint(state, len(instructions)))
+            began = time.perf_counter()
+            state, instructions = strategy.next(state, *events)
+            self._spent.deciding += time.perf_counter() - began
+        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began)
 
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self._spent[name] += time.perf_counter() - began
+    def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
+        """The answers to instructions that are all of one kind."""
+        if isinstance(instructions[0], Pass):
+            return self._passes(instructions)
+        if isinstance(instructions[0], Solve):
+            return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
+        return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
 
-    def _perform(self, instruction: Instruction) -> Event:
+    def _one(self, instruction: Instruction, of: int) -> Event:
         match instruction:
             case Gather(rows):
-                return Gathered(self.executor.gather(self.source, rows))
-            case Solve():
-                return self._solve(instruction)
-            case Save():
-                return self._save(instruction)
-            case Finish():
-                raise AssertionError("handled by the loop")
-        return self._pass(instruction)
+                self._check()
+                weights = self.source.weights_of(rows)
+                present = None if weights is None else weights > 0
+                return Gathered(self.executor.gather(self.source, rows), present)
+            case Save(design, fit, record):
+                self._journal.save(Model.from_fit(design, fit, self.source.columns))
+                self._usable = True
+                return self._record(record, self._spent.all())
+            case Log(record):
+                return self._record(record, self._spent.share(of))
+        raise AssertionError(f"no way to perform {instruction}")
 
-    def _pass(self, instruction: Any) -> Passed:
+    def _passes(self, passes: Sequence[Any]) -> tuple[Event, ...]:
         source = self.source
-        if isinstance(instruction, ScorePass):
+        if isinstance(passes[0], ScorePass):
             assert self.held_out is not None
             source = self.held_out
-        name = PASS_NAMES[type(instruction).__name__]
+        name = PASS_NAMES[type(passes[0]).__name__]
+        rows = sum(source.n_rows if getattr(one, "rows", None) is None else len(one.rows) for one in passes)
 
         def progress(done: int, total: int) -> None:
-            self.watcher.on_tiles(name, done, total, source.n_rows)
+            self.watcher.on_tiles(name, done, total, rows)
             self._check()
 
-        with self._timed("pass_seconds"):
-            statistic = self.executor.run(instruction, source, progress)
-        self._spent["passes"] += 1
-        return Passed(statistic)
+        began = time.perf_counter()
+        statistics = self.executor.run(passes, source, progress)
+        self._spent.passing += time.perf_counter() - began
+        self._spent.passes += len(passes)
+        self._spent.rows += rows
+        return tuple(map(Passed, statistics))
 
-    def _solve(self, instruction: Solve) -> Solved:
-        fit, reason = instruction.start, None
-        with self._timed("solve_seconds"):
-            while reason is None:
-                self._check()
-                fit, info = step(fit)
-                self.watcher.on_step(info, instruction.candidates)
-                reason = verdict(fit, info, instruction.rule)
+    def _solve(self, solve: Solve) -> Solved:
+        def on_step(info: StepInfo) -> None:
+            self.watcher.on_step(info, solve.candidates)
+            self._check()
+
+        began = time.time()
+        self._check()
+        fit, reason = maximise(solve.start, solve.rule, on_step)
+        self._spent.solved(began, time.time())
         return Solved(fit, reason)
 
-    def _save(self, instruction: Save) -> Saved:
-        self._journal.save(Model.from_fit(instruction.design, instruction.fit, self.source.columns))
-        self._last = instruction.record
-        entry = asdict(instruction.record)
-        entry["termination"] = instruction.record.termination.value
-        entry["seconds"] = time.perf_counter() - self._began
-        entry |= self._spent
+    def _solves(self, solves: Sequence[Any]) -> tuple[Event, ...]:
+        def progress(done: int, total: int) -> None:
+            self.watcher.on_solves(done, total)
+            self._check()
+
+        solutions = self.executor.solve(solves, progress)
+        for solution in solutions:
+            self._spent.solved(solution.began, solution.ended)
+        return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
+
+    def _record(self, record: Record, spent: dict[str, float]) -> Saved:
+        self._last = record
+        seconds = time.perf_counter() - self._began
+        entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
+        entry["solve_began"] -= self._epoch
         entry["peak_memory"] = peak_memory()
-        self._spent = {"pass_seconds": 0.0, "solve_seconds": 0.0, "passes": 0}
         self._journal.record(entry)
         self.watcher.on_record(entry)
         return Saved()
 
     def _check(self) -> None:
         reason = self.interrupted()
-        if reason is not None and (self._last or reason is Termination.ABORTED):
+        if reason is not None and (self._usable or reason is Termination.ABORTED):
             raise _Interrupted(reason)
+
+
+@dataclass
+class _Spent:
+    """What was spent since the last line of history: seconds of passes, of deciding, and each dense fit's own time.
+
+    ``rows`` are those that the passes read, all together.
+    """
+
+    passing: float = 0.0
+    deciding: float = 0.0
+    passes: int = 0
+    rows: int = 0
+    dense: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def solved(self, began: float, ended: float) -> None:
+        """A dense fit ran from then to then."""
+        self.dense.append((began, ended))
+
+    def all(self) -> dict[str, float]:
+        """Everything, for one line."""
+        began = self.dense[0][0] if self.dense else time.time()
+        seconds = self.deciding + sum(ended - began for began, ended in self.dense)
+        spent = _entry(self.passing, self.passes, self.rows, seconds, began)
+        self.passing, self.deciding, self.passes, self.rows = 0.0, 0.0, 0, 0
+        self.dense.clear()
+        return spent
+
+    def share(self, of: int) -> dict[str, float]:
+        """What belongs to the next of ``of`` lines, whose dense fits came in their order."""
+        if of <= 1 or len(self.dense) <= 1:
+            return self.all()
+        part, rows = self.passes // len(self.dense), self.rows // len(self.dense)
+        self.passes, self.rows = self.passes - part, self.rows - rows
+        passing, deciding = self.passing / len(self.dense), self.deciding / len(self.dense)
+        self.passing, self.deciding = self.passing - passing, self.deciding - deciding
+        began, ended = self.dense.popleft()
+        return _entry(passing, part, rows, deciding + ended - began, began)
+
+
+def _entry(passing: float, passes: int, rows: int, solving: float, began: float) -> dict[str, float]:
+    return {
+        "pass_seconds": passing,
+        "passes": passes,
+        "pass_rows": rows,
+        "solve_seconds": solving,
+        "solve_began": began,
+    }
 
 
 def deadline(seconds: float | None) -> Callable[[], Termination | None]:

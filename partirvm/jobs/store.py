@@ -1,175 +1,315 @@
 """A job's folder: what was asked, what happened, and the model to use.
 
-    JOB/spec.json              what was asked, of which data, by which versions
-    JOB/events/000001.json     one numbered object per event, never changed
-    JOB/models/000003/         a model; numbered from 1
-    JOB/model.json             points to the model to use: written last, replaced whole
-    .JOB.before/               beside JOB: the job that it overwrites, until its own first model is saved
+    JOB/spec.json                     what was asked, of which data, by which versions
+    JOB/events/000001.json            one numbered object per event, never changed (jobs.events)
+    JOB/models/000002-000007/         a model: epoch of its writer, number
+    JOB/models/000002-000007.json     its pointer: the newest one names the model to use (storage.snapshots)
+    JOB/checkpoints/…                 states of the strategy, likewise (jobs.checkpoint)
+    JOB/control/abort-000001.json     somebody wants the first attempt to end
+    JOB/lease/000002.json             who is at work on it (storage.lease)
+    .JOB.before/                      beside JOB: the job that it overwrites, until its own first model is saved
 
-The folder is any place that fsspec knows. Small objects are written whole: to a temporary name and renamed on a local
-disk, in one request elsewhere.
+The folder is any place that fsspec knows. A process that is killed at any instruction leaves every whole event, the
+last whole model and the last whole checkpoint. With a lease (``acquire``) one process writes at a time: what another
+one writes, that was taken for dead, does not count.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import uuid
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import fsspec
-
-from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import (
+    ExistsError,
+    FormatError,
+    LeaseError,
+    LeaseLostError,
+    MissingDataError,
+    StorageError,
+)
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs.events import EventLog
+from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import Model, load_model, save_model
+from partirvm.storage import open_folder, storing
+from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder
+from partirvm.storage.process import Process
+from partirvm.storage.snapshots import Snapshots
 
-FORMAT = 1
+FORMAT = 2
+
+LOOKS = 5
+"""How often one who looks at a job looks again where its driver changed meanwhile."""
+
+REQUESTS = ("cancel", "abort")
+"""What anybody may ask of a running job, the strongest first."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint read back: the value, what its pointer says ``about`` it, newer ones that were found ``damaged``."""
+
+    value: Any
+    about: dict[str, Any]
+    damaged: tuple[str, ...] = field(default=())
 
 
 class JobStore:
-    """Reads and writes one job's folder."""
+    """Reads and writes one job's folder. ``lease`` is this process's, None while it has none."""
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         self.location = os.fspath(location).rstrip("/")
-        self._fs, self._root = fsspec.core.url_to_fs(self.location)
-        folder, _, name = self._root.rstrip("/").rpartition("/")
-        self._aside = f"{folder}/.{name}.before"
-        self._events = 0
+        self.lease: Lease | None = None
+        self._folder = open_folder(self.location)
+        self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
+        self._log = EventLog(self._folder)
+        self._models = Snapshots(self._folder, "models")
+        self._checkpoints = Snapshots(self._folder, "checkpoints")
 
     @classmethod
-    def create(cls, location: str, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Start a job's folder. Raises ``ExistsError`` if something is there that may not be overwritten.
+    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
+        """Start a job's folder.
+
+        Raises ``ExistsError`` if something is there that may not be overwritten, ``LeaseError`` if a process is at work
+        on it, ``StorageError`` where jobs cannot be kept.
 
         A job that is overwritten is kept beside the folder, as a hidden sibling, until the new one has saved its first
         model; ``discard`` puts it back. So does the next job that overwrites, for one that was killed before that.
         """
         store = cls(location)
-        if store._fs.exists(store._root):
-            empty = store._fs.isdir(store._root) and not store._fs.ls(store._root)
-            if not empty and not overwrite:
-                raise ExistsError(f"{store.location}: there is something here already; --overwrite replaces a job")
-            if not empty and not store._fs.exists(store._path("spec.json")):
-                raise ExistsError(f"{store.location}: this is not a job, it will not be overwritten")
-            if store.has_model():
-                store._remove(store._aside)
-                store._fs.mv(store._root, store._aside, recursive=True)
-            else:
-                store._remove(store._root)
+        folder = store._folder
+        with storing(store.location):
+            if folder.exists():
+                if folder.exists("spec.json") or not folder.empty():
+                    store._make_room(overwrite)
+                else:
+                    folder.remove()
+            folder.require_exclusive()
         try:
-            store._write("spec.json", {"format": FORMAT, **spec})
+            with storing(f"{store.location}/spec.json"):
+                folder.create("spec.json", to_json({"format": FORMAT, **spec}))
+        except StorageError as error:
+            if isinstance(error.__cause__, FileExistsError):
+                raise ExistsError(f"{store.location}: another process has just started a job here") from error
+            store.discard()
+            raise
         except BaseException:
             store.discard()
             raise
         return store
 
+    def there(self) -> bool:
+        """Whether a job is there, readable or not."""
+        return self._folder.exists("spec.json")
+
     def spec(self) -> dict[str, Any]:
         """What was asked. Raises ``MissingDataError`` for no job, ``FormatError`` for one of a newer version."""
-        spec = self._read("spec.json")
-        if spec["format"] > FORMAT:
+        try:
+            spec = read_json(self._folder, "spec.json")
+        except MissingDataError as error:
+            raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
+        if spec.get("format", 0) > FORMAT:
             raise FormatError(
                 f"{self.location}: the job has format {spec['format']}, this version reads up to {FORMAT}: "
                 "upgrade partirvm"
             )
         return spec
 
+    # Who is at work
+
+    def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
+        """Take the lease; what this store writes from now on carries its epoch. Raises ``LeaseError`` if it is taken.
+
+        Read the state after this, not before: until then another process may still have written.
+        """
+        self.spec()
+        self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing)
+        return self.lease
+
+    def holder(self) -> Holder | None:
+        """Who has the lease, or had it last."""
+        return holder(self._folder)
+
+    def _check(self) -> None:
+        """Raise ``LeaseError`` where this process may not write. Nobody needs a lease on a job that never had one."""
+        if self.lease is not None:
+            self.lease.check()
+        elif epochs(self._folder):
+            raise LeaseError(f"{self.location}: only who holds the lease may write to this job: acquire it first")
+
+    def _marks(self) -> Marks:
+        rows = self._log, self._models, self._checkpoints
+        return {row.row: list(row.mark()) for row in rows}
+
+    # What happened
+
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event."""
-        self._events += 1
-        self._write(f"events/{self._events:06d}.json", entry)
+        """Append an event: ``entry["event"]`` is its kind, the time is added.
+
+        Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written.
+        """
+        self._check()
+        self._log.append(entry, self.lease)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events in order. Raises ``FormatError`` or ``MissingDataError`` if one in the middle is damaged."""
+        return self._log.read()
+
+    def state(self) -> JobState:
+        """Where the job stands, by its events, its lease and what was asked of it."""
+        self.spec()
+        has, state = self._look()
+        if state.status is None:  # its maker was killed, or is about to write the first event
+            return replace(state, status=Status.QUEUED, reason="nobody has begun it")
+        asked = self.requested(state.attempt) if state.attempt > 0 else None
+        held = has is not None and has.alive()
+        lost = has is not None and not (held or has.over)
+        seen = observed(state, held=held, aborting=asked is not None, lost=lost)
+        if asked is not None and seen.status is Status.ABORTING is not state.status:
+            reason, since = self.why(asked, state.attempt)
+            seen = replace(seen, reason=reason, since=since)
+        return seen
+
+    def _look(self) -> tuple[Holder | None, JobState]:
+        """The holder and the events of one moment: a driver that begins or ends in between is looked at again."""
+        for _ in range(LOOKS):
+            before, state, after = self.holder(), fold(self.events()), self.holder()
+            if (before and (before.epoch, before.over)) == (after and (after.epoch, after.over)):
+                break
+        return after, state
+
+    # What is asked of it
+
+    def request(self, what: str, attempt: int, reason: str = "") -> bool:
+        """Ask the driver of an attempt (``JobState.attempt``) to ``abort`` or ``cancel``; any process may.
+
+        A resumed job is another attempt, so that a request never outlives what it was meant for. Returns False if it
+        was asked before.
+        """
+        assert what in REQUESTS
+        with storing(self.location):
+            try:
+                asked = {"time": time.time(), "reason": reason, **Process.this().to_json()}
+                self._folder.create(_request(what, attempt), to_json(asked))
+            except FileExistsError:
+                return False
+        return True
+
+    def requested(self, attempt: int) -> str | None:
+        """What was asked of the driver of this attempt, the strongest first; cheap enough to ask for every tile."""
+        return next((what for what in REQUESTS if self._folder.exists(_request(what, attempt))), None)
+
+    def why(self, what: str, attempt: int) -> tuple[str, float]:
+        """The reason given with such a request, empty if there was none, and its time."""
+        try:
+            asked = read_json(self._folder, _request(what, attempt))
+        except (MissingDataError, FormatError):
+            return "", time.time()
+        return str(asked.get("reason", "")), float(asked.get("time", 0.0))
+
+    # What came of it
 
     def save(self, model: Model) -> None:
-        """Make this model the one to use; the one before it goes once the pointer has moved.
+        """Make this model the one to use.
 
-        Raises ``StorageError`` if it cannot be written; nothing of it is left then, and the one before stays in use.
+        Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written;
+        nothing of it is left then, and the one before stays in use.
         """
-        before = self._pointer()
-        name = f"models/{1 if before is None else int(before.rsplit('/', 1)[-1]) + 1:06d}"
-        try:
-            save_model(model, f"{self.location}/{name}")
-            self._write("model.json", {"path": name})
-        except BaseException:
-            if self._pointer() != name:
-                self._remove_unfinished(self._path(name))
-            raise
-        self._remove(self._aside if before is None else self._path(before))
-
-    def discard(self) -> None:
-        """Remove the job's folder and all that is in it; put back the job that it overwrote."""
-        self._remove(self._root)
-        if self._fs.exists(self._aside):
-            self._fs.mv(self._aside, self._root, recursive=True)
+        self._check()
+        first = not self.has_model()
+        self._models.publish(lambda place: save_model(model, place), lease=self.lease)
+        if first:
+            with suppress(OSError):
+                self._aside.remove()
 
     def has_model(self) -> bool:
         """Whether there is a model to use."""
-        return self._pointer() is not None
+        return self._models.current() is not None
 
     def model(self) -> Model:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""
         self.spec()
-        if not self.has_model():
-            before = f"; the one before it is kept in {self._aside}" if self._fs.exists(self._aside) else ""
+        if not self.has_model() and not self._folder.exists("model.json"):
+            kept = self._aside.location
+            before = f"; the one before it is kept in {kept}" if self._aside.exists() else ""
             raise MissingDataError(f"{self.location}: the job has no model yet{before}")
         return load_model(self.location)
 
-    def events(self) -> list[dict[str, Any]]:
-        """All events in order."""
-        if not self._fs.exists(self._path("events")):
-            return []
-        names = sorted(Path(path).name for path in self._fs.ls(self._path("events"), detail=False))
-        return [self._read(f"events/{name}") for name in names if name.endswith(".json") and not name.startswith(".")]
+    def checkpoint(self, value: Any, **about: Any) -> None:
+        """Make this the state to go on from; ``about`` is JSON for whoever looks at its pointer.
 
-    def _pointer(self) -> str | None:
-        """Path of the model to use inside the folder, None if there is none yet."""
-        return str(self._read("model.json")["path"]) if self._fs.exists(self._path("model.json")) else None
+        Raises as ``save`` does, and ``TypeError`` for a value that ``jobs.checkpoint`` does not know.
+        """
+        self._check()
+        self._checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
 
-    def _remove(self, path: str) -> None:
-        if self._fs.exists(path):
-            self._fs.rm(path, recursive=True)
+    def has_checkpoint(self) -> bool:
+        """Whether there is a state to go on from."""
+        return self._checkpoints.current() is not None
 
-    def _remove_unfinished(self, path: str) -> None:
-        """Remove a folder whose writing failed; threads of Zarr may go on with other files of it for a moment."""
-        for _ in range(10):
-            with suppress(OSError):
-                self._remove(path)
-            time.sleep(0.02)
-            if not self._fs.exists(path):
-                return
+    def restore(self) -> Restored | None:
+        """The last checkpoint, or the one before it where the last is damaged; None if there never was one.
 
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        Raises ``MissingDataError`` if all that there are are damaged, ``FormatError`` for one of a newer version.
+        """
+        damaged: list[str] = []
+        for snapshot in self._checkpoints.newest():
+            try:
+                value = load_checkpoint(self._folder.place(snapshot.name))
+            except MissingDataError as error:
+                damaged.append(str(error))
+                continue
+            return Restored(value, snapshot.about, tuple(damaged))
+        if damaged:
+            raise MissingDataError(f"{self.location}: no checkpoint can be read: " + "; ".join(damaged))
+        return None
 
-    def _read(self, name: str) -> dict[str, Any]:
+    # Its beginning and end
+
+    def forget(self) -> None:
+        """Remove models and checkpoints of a job that was cancelled: what it was asked, and its events, stay."""
+        self._check()
+        with storing(self.location):
+            for row in (self._models.row, self._checkpoints.row):
+                self._folder.remove(row)
+
+    def discard(self) -> None:
+        """Remove the job's folder and all that is in it; put back the job that it overwrote."""
+        if self.lease is not None:
+            with suppress(LeaseLostError, StorageError):
+                self.lease.release()
+        self._folder.remove()
+        if self._aside.exists():
+            self._aside.rename(self._folder)
+
+    def _make_room(self, overwrite: bool) -> None:
+        """Move the job that is here aside if it has a model to lose."""
+        if not overwrite:
+            raise ExistsError(
+                f"{self.location}: there is something here already; --overwrite replaces a job, `partirvm resume` goes "
+                "on with it"
+            )
+        if not self._folder.exists("spec.json"):
+            raise ExistsError(f"{self.location}: this is not a job, it will not be overwritten")
         try:
-            value: dict[str, Any] = json.loads(self._fs.cat_file(self._path(name)))
-        except FileNotFoundError as error:
-            raise MissingDataError(f"{self.location}: no job here ({name} is missing)") from error
-        except json.JSONDecodeError as error:
-            raise FormatError(f"{self.location}/{name}: damaged, not JSON: {error}") from error
-        return value
-
-    def _write(self, name: str, value: dict[str, Any]) -> None:
-        data = json.dumps(value, indent=1).encode()
-        path = self._path(name)
-        try:
-            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            if "file" in self._fs.protocol:
-                _write_local(Path(path), data)
-            else:
-                self._fs.pipe_file(path, data)
-        except OSError as error:
-            raise StorageError(f"{self.location}/{name}: cannot be written: {error}") from error
+            old = acquire(self._folder, self._marks)
+        except LeaseError as error:
+            has = self.holder()
+            by = "" if has is None else f" by {has.process}"
+            raise LeaseError(f"{self.location} is in use{by}: abort it before it is overwritten") from error
+        if self.has_model() or self._folder.exists("model.json"):
+            self._aside.remove()
+            old.stop()
+            self._folder.rename(self._aside)
+            old.release(self._aside)
+        else:
+            old.stop()
+            self._folder.remove()
 
 
-def _write_local(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _request(what: str, attempt: int) -> str:
+    return f"control/{what}-{attempt:06d}.json"

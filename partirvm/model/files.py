@@ -7,17 +7,18 @@ column names, noise and evidence. The attributes are written last: a group witho
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
-import fsspec
 import numpy as np
 
-from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import ExistsError, FormatError, MissingDataError
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.model.fitted import Model
+from partirvm.storage import open_folder, storing
+from partirvm.storage.folder import read_json
+from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
@@ -61,8 +62,11 @@ def save_model(
         "categories": {name: list(levels) for name, levels in model.columns.categories.items()},
         "classes": None if model.columns.classes is None else list(model.columns.classes),
     }
-    try:
-        group = zarr.open_group(location, mode="w-", storage_options=storage_options)
+    with storing(location):
+        try:
+            group = zarr.open_group(location, mode="w-", storage_options=storage_options)
+        except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
+            raise ExistsError(f"{location}: there is something here already, a model is never written over") from error
         for name, values in arrays.items():
             fill = -1 if name == "labels" else np.nan
             array = group.create_array(
@@ -72,10 +76,6 @@ def save_model(
             if values.size:
                 array[...] = values
         group.update_attributes(attributes)
-    except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
-        raise ExistsError(f"{location}: there is something here already, a model is never written over") from error
-    except OSError as error:
-        raise StorageError(f"{location}: the model cannot be written: {error}") from error
 
 
 def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> Model:
@@ -84,9 +84,20 @@ def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, A
     Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
     written by a newer version.
     """
+    given = os.fspath(location).rstrip("/")
+    location = _model_of(given, storage_options)
+    try:
+        return _load(location, storage_options)
+    except MissingDataError:
+        newer = _model_of(given, storage_options)
+        if newer == location:
+            raise
+        return _load(newer, storage_options)  # a running job has replaced it meanwhile
+
+
+def _load(location: str, storage_options: dict[str, Any] | None) -> Model:
     import zarr
 
-    location = _model_of(os.fspath(location).rstrip("/"), storage_options or {})
     try:
         group = zarr.open_group(location, mode="r", storage_options=storage_options)
     except (FileNotFoundError, KeyError) as error:
@@ -121,16 +132,16 @@ def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, A
     )
 
 
-def _model_of(location: str, storage_options: dict[str, Any]) -> str:
-    """The place of a job's model, which its ``model.json`` names; of anything else the place itself."""
-    fs, root = fsspec.core.url_to_fs(location, **storage_options)
-    try:
-        pointer = json.loads(fs.cat_file(f"{root}/model.json"))
-        return f"{location}/{pointer['path']}"
-    except (FileNotFoundError, NotADirectoryError):
-        return location
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{location}/model.json: damaged, it names no model: {error}") from error
+def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:
+    """The place of a job's model; of anything else the place itself."""
+    folder = open_folder(location, storage_options)
+    name = Snapshots(folder, "models").current()
+    if name is None and folder.exists("model.json"):
+        try:
+            name = str(read_json(folder, "model.json")["path"])  # a job of format 1
+        except KeyError as error:
+            raise FormatError(f"{location}/model.json: damaged, it names no model") from error
+    return location if name is None else f"{location}/{name}"
 
 
 def _read(group: Any, name: str, location: str) -> np.ndarray[Any, Any]:

@@ -5,7 +5,9 @@ Predictions are for a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,17 @@ class Model:
             n_rows=n,
             columns=columns,
         )
+
+    def digest(self) -> str:
+        """A hash of all that predictions depend on: models of equal digest predict the same bits."""
+        design, scaling = self.design, self.design.scaling
+        facts = [design.kernel.spec(), design.bias, self.noise_variance, asdict(self.columns)]
+        found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
+        arrays = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale)
+        for array in (*arrays, design.centres, self.mean, self.root):
+            found.update(f"{array.shape} {array.dtype}".encode())
+            found.update(np.ascontiguousarray(array))
+        return found.hexdigest()
 
     @property
     def n_vectors(self) -> int:

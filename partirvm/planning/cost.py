@@ -2,8 +2,9 @@
 
 Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; one dense
-iteration takes M³ (Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each round's
-candidates, as in the paper's analysis (P, 1.5P, 1.75P … 2P).
+iteration takes M³ (Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each fit's
+candidates, as in the paper's analysis: with 0.5, sets grow P, 1.5P, 1.75P … 2P where rounds add to what was kept, and
+stay at P where pairs are merged.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import dataclass, replace
 ITERATIONS = 30
 """Dense iterations expected in an intermediate fit."""
 
+OVERHEAD = 5e-3
+"""Seconds that a fit takes beside its flops: calls, a gather, a line of history."""
+
 UNLIMITED_ROUNDS = 10
-"""Rounds that an estimate assumes where the user sets no limit."""
+"""Rounds of a working set that an estimate assumes where the user sets no limit."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round: columns kept M, candidates P, passes over the rows, and its expected seconds."""
+    """One round, or the ``fits`` fits of a level: columns kept M, candidates P, passes over all rows, seconds."""
 
     kept: int
     candidates: int
@@ -36,6 +40,7 @@ class RoundCost:
     gram_flops: float
     pass_seconds: float
     solve_seconds: float
+    fits: int = 1
 
 
 @dataclass(frozen=True)
@@ -46,37 +51,94 @@ class Looking:
     pool: int = 0
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Rows that an intermediate fit sees: ``rows`` (None: those of its own candidates), and ``noise`` more for σ²."""
+
+    rows: int | None
+    noise: int = 0
+
+
 NOT_LOOKING = Looking()
 """Candidates at random: nothing to read for them."""
 
 
-def round_cost(n_rows: int, kept: int, candidates: int, looking: Looking, rates: Rates, threads: int) -> RoundCost:
-    """Cost of one round: a look for candidates, a gram pass, a dense fit."""
-    looked = n_rows if looking.pool else looking.rows
-    elements = n_rows * (kept + candidates) + looked * (kept + looking.pool)
-    flops = n_rows * (2.0 * kept * candidates + candidates**2) + looked * 2.0 * kept * looking.pool
-    seconds = ((n_rows + looked) * rates.read + elements * rates.element + flops / rates.product) / threads
-    solve = ITERATIONS * (kept + candidates) ** 3 / rates.product
-    return RoundCost(kept, candidates, 2 if looked == n_rows else 1, flops, seconds, solve)
+@dataclass(frozen=True)
+class Work:
+    """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads."""
+
+    n_rows: int
+    seen: Seen
+    looking: Looking
+    rates: Rates
+    threads: int
+
+    @property
+    def full(self) -> bool:
+        """Whether every fit sees all rows."""
+        return self.seen.rows is not None and self.seen.rows >= self.n_rows
 
 
-def working_set_cost(
-    n_rows: int,
-    partition_size: int,
-    rounds: int,
-    stop_fraction: float,
-    *,
-    looking: Looking,
-    rates: Rates,
-    threads: int,
-) -> list[RoundCost]:
-    """Cost of each round of the working set, and the last residual pass counted into the last."""
+def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+    """``fits`` gram passes over ``rows`` rows and the dense fits that follow, ``threads`` of these side by side."""
+    rates = work.rates
+    flops = fits * rows * (2.0 * kept * new + new**2)
+    elements = fits * rows * (kept + new)
+    seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
+    solve = fits * (ITERATIONS * (kept + new) ** 3 / rates.product + OVERHEAD) / min(threads, fits)
+    return RoundCost(kept, new, fits if rows >= work.n_rows else 0, flops, seconds, solve, fits)
+
+
+def fit_cost(work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+    """``fits`` intermediate fits: an extension of what was kept, or all columns over the candidates' own rows."""
+    columns = kept + candidates
+    if work.seen.rows is not None:
+        return gram_cost(work, work.seen.rows, kept, candidates, fits=fits, threads=threads)
+    cost = gram_cost(work, columns + work.seen.noise, 0, columns, fits=fits, threads=threads)
+    return replace(cost, kept=kept, candidates=candidates)
+
+
+def look_cost(work: Work, kept: int) -> tuple[float, int]:
+    """Seconds of the look for candidates with M kept columns, and how many passes over all rows it takes."""
+    looking, rates = work.looking, work.rates
+    rows = work.n_rows if looking.pool else looking.rows
+    elements = rows * (kept + looking.pool)
+    flops = rows * 2.0 * kept * looking.pool
+    seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
+    return seconds, int(rows >= work.n_rows)
+
+
+def rounds_cost(work: Work, partition_size: int, rounds: int, stop_fraction: float) -> list[RoundCost]:
+    """Rounds of P candidates that join what was kept; the last of them sees all rows, and converges."""
     costs, kept = [], 1
     for number in range(rounds):
-        look = looking if number else NOT_LOOKING
-        costs.append(round_cost(n_rows, kept, partition_size, look, rates, threads))
+        cost = fit_cost(work, kept, partition_size)
+        if number and work.looking != NOT_LOOKING:
+            seconds, passes = look_cost(work, kept)
+            cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
+        costs.append(cost)
         kept = 1 + int(stop_fraction * (kept - 1 + partition_size))
-    settle = n_rows * (rates.read + kept * rates.element) / threads
     last = costs[-1]
-    costs[-1] = replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + settle)
-    return costs
+    if not work.full:
+        whole = gram_cost(work, work.n_rows, 0, last.kept + last.candidates)
+        last = replace(whole, kept=last.kept, candidates=last.candidates)
+    return [*costs[:-1], _settled(work, last, kept)]
+
+
+def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[RoundCost]:
+    """Levels of split-and-merge, and the last fit. An odd part waits a level: of n parts ⌊n/2⌋ pairs are fitted."""
+    costs: list[RoundCost] = []
+    parts = fits = -(-work.n_rows // partition_size)
+    candidates = min(partition_size, work.n_rows)
+    while parts > 1:
+        costs.append(fit_cost(work, 1, candidates, fits=fits, threads=work.threads))
+        fits, parts = parts // 2, -(-parts // 2)
+        candidates = max(int(2 * stop_fraction * candidates), 1)
+    last = gram_cost(work, work.n_rows, 0, candidates + 1)
+    return [*costs, _settled(work, replace(last, kept=0, candidates=candidates), int(stop_fraction * candidates))]
+
+
+def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
+    """The last fit with its residual pass."""
+    seconds = work.n_rows * (work.rates.read + kept * work.rates.element) / work.threads
+    return replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + seconds)

@@ -11,6 +11,10 @@ targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, tak
     pass      = threads (tile + panel + block) + waiting + 3 f (M + P)²
     solve     = 10 f (M + P)²                          statistics, active ones, H, factor, inverse, model
     best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
+    batch     = f E (4 threads + log₂ tiles + 9)       fits side by side whose squared columns sum to E
+
+Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
+ones before) M is 0 in these, and P all columns.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ FLOAT = 8
 
 ALLOWANCE = 48 << 20
 """Bytes beside the formula: BLAS buffers, the interpreter's garbage, fragments."""
+
+BATCH = 64
+"""Most fits of P candidates that run side by side."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +59,17 @@ class StepBytes:
     gram: int
     solve: int
     best: int
+    batch: int = 0
 
     @property
     def passing(self) -> int:
         """During a pass in this process: what its threads and the driver hold together."""
-        return self.gram + self.best
+        return self.gram + self.best + self.batch
 
     @property
     def solving(self) -> int:
         """During a dense fit."""
-        return self.solve + self.best
+        return self.solve + self.best + self.batch
 
     @property
     def peak(self) -> int:
@@ -70,9 +78,19 @@ class StepBytes:
 
 
 def step_bytes(
-    shape: DataShape, kept: int, candidates: int, threads: int, *, pool: int = 0, held_out: bool = False
+    shape: DataShape,
+    kept: int,
+    candidates: int,
+    threads: int,
+    *,
+    pool: int = 0,
+    held_out: bool = False,
+    elements: int = 0,
 ) -> StepBytes:
-    """The formulas above for M = ``kept`` columns (the bias counted), P = ``candidates`` and Q = max(P, ``pool``)."""
+    """The formulas above for M = ``kept`` columns (the bias counted), P = ``candidates`` and Q = max(P, ``pool``).
+
+    ``elements`` is E.
+    """
     columns, d = kept + candidates, shape.n_features
     rows = min(shape.tile_rows, shape.n_rows)
     tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
@@ -88,13 +106,33 @@ def step_bytes(
         gram=threads * (tile + panel + 3 * node) + waiting + 3 * square,
         solve=10 * square,
         best=2 * square if held_out else 0,
+        batch=elements * _batch_element(shape, threads),
     )
 
 
+def _batch_element(shape: DataShape, threads: int) -> int:
+    return FLOAT * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
+
+
+def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) -> int:
+    """E: squared columns of fits side by side, as ``spare`` bytes allow, from one fit of P candidates to ``BATCH``."""
+    one = (candidates + 1) ** 2
+    return min(max(spare // _batch_element(shape, threads), one), BATCH * one)
+
+
 def most_columns(
-    shape: DataShape, candidates: int, threads: int, budget: int, *, pool: int = 0, held_out: bool = False
+    shape: DataShape,
+    candidates: int,
+    threads: int,
+    budget: int,
+    *,
+    pool: int = 0,
+    held_out: bool = False,
+    whole: bool = False,
 ) -> int:
     """The most columns M + P whose peak stays within ``budget`` bytes, P being ``candidates``; 0 if not even P fit.
+
+    With ``whole`` any pass may bring all of them at once.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
     >>> most = most_columns(shape, 64, 2, 200 << 20)
@@ -103,7 +141,8 @@ def most_columns(
     """
 
     def fits(columns: int) -> bool:
-        return step_bytes(shape, columns - candidates, candidates, threads, pool=pool, held_out=held_out).peak <= budget
+        kept = 0 if whole else columns - candidates
+        return step_bytes(shape, kept, columns - kept, threads, pool=pool, held_out=held_out).peak <= budget
 
     if not fits(candidates + 1):
         return 0

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
-from partirvm.planning.cost import NOT_LOOKING, UNLIMITED_ROUNDS, Looking, Rates, RoundCost, working_set_cost
-from partirvm.planning.memory import ALLOWANCE, DataShape, StepBytes, most_columns, step_bytes
+from partirvm.planning.cost import (
+    NOT_LOOKING,
+    UNLIMITED_ROUNDS,
+    Looking,
+    Rates,
+    RoundCost,
+    Seen,
+    Work,
+    levels_cost,
+    rounds_cost,
+)
+from partirvm.planning.memory import ALLOWANCE, DataShape, StepBytes, batch_elements, most_columns, step_bytes
 from partirvm.planning.units import format_bytes, format_duration
 
 LEAST_PARTITION = 50
@@ -21,6 +31,26 @@ class Machine:
     base: int
     limit: int
     workers: int = 1
+
+
+@dataclass(frozen=True)
+class Sparseness:
+    """What the heuristic measured: of ``rows`` random rows a basic RVM kept ``vectors``, hence ``partition_size``."""
+
+    rows: int
+    vectors: int
+    partition_size: int
+
+    @property
+    def rho(self) -> float:
+        """ρ, the fraction of rows that became vectors."""
+        return self.vectors / self.rows
+
+    def __str__(self) -> str:
+        return (
+            f"P = {self.partition_size:,} by sparseness: {self.vectors:,} of {self.rows:,} random rows became vectors "
+            f"(ρ = {self.rho:.3f})"
+        )
 
 
 @dataclass(frozen=True)
@@ -39,7 +69,15 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
+    likelihood_rows: int | None = None
+    batch_elements: int = 0
+    sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """⌈N/P⌉."""
+        return -(-self.shape.n_rows // self.partition_size)
 
     @property
     def seconds(self) -> float:
@@ -65,8 +103,12 @@ class Plan:
             "tiles": self.shape.n_tiles,
             "strategy": self.strategy,
             "likelihood": self.likelihood,
+            "likelihood_rows": self.likelihood_rows,
             "selection": self.selection,
             "partition_size": self.partition_size,
+            "partitions": self.partitions,
+            "rho": None if self.sparseness is None else round(self.sparseness.rho, 4),
+            "rho_rows": None if self.sparseness is None else self.sparseness.rows,
             "rounds": len(self.rounds),
             "max_rounds": self.max_rounds,
             "max_vectors": self.max_vectors,
@@ -83,23 +125,59 @@ class Plan:
 
     def __str__(self) -> str:
         shape, machine = self.shape, self.machine
-        known = "" if self.max_rounds is not None else f" (no limit set; {len(self.rounds)} assumed)"
-        place = f"{machine.workers} workers × {self.threads}" if machine.workers > 1 else f"{self.threads}"
+        place = f"{self.threads} thread" + "s" * (self.threads > 1)
+        if machine.workers > 1:
+            place = f"{machine.workers} workers × {place}"
         lines = [
             f"data        {shape.n_rows:,} rows × {shape.n_features} features, "
             f"{shape.n_tiles:,} tiles of {shape.tile_rows:,} rows",
-            f"strategy    {self.strategy}, likelihood {self.likelihood}, selection {self.selection}",
-            f"candidates  P = {self.partition_size} per round, {len(self.rounds)} rounds{known}",
+            f"strategy    {self.strategy}, likelihood {self._likelihood()}"
+            + (f", selection {self.selection}" if self.strategy == "working-set" else ""),
+            f"candidates  {self._candidates()}",
             f"columns     at most {self.max_columns:,} fit in memory"
             + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
-            f"work        {self.passes} passes over the rows, {shape.tile_rows:,} rows per task, {place} threads",
+            f"work        {self.passes} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
             f"time        about {format_duration(self.seconds)}, of which dense fits "
             f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}",
             f"memory      about {format_bytes(self.peak)} of {format_bytes(machine.limit)} "
             f"(process {format_bytes(machine.base)}, pass {format_bytes(self.bytes.passing)}, "
             f"dense fit {format_bytes(self.bytes.solving)})",
         ]
+        if self.sparseness is not None:
+            lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
+
+    def _likelihood(self) -> str:
+        rows = "" if self.likelihood_rows is None else f" of {self.likelihood_rows:,} rows"
+        return self.likelihood + rows
+
+    def _candidates(self) -> str:
+        P = f"P = {self.partition_size:,}"
+        if self.strategy == "basic":
+            return f"{P}, all rows at once"
+        partitions = "one partition" if self.partitions == 1 else f"{self.partitions:,} partitions"
+        if self.strategy == "split-merge":
+            levels = len(self.rounds) - 1
+            merged = f", merged in pairs on {levels} level" + "s" * (levels > 1) if levels else ""
+            return f"{P}, {partitions}{merged}"
+        if self.strategy == "incremental":
+            limited = "" if self.max_rounds is None else f", at most {self.max_rounds:,} of them"
+            return f"{P}, {partitions} in order{limited}"
+        known = "" if self.max_rounds is not None else " (no limit set; as many assumed)"
+        return f"{P} per round, {len(self.rounds)} rounds{known}"
+
+
+def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
+    """Threads, and how many of the ``candidates``, for one fit of them all at once under the machine's limit.
+
+    2 candidates are left in any case: what cannot do even that is refused with its plan.
+    """
+    budget = machine.limit - machine.base - ALLOWANCE
+    for threads in range(machine.threads, 0 if shrink_threads else machine.threads - 1, -1):
+        most = most_columns(shape, 1, threads, budget, whole=True) - 1
+        if most >= candidates:
+            break
+    return threads, min(candidates, max(most, 2))
 
 
 def make_plan(
@@ -110,37 +188,47 @@ def make_plan(
     strategy: str,
     selection: str,
     likelihood: str,
+    final_likelihood: str = "full",
     partition_size: int,
     stop_fraction: float,
     max_rounds: int | None,
     max_vectors: int | None,
+    seen: Seen | None = None,
     looking: Looking = NOT_LOOKING,
     held_out: bool,
     shrink_threads: bool = True,
     shrink_partition: bool = False,
+    sparseness: Sparseness | None = None,
     notes: tuple[str, ...] = (),
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    With ``shrink_threads`` fewer threads are used where all of them would not fit, and with ``shrink_partition`` fewer
-    candidates; ``max_vectors`` bounds the candidates in any case. Raises ``MemoryLimitError`` if not even one round
-    fits, with what it needs, what it has and what to change.
+    ``seen`` are the rows of intermediate fits, all unless given. With ``shrink_threads`` fewer threads are used where
+    all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
+    all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
+    ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
-    candidates = min(shape.n_rows, partition_size, max_vectors or partition_size)
+    most = max_vectors or partition_size
+    if max_vectors is not None and strategy in ("split-merge", "incremental"):
+        most = max(max_vectors // 2, 1)
+    candidates = shape.n_rows if strategy == "basic" else min(shape.n_rows, partition_size, most)
     if candidates < min(partition_size, shape.n_rows):
         notes += (f"P held to {candidates} by max_vectors",)
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if shrink_threads else machine.threads
+    whole = strategy in ("basic", "split-merge") or likelihood != "full" or final_likelihood != "full"
 
     def fitting(candidates: int) -> tuple[int, int]:
         for threads in range(machine.threads, least - 1, -1):
-            columns = most_columns(shape, candidates, threads, budget, pool=looking.pool, held_out=held_out)
+            columns = most_columns(
+                shape, candidates, threads, budget, pool=looking.pool, held_out=held_out, whole=whole
+            )
             if columns >= min(2 * candidates, shape.n_rows) + 1:
                 break
         return threads, columns
 
     threads, columns = fitting(candidates)
-    while shrink_partition and columns < 2 * candidates + 1 and candidates > LEAST_PARTITION:
+    while shrink_partition and columns < min(2 * candidates, shape.n_rows) + 1 and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
         threads, columns = fitting(candidates)
         capped = (f"P held to {candidates} by the memory limit",)
@@ -156,18 +244,15 @@ def make_plan(
             f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit or lower partition_size"
         )
-    rounds = 1 if strategy == "basic" else max_rounds if max_rounds is not None else UNLIMITED_ROUNDS
-    rounds = max(min(rounds, -(-shape.n_rows // candidates)), 1)
-    costs = working_set_cost(
-        shape.n_rows,
-        candidates,
-        rounds,
-        stop_fraction,
-        looking=looking,
-        rates=rates,
-        threads=threads * machine.workers,
-    )
+    work = Work(shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers)
+    costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
+    kept = 0 if whole else expected - candidates
+    step = step_bytes(shape, kept, expected - kept, threads, pool=looking.pool, held_out=held_out)
+    elements = 0
+    if strategy == "split-merge":
+        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2)
+        step = replace(step, batch=step_bytes(shape, 0, 1, threads, elements=elements).batch)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads, so that a round fits under the memory limit",)
     return Plan(
@@ -181,7 +266,20 @@ def make_plan(
         max_vectors=max_vectors,
         max_columns=columns,
         threads=threads,
-        bytes=step_bytes(shape, expected - candidates, candidates, threads, pool=looking.pool, held_out=held_out),
+        bytes=step,
         rounds=tuple(costs),
+        likelihood_rows=seen.rows if seen is not None and likelihood == "sample" else None,
+        batch_elements=elements,
+        sparseness=sparseness,
         notes=notes,
     )
+
+
+def _costs(work: Work, strategy: str, candidates: int, stop_fraction: float, max_rounds: int | None) -> list[RoundCost]:
+    """Rounds or levels that a strategy is expected to take."""
+    if strategy == "split-merge":
+        return levels_cost(work, candidates, stop_fraction)
+    partitions = -(-work.n_rows // candidates)
+    assumed = partitions if strategy in ("basic", "incremental") else UNLIMITED_ROUNDS
+    rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
+    return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)

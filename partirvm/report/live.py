@@ -15,6 +15,7 @@ from rich.text import Text
 from partirvm.backends.process import peak_memory
 from partirvm.core.updates import StepInfo
 from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report.lines import Line, Lines
 from partirvm.report.progress import TITLES, Progress
 from partirvm.report.remaining import Remaining
 from partirvm.report.text import (
@@ -24,8 +25,6 @@ from partirvm.report.text import (
     format_evidence,
     format_rate,
     plan_line,
-    table_header,
-    table_line,
 )
 
 REFRESH = 8
@@ -43,6 +42,7 @@ class LiveProgress(Progress):
         self._entry: dict[str, Any] | None = None
         self._fit: tuple[int, int] | None = None
         self._remaining: Remaining | None = None
+        self._lines = Lines()
         self._console = Console(file=stream, highlight=False)
         # The view draws itself once while it is made, so all that it draws has to be there.
         self._live = Live(
@@ -58,6 +58,7 @@ class LiveProgress(Progress):
         return self
 
     def close(self) -> None:
+        self._show(self._lines.rest())
         self._live.stop()
 
     def note(self, message: str) -> None:
@@ -66,6 +67,7 @@ class LiveProgress(Progress):
     def on_plan(self, plan: Any) -> None:
         self._plan = plan.to_json()
         self._remaining = Remaining.of(plan)
+        self._lines.on_plan(plan)
         self.note(plan_line(self._plan))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
@@ -77,18 +79,25 @@ class LiveProgress(Progress):
         self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
         self._fit = candidates, info.n_vectors
 
-    def on_record(self, entry: dict[str, Any]) -> None:
-        if self._entry is None:
-            self._row(table_header(entry["held_out_rmse"] is not None), "bold")
-        self._row(table_line(entry))
-        self._entry = entry
-        super().on_record(entry)
+    def on_solves(self, done: int, total: int) -> None:
+        self._set_phase("solve", done, total, 0, "fit")
         if self._remaining is not None:
-            self._remaining.on_round()
+            self._remaining.on_solves(done, total)
 
-    def _row(self, line: str, style: str = "") -> None:
-        """A row of the table of rounds, cut where the terminal is narrow: what comes last the panel shows as well."""
-        self._console.print(line, style=style, no_wrap=True, overflow="crop")
+    def on_record(self, entry: dict[str, Any]) -> None:
+        super().on_record(entry)
+        if entry["kind"] != "heuristic":
+            self._entry = entry
+        if entry["kind"] == "part":
+            self._fit = entry["candidates"], entry["vectors"]
+        self._show(self._lines.of(entry))
+        if self._remaining is not None:
+            self._remaining.on_record(entry)
+
+    def _show(self, lines: list[Line]) -> None:
+        """Lines above the panel, cut where the terminal is narrow: what comes last the panel shows as well."""
+        for line in lines:
+            self._console.print(line.text, style="bold" if line.heading else "", no_wrap=True, overflow="crop")
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._set_phase(phase, done, total or 0, done, "row")
@@ -125,11 +134,10 @@ class LiveProgress(Progress):
     def _fit_facts(self) -> Table:
         assert self._plan is not None
         entry, plan = self._entry or {}, self._plan
-        of = f" of {plan['max_rounds']}" if plan["max_rounds"] else ""
         fitted = MISSING if self._fit is None else f"{self._fit[0]:,} → {self._fit[1]:,}"
         memory = f"{format_bytes(peak_memory())} of {format_bytes(plan['memory_limit'])}"
         return _grid(
-            ("round", f"{self.rounds + 1}{of}", "time", self._time()),
+            (*self._place(plan), "time", self._time()),
             ("candidates → vectors", fitted, "rows/s", format_rate(self._rate())),
             ("training RMSE", format_error(entry.get("train_rmse")), "peak memory", memory),
             (
@@ -137,6 +145,14 @@ class LiveProgress(Progress):
                 *("log evidence", format_evidence(entry.get("log_evidence"))),
             ),
         )
+
+    def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
+        """Which round, or level, is under way."""
+        if plan["strategy"] == "split-merge":
+            level = 0 if self._remaining is None else self._remaining.stage
+            return "level", f"{level} of {plan['rounds'] - 1}"
+        most = plan["max_rounds"] or (plan["partitions"] if plan["strategy"] == "incremental" else None)
+        return "round", f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
 
     def _facts(self) -> Table:
         return _grid(

@@ -14,7 +14,8 @@ from typing import Any, TextIO
 
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_duration
-from partirvm.report.text import counted, format_rate, plan_line, table_header, table_line
+from partirvm.report.lines import Lines
+from partirvm.report.text import counted, format_rate, plan_line
 
 HEARTBEAT = 60.0
 """Seconds after which plain progress says where a long phase stands."""
@@ -23,6 +24,7 @@ TITLES = {
     "gram": "kernel products",
     "residual": "training error",
     "held-out": "held-out error",
+    "solve": "dense fits",
     "read": "reading",
     "write": "writing",
     "predict": "predicting",
@@ -37,8 +39,8 @@ class Progress(Watcher):
     rounds = 0
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A model was saved."""
-        self.rounds += 1
+        """A fit is over; that of a round, or the last one, leaves a model."""
+        self.rounds += entry["kind"] in ("round", "final")
 
     def on_plan(self, plan: Any) -> None:
         """The fit that is about to begin."""
@@ -65,11 +67,11 @@ class Progress(Watcher):
 
 
 class PlainProgress(Progress):
-    """Lines without control codes: one per round, one per phase of anything else, and a heartbeat in long ones."""
+    """Lines without control codes: one per round or level, one per phase of anything else, a heartbeat in long ones."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._header = False
+        self._lines = Lines()
         self._phase: str | None = None
         self._done = 0
         self._began = self._said = time.monotonic()
@@ -78,18 +80,20 @@ class PlainProgress(Progress):
         print(message, file=self._stream, flush=True)
 
     def on_plan(self, plan: Any) -> None:
+        self._lines.on_plan(plan)
         self.note(plan_line(plan.to_json()))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         self._heartbeat(f"{TITLES.get(name, name)}: {done:,} of {counted(total, 'tile')}")
 
+    def on_solves(self, done: int, total: int) -> None:
+        self._heartbeat(f"{TITLES['solve']}: {done:,} of {total:,}")
+
     def on_record(self, entry: dict[str, Any]) -> None:
-        if not self._header:
-            self.note(table_header(entry["held_out_rmse"] is not None))
-            self._header = True
-        self.note(table_line(entry))
         super().on_record(entry)
-        self._said = time.monotonic()
+        for line in self._lines.of(entry):
+            self.note(line.text)
+            self._said = time.monotonic()
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._advance(phase, done)
@@ -108,6 +112,8 @@ class PlainProgress(Progress):
 
     def close(self) -> None:
         self._finish_phase()
+        for line in self._lines.rest():
+            self.note(line.text)
 
     def _advance(self, phase: str, done: int) -> None:
         if phase != self._phase:

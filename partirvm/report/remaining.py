@@ -7,47 +7,102 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass
-class Remaining:
-    """Counts the plan's work as it gets done.
+@dataclass(frozen=True)
+class Stage:
+    """A round, or a level of ``fits`` fits of which ``batch`` go side by side, as planned.
 
-    ``costs`` holds each round's planned seconds of one pass, its number of passes, and its planned dense seconds; it is
-    empty where the number of rounds is not known.
+    Seconds are of the whole stage; ``passes`` is how often in turn a fit, or a batch, goes over the rows.
     """
 
-    costs: tuple[tuple[float, int, float], ...]
+    pass_seconds: float
+    solve_seconds: float
+    passes: int = 1
+    fits: int = 1
+    batch: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """Of passes and dense fits together."""
+        return self.pass_seconds + self.solve_seconds
+
+    def done(self, fits: int, over: float, passes: float, solved: float) -> float:
+        """Planned seconds of what is done: ``fits`` fits, or ``over`` of them before a batch that is under way.
+
+        Of this batch so many ``passes`` and the share ``solved`` of the dense fits are done.
+        """
+        batch = min(self.batch, self.fits - over)
+        under_way = min(passes / self.passes, 1.0) * self.pass_seconds + solved * self.solve_seconds
+        return max(fits * self.seconds, over * self.seconds + batch * under_way) / self.fits
+
+
+@dataclass
+class Remaining:
+    """Counts the plan's work as it gets done. ``stages`` is empty where the number of rounds is not known."""
+
+    stages: tuple[Stage, ...]
     began: float = field(default_factory=time.monotonic)
-    _round: int = 0
+    _stage: int = 0
+    _fits: int = 0
+    _over: int = 0
     _passes: int = 0
     _share: float = 0.0
+    _solved: float = 0.0
 
     @classmethod
     def of(cls, plan: Any) -> Remaining:
         """For a plan; knows nothing unless the plan knows the number of rounds."""
-        known = plan.max_rounds is not None or plan.strategy == "basic"
-        costs = ((cost.pass_seconds / max(cost.passes, 1), cost.passes, cost.solve_seconds) for cost in plan.rounds)
-        return cls(tuple(costs) if known else ())
+        if plan.strategy == "working-set" and plan.max_rounds is None:
+            return cls(())
+        return cls(tuple(_stage(cost, plan) for cost in plan.rounds))
+
+    @property
+    def stage(self) -> int:
+        """The round, or level, that is under way, from 0; never beyond the last."""
+        return min(self._stage, max(len(self.stages) - 1, 0))
 
     def on_tiles(self, done: int, total: int) -> None:
-        """A pass has done so many of its tiles."""
+        """A pass, or a few side by side, did so many of its tiles."""
+        if self._fits > self._over:
+            self._begin(self._stage, self._fits)
         share = done / total
         if share < self._share or self._share == 1.0:
             self._passes += 1
         self._share = share
 
-    def on_round(self) -> None:
-        """A round is over."""
-        self._round, self._passes, self._share = self._round + 1, 0, 0.0
+    def on_solves(self, done: int, total: int) -> None:
+        """So many of the dense fits side by side are done."""
+        self._solved = done / total
+
+    def on_record(self, entry: dict[str, Any]) -> None:
+        """A line of history: a fit is over."""
+        if entry["kind"] == "heuristic" or self._stage >= len(self.stages):
+            return
+        self._fits += 1
+        if entry["kind"] == "final":
+            self._begin(len(self.stages), 0)
+        elif self._fits >= self.stages[self._stage].fits:
+            self._begin(self._stage + 1, 0)
+
+    def _begin(self, stage: int, fits: int) -> None:
+        self._stage, self._fits, self._over = stage, fits, fits
+        self._passes, self._share, self._solved = 0, 0.0, 0.0
 
     def seconds(self, now: float | None = None) -> float | None:
         """Seconds left, about; None where that cannot be told (yet)."""
-        if self._round >= len(self.costs):
+        if self._stage >= len(self.stages):
             return None
-        done = sum(single * passes + dense for single, passes, dense in self.costs[: self._round])
-        total = sum(single * passes + dense for single, passes, dense in self.costs)
-        single, passes, _ = self.costs[self._round]
-        done += single * min(self._passes + self._share, passes)
+        total = sum(stage.seconds for stage in self.stages)
+        done = sum(stage.seconds for stage in self.stages[: self._stage])
+        done += self.stages[self._stage].done(self._fits, self._over, self._passes + self._share, self._solved)
         if done < 0.02 * total:
             return None
         elapsed = (time.monotonic() if now is None else now) - self.began
         return elapsed * (total - done) / done
+
+
+def _stage(cost: Any, plan: Any) -> Stage:
+    if plan.strategy != "split-merge":
+        return Stage(cost.pass_seconds, cost.solve_seconds, max(cost.passes, 1))
+    batch = max(plan.batch_elements // (cost.kept + cost.candidates) ** 2, 1)
+    passes = cost.passes if cost.fits == 1 else 1
+    return Stage(cost.pass_seconds, cost.solve_seconds, max(passes, 1), cost.fits, batch)

@@ -61,7 +61,7 @@ def format_rate(rows: float | None) -> str:
 def rows_per_second(entry: Entry) -> float | None:
     """Rows that the passes of a round read in a second; None where it had no pass."""
     seconds = entry["pass_seconds"]
-    return entry["passes"] * entry["rows"] / seconds if seconds > 0 else None
+    return entry["pass_rows"] / seconds if seconds > 0 else None
 
 
 @dataclass(frozen=True)
@@ -104,26 +104,64 @@ def table_line(entry: Entry) -> str:
     return "  ".join(f"{column.cell(entry):>{column.width}}" for column in columns)
 
 
+def heuristic_line(entry: Entry) -> str:
+    """What measured the partition size, and what came of it.
+
+    >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
+    >>> heuristic_line(entry)
+    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, held to 32'
+    """
+    chosen, found = entry["partition_size"], entry["heuristic_size"]
+    size = f"P = {found:,}"
+    if chosen != found:
+        size += f", {'held' if chosen < found else 'raised'} to {chosen:,}"
+    rows = counted(entry["rows"], "random row")
+    rho = entry["vectors"] / entry["rows"]
+    return f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"
+
+
 def plan_line(plan: dict[str, Any]) -> str:
-    """What a fit is about to do, in two lines, from a plan's JSON."""
-    rounds = f"up to {counted(plan['max_rounds'], 'round')}" if plan["max_rounds"] else "until the evidence is flat"
-    if plan["strategy"] == "basic":
-        rounds = "one round"
+    """What a fit is about to do, in two lines and one for each note, from a plan's JSON."""
     threads = counted(plan["threads"], "thread")
     if plan["workers"] > 1:
         threads = f"{plan['workers']} workers of {threads}"
     return (
         f"{plan['rows']:,} rows × {counted(plan['features'], 'feature')} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, "
-        f"{plan['partition_size']:,} candidates per round, {rounds}\n"
+        f"{plan['strategy']}, {_course(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
-        f"about {format_duration(plan['seconds'])}"
+        f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
+
+
+def _course(plan: dict[str, Any]) -> str:
+    """Which rows become candidates when."""
+    most = plan["max_rounds"]
+    if plan["strategy"] == "basic":
+        return "all rows at once"
+    if plan["strategy"] == "working-set":
+        rounds = f"up to {counted(most, 'round')}" if most else "until the evidence is flat"
+        return f"{plan['partition_size']:,} candidates per round, {rounds}"
+    partitions = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'row')}"
+    if plan["strategy"] == "incremental":
+        return f"{partitions} in order" + (f", at most {most:,} of them" if most else "")
+    return f"{partitions}, merged on {counted(plan['rounds'] - 1, 'level')}" if plan["rounds"] > 1 else partitions
+
+
+def _likelihood(plan: dict[str, Any]) -> str:
+    """Rows that intermediate fits see, where these are not all."""
+    if plan["likelihood"] == "full":
+        return ""
+    if plan["likelihood"] == "sample":
+        return f", likelihood of a sample of {counted(plan['likelihood_rows'], 'row')}"
+    return ", likelihood of a fit's own rows"
 
 
 def summary(facts: dict[str, Any]) -> str:
     """What came of a fit: the values of ``fit --json`` in words."""
+    fits = counted(facts["fits"], "fit")
+    course = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
     lines = [
+        ("strategy", f"{facts['strategy']}, {fits}{course.get(facts['strategy'], ' in turn')}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
         ("training error", f"{format_error(facts['train_rmse'])} (RMSE, in the units of {facts['target']!r})"),
         ("held-out error", f"{format_error(facts['held_out_rmse'])} (NLPD {format_error(facts['held_out_nlpd'])})"),
@@ -134,26 +172,39 @@ def summary(facts: dict[str, Any]) -> str:
         ("model", facts["job"]),
     ]
     if facts["held_out_rmse"] is None:
-        del lines[2]
+        lines = [line for line in lines if line[0] != "held-out error"]
     return "\n".join(f"{name:<16}{text}" for name, text in lines)
 
 
-def fit_facts(job: str, target: str, history: list[Entry], outcome: Any) -> dict[str, Any]:
-    """What came of a fit, as ``fit --json`` prints it: the last line of its history, and how it ended."""
+def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
+    """What came of a fit, as ``fit --json`` prints it: the last line of its history, how it ended, and its plan's JSON.
+
+    ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's.
+    """
     last = history[-1]
+    fits = [entry for entry in history if entry["kind"] != "heuristic"]
+    levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
+    advice = outcome.reason.advice
+    if outcome.reason.value == "converged" and plan["strategy"] != "working-set":
+        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
     return {
         "job": job,
         "target": target,
-        "n_rows": last["rows"],
+        "strategy": plan["strategy"],
+        "likelihood": plan["likelihood"],
+        "partition_size": plan["partition_size"],
+        "rho": plan["rho"],
+        "n_rows": plan["rows"],
         "n_vectors": last["vectors"],
-        "rounds": last["number"],
+        "rounds": len(levels) + 1 if levels else last["number"],
+        "fits": len(fits),
         "train_rmse": last["train_rmse"],
         "held_out_rmse": last["held_out_rmse"],
         "held_out_nlpd": last["held_out_nlpd"],
         "noise_sd": last["noise_variance"] ** 0.5,
         "log_evidence": last["log_evidence"],
         "reason": outcome.reason.value,
-        "advice": outcome.reason.advice,
+        "advice": advice,
         "seconds": round(outcome.seconds, 3),
         "peak_memory": peak_memory(),
     }

@@ -1,54 +1,68 @@
-"""Fits that leave a job's folder behind."""
+"""Jobs: fits that leave a folder behind, watched and steered from anywhere that sees it.
+
+``fit`` carries a job out here and now; ``submit`` starts one and returns; ``Job`` is a handle on one that is there.
+"""
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
-import partirvm
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
-from partirvm.data import ZarrSource
-from partirvm.errors import JobFailedError
-from partirvm.jobs.driver import MemoryJournal, Outcome, Watcher
+from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import Model
 from partirvm.planning.plan import Plan
-from partirvm.service.fitting import prepare, run
+from partirvm.service.carrying import (
+    Fitted,
+    absolute,
+    announcer,
+    asked_parameters,
+    begin,
+    carry,
+    carry_out,
+    changes,
+    create,
+    ending,
+    sources,
+    specification,
+    take_over,
+)
+from partirvm.service.parameters import check_parameters
+from partirvm.service.preparing import prepare
 from partirvm.types import FitParameters
 
+LOOK = 0.5
+"""Seconds between two looks of one who waits."""
 
-@dataclass(frozen=True)
-class Fitted:
-    """What a finished fit leaves: its model, one dict per fit of the history, how it ended, and the plan it had."""
+GRACE = 25.0
+"""Seconds for which one who waits gives a cluster to start a lost driver again: longer than a lease lives on."""
 
-    model: Model
-    history: list[dict[str, Any]]
-    outcome: Outcome
-    plan: Plan
+TRIES = 25
+"""How often an end is tried to be made of a job that somebody is just beginning."""
 
+RESUMABLE = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
+"""What a resume may change; all else would make another fit of it."""
 
-class _JobJournal(MemoryJournal):
-    """Writes to the job's folder what it also keeps in memory."""
-
-    def __init__(self, store: JobStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def save(self, model: Model) -> None:
-        self._store.save(model)
-        super().save(model)
-
-    def record(self, entry: dict[str, Any]) -> None:
-        super().record(entry)
-        self._store.record({"event": "fit", **entry})
+LIMITS = {
+    Termination.ROUNDS: "max_rounds",
+    Termination.VECTORS: "max_vectors",
+    Termination.TIME: "time_limit",
+    Termination.MEMORY: "memory_limit",
+}
+"""Reasons after which a job that is done can go on, and the option that ended it."""
 
 
 def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
-    """What ``fit`` would do with DATA, without doing it. Raises as ``service.fitting.prepare`` does."""
-    source, held_out = _sources(data, validation)
+    """What ``fit`` would do with DATA, without doing it. Raises as ``service.preparing.prepare`` does."""
+    source, held_out = sources(data, validation)
     executor = executor_for(client)
     try:
         return prepare(source, parameters, executor, held_out).plan
@@ -71,48 +85,353 @@ def fit(
 ) -> Fitted:
     """Fit DATA and leave model and history in JOB.
 
-    Everything that can be refused is refused before JOB is touched: raises as ``service.fitting.prepare`` does,
+    Everything that can be refused is refused before JOB is touched: raises as ``service.preparing.prepare`` does,
     ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
     ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
-    dense iterations: once it says so the fit ends with the model saved last. A fit that ends without any model, raising
-    ``JobFailedError`` if that was aborted, leaves no JOB, or the one that it was to overwrite.
+    dense iterations: once it says so the fit ends with the model saved last. A fit that ends with neither a model nor a
+    checkpoint, raising ``JobFailedError`` if it was aborted, leaves no JOB, or the one that it was to overwrite. One
+    that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no model.
     """
-    source, held_out = _sources(data, validation)
+    source, held_out = sources(data, validation)
     if verify:
         source.verify()
     executor = executor_for(client)
     try:
         prepared = prepare(source, parameters, executor, held_out)
-        store = JobStore.create(job, _spec(source, validation, parameters), overwrite=overwrite)
-        journal = _JobJournal(store)
-        stop = None if aborted is None else lambda: Termination.ABORTED if aborted() else None
+        spec = specification(source, held_out, validation, check_parameters(parameters))
+        store = JobStore.create(job, spec, overwrite=overwrite)
+        lease = store.acquire()
         try:
-            store.record({"event": "plan", **prepared.plan.to_json()})
-            if on_plan is not None:
-                on_plan(prepared.plan)
-            outcome = run(prepared, executor, journal, watcher=watcher, interrupted=stop)
-            if journal.model is None:
-                raise JobFailedError(f"aborted before the first round was done: {job} is as it was before the fit")
+            with ending(store):
+                store.record({"event": "queued", "reason": "submitted"})
+                begin(store, client)
+                fitted = carry(
+                    store,
+                    fold(store.events()),
+                    prepared,
+                    executor,
+                    watcher=watcher,
+                    on_plan=on_plan,
+                    aborted=aborted,
+                    announce=announcer(client, job),
+                )
+            cancelled = fold(store.events()).status is Status.CANCELLED
+            if fitted.model is None and not (cancelled or store.has_checkpoint()):
+                first = "level" if prepared.plan.strategy == "split-merge" else "round"
+                raise JobFailedError(f"aborted before the first {first} was done: {job} is as it was before the fit")
         except BaseException:
-            if not store.has_model():
-                store.discard()
+            _discard_nothing_worth(store)
             raise
-        store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
+        finally:
+            with suppress(LeaseError, StorageError):
+                lease.release()
     finally:
         executor.close()
-    return Fitted(journal.model, journal.history, outcome, prepared.plan)
+    if cancelled:
+        raise JobFailedError(f"{job} was cancelled: its model was discarded")
+    return fitted
 
 
-def _sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
-    return ZarrSource(data), None if validation is None else ZarrSource(validation)
+def _discard_nothing_worth(store: JobStore) -> None:
+    """Remove a job that has neither a model nor anything to go on from, unless another process has it in hand."""
+    with suppress(LeaseError, StorageError):
+        assert store.lease is not None
+        store.lease.check()
+        if not (store.has_model() or store.has_checkpoint()):
+            store.discard()
 
 
-def _spec(source: ZarrSource, validation: str | None, parameters: FitParameters) -> dict[str, Any]:
-    return {
-        "data": source.url,
-        "validation": validation,
-        "fingerprint": asdict(source.fingerprint()),
-        "parameters": asdict(parameters),
-        "tile_rows": source.tile_rows,
-        "versions": {"partirvm": partirvm.__version__, "python": platform.python_version()},
-    }
+def submit(
+    data: str,
+    job: str,
+    parameters: FitParameters,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+) -> Job:
+    """Start a job and return at once; DATA and JOB have been opened by then, on a worker if there is a ``client``.
+
+    Without a client the job runs in a thread of this process, and is interrupted if that ends. With one, its driver
+    runs on the cluster: this process may end, and need not see DATA and JOB itself. Relative paths are meant from this
+    process's folder. Raises as ``fit`` does for what can be refused without reading rows.
+    """
+    data, job = absolute(data), absolute(job)
+    validation = None if validation is None else absolute(validation)
+    made = Job(job)
+    if client is None:
+        state = create(data, job, parameters, validation, overwrite)
+        made._start_here(state)
+        return made
+    from partirvm.backends.detached import ask
+
+    _require_shared(data, job, *([validation] if validation else []))
+    parameters = check_parameters(parameters)
+    made._start_there(client, ask(client, create, data, job, parameters, validation, overwrite, _address(client)))
+    return made
+
+
+def _address(client: Any) -> str:
+    return str(client.scheduler.address)
+
+
+def _require_shared(*places: str) -> None:
+    for place in places:
+        if place.startswith("memory:"):
+            raise UsageError(f"{place}: what is in the memory of one process cannot be seen by a cluster's others")
+
+
+def open_job(job: str | os.PathLike[str]) -> Job:
+    """The job in this folder, whoever started it. Raises ``MissingDataError`` if there is none."""
+    opened = Job(os.fspath(job))
+    opened.store.spec()
+    return opened
+
+
+def jobs_in(folder: str) -> list[Job]:
+    """All jobs directly inside a folder, by name. Raises ``MissingDataError`` if the folder is not there."""
+    from partirvm.storage import open_folder
+
+    place = open_folder(folder)
+    if not place.exists():
+        raise MissingDataError(f"{folder}: there is no such folder")
+    found = (Job(f"{folder.rstrip('/')}/{name}") for name in place.list() if not name.startswith("."))
+    return [job for job in found if job.store.there()]
+
+
+class Job:
+    """A handle on a job's folder. It holds no state of its own: whatever it says is read from the folder."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location.rstrip("/")
+        self.store = JobStore(self.location)
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.location!r})"
+
+    def state(self) -> JobState:
+        """Where it stands, with its plan and history."""
+        return self.store.state()
+
+    def status(self) -> Status:
+        """Queued, running, aborting, aborted, failed, interrupted, done or cancelled; a value with ``advice``."""
+        status = self.state().status
+        assert status is not None
+        return status
+
+    def progress(self) -> dict[str, Any]:
+        """What a watcher wants to know, as plain JSON: status, reason, seconds, and the last line of history."""
+        state = self.state()
+        assert state.status is not None
+        last = state.history[-1] if state.history else {}
+        keys = ("kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse", "log_evidence")
+        has_model = self.store.has_model()
+        return {
+            "job": self.location,
+            "status": state.status.value,
+            "reason": state.reason,
+            "advice": self._advice(state, has_model),
+            "attempt": state.attempt,
+            "strategy": (state.plan or {}).get("strategy"),
+            "fits": sum(entry["kind"] != "heuristic" for entry in state.history),
+            **{key: last.get(key) for key in keys},
+            "model": has_model,
+            "seconds": _seconds(state),
+            "since": state.since,
+        }
+
+    def _advice(self, state: JobState, has_model: bool) -> str:
+        """What the status means; that of its end if it is done."""
+        status = state.status
+        assert status is not None
+        if status is Status.DONE and state.reason in Termination._value2member_map_:
+            return Termination(state.reason).advice
+        if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
+            return "Ends as soon as the tile or iteration at hand is done; its model will be discarded."
+        if status is Status.ABORTED and not has_model:
+            return "Ended by a person before there was a model: resume goes on."
+        return status.advice
+
+    def asked(self) -> dict[str, Any]:
+        """What it was asked, as JSON: the parameters with what resumes have changed, and ``validation``."""
+        spec = self.store.spec()
+        return {**spec["parameters"], **changes(self.store.events()), "validation": spec["validation"]}
+
+    def follow(self, timeout: float | None = None) -> Iterator[JobState]:
+        """Yield its state now and whenever it has changed, until nobody is at work on it any more.
+
+        Raises ``TimeoutError`` after ``timeout`` seconds. A job whose process is gone counts as over: interrupted; on a
+        cluster only if no other process has taken it up within ``GRACE`` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        last, gone = None, None
+        while True:
+            state = self.state()
+            assert state.status is not None
+            if state != last:
+                yield state
+            last, now = state, time.monotonic()
+            lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
+            gone = (gone or now) if lost else None
+            if state.status.final and (gone is None or now - gone > GRACE):
+                return
+            if end is not None and now >= end:
+                raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
+            time.sleep(LOOK if end is None else min(LOOK, end - now))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Wait until nobody is at work on it any more; how it stands then. Raises as ``follow`` does."""
+        *_, state = self.follow(timeout)
+        assert state.status is not None
+        return state.status
+
+    def abort(self, reason: str = "") -> Status:
+        """End it with the model that it has; returns at once, with its status now. What is over stays as it is."""
+        return self._end("abort", reason)
+
+    def cancel(self, reason: str = "") -> Status:
+        """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
+        return self._end("cancel", reason)
+
+    def resume(self, *, client: Any = None, **changed: Any) -> Job:
+        """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
+
+        ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. Raises ``UsageError``
+        for others and where nothing is left to do, ``LeaseError`` while somebody is at work on it.
+        """
+        _check_changes(changed)
+        if client is None:
+            self._start_here(self.requeue(**changed))
+            return self
+        from partirvm.backends.detached import ask
+
+        _require_shared(self.location)
+        self._start_there(client, ask(client, _requeue, absolute(self.location), _address(client), changed))
+        return self
+
+    def requeue(self, **changed: Any) -> JobState:
+        """Queue it again, for ``carry_out``; raises as ``resume`` does."""
+        return _requeue(self.location, "", changed)
+
+    def model(self) -> Model:
+        """The model so far. Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled."""
+        if self.status() is Status.CANCELLED:
+            raise UsageError(f"{self.location} was cancelled: its model was discarded")
+        return self.store.model()
+
+    def _end(self, what: str, reason: str) -> Status:
+        for attempt in range(TRIES):
+            state = self.state()
+            assert state.status is not None
+            if state.status in {Status.RUNNING, Status.ABORTING}:
+                self.store.request(what, state.attempt, reason)
+                return Status.ABORTING
+            if what == "abort" and state.status not in {Status.QUEUED, Status.INTERRUPTED}:
+                return state.status
+            if state.status is Status.CANCELLED:
+                return state.status
+            if state.status is Status.DONE:
+                raise UsageError(f"{self.location} is done, it cannot be cancelled: remove the folder to be rid of it")
+            try:
+                self._end_idle("aborted" if what == "abort" else "cancelled", reason)
+            except LeaseError:  # somebody has just begun
+                if attempt == TRIES - 1:
+                    raise
+                time.sleep(0.2)
+        raise LeaseError(f"{self.location}: others begin and end this job again and again; try once more")
+
+    def _end_idle(self, event: str, reason: str) -> None:
+        """Write the end of a job on which nobody is at work; do nothing if it has come to one meanwhile."""
+        lease = self.store.acquire()
+        try:
+            take_over(self.store)
+            status = fold(self.store.events()).status
+            allowed = {Status.QUEUED, Status.INTERRUPTED}
+            if event == "cancelled":
+                allowed |= {Status.ABORTED, Status.FAILED}
+            if status in allowed:
+                self.store.record({"event": event, "reason": reason or "nobody was at work on it"})
+                if event == "cancelled":
+                    self.store.forget()
+        finally:
+            lease.release()
+
+    def _start_here(self, state: JobState) -> None:
+        arguments = absolute(self.location), state.attempt
+        self._thread = threading.Thread(
+            target=_in_thread, args=arguments, name=f"partirvm {self.location}", daemon=True
+        )
+        self._thread.start()
+
+    def _start_there(self, client: Any, state: JobState) -> None:
+        from partirvm.backends.detached import start
+
+        place = absolute(self.location)
+        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # another one if the job is overwritten
+        start(client, key, carry_out, place, attempt=state.attempt)
+
+
+def _seconds(state: JobState) -> float | None:
+    """Seconds of work, without the time between an end and a resume; None if it has not begun."""
+    if state.began is None:
+        return None
+    before, at = 0.0, state.began
+    if state.history:
+        before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
+        if state.ended is not None or state.status is Status.INTERRUPTED:
+            return round(before, 3)
+    if state.status is Status.RUNNING:
+        at = max(at, state.since)
+    return round(before + max((state.ended or time.time()) - at, 0.0), 3)
+
+
+def _in_thread(job: str, attempt: int) -> None:
+    """Carry a job out; how it ended, even an error, is in its events."""
+    with suppress(Exception):
+        carry_out(job, attempt=attempt)
+
+
+def _check_changes(changed: dict[str, Any]) -> None:
+    other = sorted(changed.keys() - set(RESUMABLE))
+    if other:
+        raise UsageError(
+            f"a resume cannot change {', '.join(other)}: it changes {', '.join(RESUMABLE)}; anything else is another "
+            "fit, start a new job for it"
+        )
+
+
+def _requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
+    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does."""
+    _check_changes(changed)
+    changed = {key: value for key, value in changed.items() if value is not None}
+    store = JobStore(location)
+    lease = store.acquire()
+    try:
+        events, spec = store.events(), store.spec()
+        before = asked_parameters(spec, changes(events))
+        asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        changed = {key: getattr(asked, key) for key in changed}
+        _check_resumable(location, fold(events), before, asked)
+        take_over(store)
+        if fold(store.events()).status is Status.QUEUED:
+            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster})
+        return fold(store.events())
+    finally:
+        with suppress(LeaseError, StorageError):
+            lease.release()
+
+
+def _check_resumable(location: str, state: JobState, before: FitParameters, asked: FitParameters) -> None:
+    if state.status is Status.CANCELLED:
+        raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+    if state.status is not Status.DONE:
+        return
+    reason = Termination(state.reason)
+    if reason not in LIMITS:
+        raise UsageError(f"{location} is done, a resume would change nothing: {reason.advice}")
+    option = LIMITS[reason]
+    was, is_now = getattr(before, option), getattr(asked, option)
+    if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
+        raise UsageError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import ExistsError, StorageError, UsageError
+from partirvm.errors import ExistsError, UsageError
+from partirvm.storage import storing
+from partirvm.storage.local import flush, replacing, sync
 
 KIND = "partirvm-prediction"
 """Attribute ``kind`` of a Zarr group of predictions: only such a folder is ever replaced."""
@@ -25,34 +24,29 @@ CHUNK_ROWS = 1 << 16
 
 @contextmanager
 def open_output(
-    output: str, names: tuple[str, ...], n_rows: int, *, overwrite: bool = False, inputs: tuple[str, ...] = ()
+    path: Path, part: Path, names: tuple[str, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
     """Open OUTPUT for rows of the columns ``names``; yields a function that appends a block (rows, columns).
 
-    The ending says what it is: .zarr (one array per column), .parquet or .csv. It is written under a temporary name
-    beside it and renamed at the end; an error leaves nothing behind. With ``overwrite`` a file is replaced, and a
-    folder that holds earlier predictions. Raises ``UsageError`` for another ending, a URL, and a place that is or lies
-    inside one of ``inputs``, ``ExistsError`` if something is there that may not be replaced, ``StorageError`` if it
-    cannot be written.
+    The ending says what it is: .zarr (one array per column), .parquet or .csv. It is written to ``part``, on the same
+    disk, flushed, and renamed at the end, in place of what is there; an error leaves nothing behind. ``check`` is
+    called before it is renamed, and may raise. Raises ``StorageError`` if it cannot be written.
     """
-    path = _checked(output, inputs, overwrite)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _WRITERS[path.suffix](part, names, n_rows) as write:
-            yield write
-        _remove(path)
-        os.replace(part, path)  # noqa: PTH105
-    except OSError as error:
-        if isinstance(error, ExistsError | StorageError):
-            raise
-        raise StorageError(f"{output}: the predictions cannot be written: {error}") from error
-    finally:
-        _remove(part)
+    with storing(str(path)):
+        with replacing(path, part):
+            with _WRITERS[path.suffix](part, names, n_rows) as write:
+                yield write
+            flush(part)
+            check()
+        sync(path.parent)
 
 
-def _checked(output: str, inputs: tuple[str, ...], overwrite: bool) -> Path:
-    """The path of OUTPUT, where it may be written."""
+def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Path:
+    """The path of OUTPUT, where it may be written. With ``overwrite`` a file may be, and a folder of predictions.
+
+    Raises ``UsageError`` for another ending than those above, a URL, and a place that is or lies inside one of
+    ``inputs``, ``ExistsError`` if something is there that may not be replaced.
+    """
     if "://" in output:
         raise UsageError(f"output {output!r} is a URL: predictions are written to local paths, copy them from there")
     path = Path(output)
@@ -79,13 +73,6 @@ def _holds_predictions(path: Path) -> bool:
         return zarr.open_group(str(path), mode="r").attrs.get("kind") == KIND
     except (OSError, KeyError, ValueError):
         return False
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -14,9 +14,12 @@ from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.base import Kernel
+from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.partition_size import partition_size
+from partirvm.strategies.instructions import STOP_RULES, Record
+from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
+from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.selection import SELECTIONS
 from partirvm.types import FitParameters, Scaling
 
@@ -26,10 +29,9 @@ SMALL = 200
 SELECTION = "error"
 """What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
 
-AUTO_PARTITION = 1000
-"""Most candidates of a round that ``partition_size="auto"`` chooses."""
+AUTO_PARTITION = (32, 1000)
+"""Least and most candidates of a round that ``partition_size="auto"`` chooses."""
 
-KNOWN_LIKELIHOODS = ("auto", "full")
 KNOWN_SOLVERS = ("auto", "fixed-point")
 
 
@@ -38,19 +40,28 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     p = parameters
     _one_of("kernel", p.kernel, KERNELS)
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
-    _one_of("likelihood", p.likelihood, KNOWN_LIKELIHOODS)
+    _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
+    _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
+    _one_of("stop_rule", p.stop_rule, STOP_RULES)
     _one_of("selection", p.selection, ("auto", *SELECTIONS))
     _one_of("solver", p.solver, KNOWN_SOLVERS)
-    if p.partition_size != "auto":
-        _whole("partition_size", p.partition_size, 1)
+    for name in ("partition_size", "likelihood_rows"):
+        if getattr(p, name) != "auto":
+            _whole(name, getattr(p, name), 1, " or 'auto'")
+    _whole("noise_every", p.noise_every, 1)
+    _whole("heuristic_rows", p.heuristic_rows, 1)
     if p.noise_variance != "estimate":
         _number("noise_variance", p.noise_variance, above=0.0)
     _number("stop_fraction", p.stop_fraction, least=0.0, below=1.0)
     _number("tol", p.tol, above=0.0)
     _whole("seed", p.seed, 0)
-    for name in ("max_vectors", "max_rounds"):
+    for name in ("max_vectors", "max_rounds", "noise_rows"):
         if getattr(p, name) is not None:
             _whole(name, getattr(p, name), 1)
+    if p.strategy == "split-merge" and p.max_rounds is not None:
+        raise UsageError(
+            f"max_rounds is {p.max_rounds}, but split-merge has no rounds: limit max_vectors, or use another strategy"
+        )
     if p.time_limit is not None:
         p = replace(p, time_limit=parse_duration(p.time_limit, "time_limit"))
     if p.memory_limit != "auto":
@@ -63,9 +74,9 @@ def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
         raise UsageError(f"{name} is {value!r}; known: {', '.join(known)}")
 
 
-def _whole(name: str, value: Any, least: int) -> None:
+def _whole(name: str, value: Any, least: int, alternative: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {least}")
+        raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {least}{alternative}")
 
 
 def _number(
@@ -133,13 +144,27 @@ def resolve_strategy(parameters: FitParameters, n_rows: int) -> str:
     return "basic" if n_rows <= SMALL and parameters.partition_size == "auto" else "working-set"
 
 
-def resolve_partition_size(parameters: FitParameters, strategy: str, n_rows: int, d: int) -> tuple[int, str]:
-    """P, and how it came about."""
-    if strategy == "basic":
-        return n_rows, "every row is a candidate"
-    if parameters.partition_size != "auto":
-        return min(int(parameters.partition_size), n_rows), ""
-    heuristic = partition_size(n_rows, d, 0.5)
-    size = min(max(heuristic, 50), AUTO_PARTITION, n_rows)
-    capped = "" if size == heuristic else f", held to {size} (between 50 and {AUTO_PARTITION})"
-    return size, f"P = ⌈0.6·√(N·d)⌉ = {heuristic}{capped}: the middle branch of the sparseness heuristic"
+def resolve_partition_size(n_rows: int, d: int, measured: Record) -> tuple[Sparseness, int, tuple[str, ...]]:
+    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these."""
+    heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
+    sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
+    least, most = AUTO_PARTITION
+    size = min(max(heuristic, least), most, n_rows)
+    notes: tuple[str, ...] = ()
+    if size > heuristic:
+        notes += (f"P raised from {heuristic:,} to {size:,}: auto takes {least} at least",)
+    if size < heuristic:
+        why = f"auto takes {most:,} at most" if size == most else "there are no more rows"
+        notes += (f"P held to {size:,}: {why}",)
+    if sparseness.rho > DENSE:
+        notes += ("nearly every row became a vector: the kernel is probably too narrow (raise its width: lower gamma)",)
+    return sparseness, size, notes
+
+
+def resolve_likelihood(parameters: FitParameters, strategy: str, n_rows: int, size: int) -> tuple[str, int]:
+    """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
+    likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
+    if likelihood == "auto":
+        likelihood = automatic(strategy, n_rows, size)
+    rows = parameters.likelihood_rows
+    return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+import hashlib
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import partirvm
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
 from partirvm.backends.threads import one_blas_thread
@@ -21,13 +23,18 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, Model
-from partirvm.service.output import open_output
+from partirvm.service.output import check_output, open_output
+from partirvm.service.partial import WIDTH, Partial, partial_prediction
+from partirvm.storage import storing
 from partirvm.strategies.instructions import ScorePass
 
 Float = NDArray[np.float64]
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are put back in order at once."""
+
+COLUMNS = ("mean", "std")
+"""What is written of each row."""
 
 
 @dataclass(frozen=True)
@@ -60,33 +67,74 @@ def predict(
     client: Any = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> int:
     """Write mean and standard deviation of the target at each row of DATA to OUTPUT; return the number of rows.
 
     OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``; rows come in DATA's order
-    before shuffling. It appears under its name only when it is whole. Raises ``DataError`` if DATA have other features
-    than the model, ``UsageError`` for another ending, a URL, or a place in DATA or JOB, ``ExistsError`` if OUTPUT is
-    there and ``overwrite`` is false, or it is no file and no earlier prediction.
+    before shuffling. It appears under its name only when it is whole; until then the tiles predicted so far are kept in
+    a hidden folder beside it, 32 bytes per row. Where a call is interrupted, or its process is killed, the next one of
+    the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same bytes.
+
+    Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, or a
+    place in DATA or JOB, ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is no file and no earlier
+    prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave tiles to go on with
+    have a note that says so.
     """
     model, source = JobStore(job).model(), ZarrSource(data)
     check_features(model, source)
+    path = check_output(output, (job, data), overwrite=overwrite)
     executor = executor_for(client)
-    far = 0
     try:
-        with (
-            open_output(output, ("mean", "std"), source.n_rows, overwrite=overwrite, inputs=(job, data)) as write,
-            tempfile.TemporaryDirectory(prefix=".partirvm-", dir=Path(output).absolute().parent) as folder,
-            ExternalSorter(Path(folder, "spill"), width=4, high=float(source.n_rows), memory=SORT_MEMORY) as sorter,
-        ):
-            for _, predicted in executor.map(PredictTile(model), source, range(source.n_tiles), progress):
-                far += int(predicted[:, 3].sum())
-                sorter.add(predicted)
-            for block in sorter.blocks():
-                write(block[:, 1:3])
+        with storing(output):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with partial_prediction(path, _identity(model, source), note or (lambda message: None)) as partial:
+            check_output(output, (job, data), overwrite=overwrite)  # another process may just have written it
+            here = partial.n_whole
+
+            def report(done: int, total: int) -> None:
+                if progress is not None:
+                    progress(here + done, here + total)
+
+            for number, predicted in executor.map(PredictTile(model), source, partial.missing, report):
+                partial.keep(number, predicted)
+            far = _write(path, partial, source.n_rows)
     finally:
         executor.close()
     warn_of_far_rows(far, source.n_rows)
     return source.n_rows
+
+
+def _write(path: Path, partial: Partial, n_rows: int) -> int:
+    """Write OUTPUT of all tiles, in order; returns the number of far rows."""
+    far = 0
+    with (
+        open_output(path, partial.place(f"output{path.suffix}"), COLUMNS, n_rows, partial.check) as write,
+        ExternalSorter(partial.place("spill"), width=WIDTH, high=float(n_rows), memory=SORT_MEMORY) as sorter,
+    ):
+        for number in range(partial.n_tiles):
+            records = partial.tile(number)
+            far += int(records[:, 3].sum())
+            sorter.add(records)
+        for block in sorter.blocks():
+            write(block[:, 1:3])
+    return far
+
+
+def _identity(model: Model, source: ZarrSource) -> dict[str, Any]:
+    """All that the bits of a prediction depend on, as JSON."""
+    hashes = "".join(source.fingerprint().hashes)
+    return {
+        "kind": "partirvm-partial-prediction",
+        "format": 1,
+        "model": model.digest(),
+        "data": hashlib.blake2b(hashes.encode(), digest_size=16).hexdigest(),
+        "shuffle": source.seed,
+        "n_rows": source.n_rows,
+        "tile_rows": source.tile_rows,
+        "columns": list(COLUMNS),
+        "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
+    }
 
 
 def warn_of_far_rows(far: int, rows: int) -> None:
@@ -127,7 +175,7 @@ def score(model: Model, source: Source, executor: Any, progress: Progress | None
     """Scores of a model on all rows of a source, by one pass."""
     scale = float(model.design.scaling.t_scale[0])
     pass_ = ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
-    scores: Scores = executor.run(pass_, source, progress)
+    scores: Scores = executor.run([pass_], source, progress)[0]
     return scores
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import (
     ALPHA_FLOOR,
+    HOPE,
     NOISE_FLOOR,
     HyperState,
     StopRule,
@@ -22,7 +23,7 @@ from partirvm.core.updates import (
     noise_precision,
 )
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import Options, Problem, Record, Save, ScorePass
+from partirvm.strategies.instructions import Options, Problem, Record, ScorePass
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -51,42 +52,100 @@ def labels_of(design: Design) -> Int:
     return np.concatenate([np.full(int(design.bias), BIAS, dtype=np.int64), design.labels])
 
 
-def join(fit: HyperState, kept: Design, new: Design, block: GramBlock) -> tuple[Design, HyperState]:
+def join(fit: HyperState, kept: Design, new: Design, block: GramBlock) -> HyperState:
     """Extend a fit by the columns of ``new``: kept α and β stay, new ones start where Tipping & Faul put them."""
     statistics = fit.statistics.extend(labels_of(new), block, new.basis)
-    precision = fit.beta * np.diagonal(block.gram)
-    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision)])
-    alpha = np.maximum(alpha, ALPHA_FLOOR * fit.beta * np.diagonal(statistics.gram))
-    design = kept.join(new)
-    if new.bias and kept.n_columns:
-        bias = int(np.flatnonzero(statistics.labels == BIAS)[0])
-        order = np.concatenate([[bias], np.delete(np.arange(len(alpha)), bias)])
-        statistics, alpha = statistics.take(order), alpha[order]
-    return design, init(statistics, alpha, fit.beta, power=fit.power, fixed_noise=fit.fixed_noise)
+    return _enter(fit, statistics, labels_of(kept.join(new)))
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Where a fit over other rows begins: α (M,) of the columns with these labels, and β; other columns are new."""
+
+    labels: Int
+    alpha: Float
+    beta: float
+    power: float
+    fixed_noise: bool
+
+    @classmethod
+    def of(cls, fit: HyperState) -> Warm:
+        """Where this fit stands."""
+        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.power, fit.fixed_noise)
+
+    def merge(self, other: Warm, labels: Int) -> Warm:
+        """A beginning for the columns of two fits together, as far as they are among ``labels``.
+
+        Columns of one fit excuse those of the other; started at the α that they had alone, they drive each other out
+        before their noise has fallen. At ``HOPE`` × α the data speak first. β is the larger one.
+        """
+        both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
+        alpha = np.concatenate([self.alpha, other.alpha])[first]
+        there = np.isin(both, labels)
+        return replace(self, labels=both[there], alpha=HOPE * alpha[there], beta=max(self.beta, other.beta))
+
+
+def restart(
+    problem: Problem, options: Options, warm: Warm, design: Design, block: GramBlock, noise: GramBlock | None = None
+) -> HyperState:
+    """A fit of the columns of ``design`` over the rows of ``block``: α and β as far as ``warm`` has them.
+
+    ``noise`` is what another pass for the same columns found over the rows that σ² is to come from.
+    """
+    empty, labels = GramStatistics.empty(design.basis), labels_of(design)
+    old = warm.labels
+    order = _positions(np.concatenate([old, np.setdiff1d(labels, old)]), labels)
+    statistics = empty.extend(labels, block, design.basis).take(order)
+    start = statistics.take(np.arange(len(old)))
+    alpha = np.maximum(warm.alpha, ALPHA_FLOOR * warm.beta * np.diagonal(start.gram))
+    begun = init(start, alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise)
+    fit = _enter(begun, statistics, labels)
+    if noise is None:
+        return fit
+    return replace(
+        fit,
+        noise=empty.extend(labels, noise, design.basis),
+        noise_share=min((options.noise_rows or problem.n_rows) / problem.n_rows, 1.0),
+        noise_every=options.noise_every,
+    )
+
+
+def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
+    """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
+    beta, new = fit.beta, slice(fit.statistics.n_columns, None)
+    precision = beta * np.diagonal(statistics.gram)
+    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision[new])])
+    alpha = np.maximum(alpha, ALPHA_FLOOR * precision)
+    order = _positions(labels, statistics.labels)
+    return init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
+
+
+def _positions(wanted: Int, labels: Int) -> Int:
+    """Where the wanted labels stand among ``labels``, which hold them all."""
+    order = np.argsort(labels, kind="stable")
+    return order[np.searchsorted(labels, wanted, sorter=order)]
 
 
 def survivors(design: Design, fit: HyperState) -> Design:
     """The columns of ``design`` that are still in the fit, in the fit's order."""
     labels = fit.statistics.labels
-    order = np.argsort(design.labels, kind="stable")
-    kernel_labels = labels[labels != BIAS]
-    positions = order[np.searchsorted(design.labels, kernel_labels, sorter=order)]
-    return design.take(positions, bias=bool((labels == BIAS).any()))
+    return design.take(_positions(labels[labels != BIAS], design.labels), bias=bool((labels == BIAS).any()))
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Stop at ``stop_fraction`` of the candidates that the fit began with."""
-    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, int(options.stop_fraction * candidates))
+    """Stop at ``stop_fraction`` of the candidates that the fit began with, or of P by the literal rule."""
+    whole = candidates if options.stop_rule == "candidates" else options.partition_size
+    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, int(options.stop_fraction * whole))
 
 
 def final_rule(options: Options) -> StopRule:
-    """Converge."""
-    return StopRule(options.tol, options.max_iterations)
+    """Converge, and leave no column that the evidence would rather be without."""
+    return StopRule(options.tol, options.max_iterations, thin=True)
 
 
-def unguarded(rule: StopRule, rebases: int) -> StopRule:
-    """The rule without its cancellation guard once the fit has had its ``REBASES``."""
-    return rule if rebases < REBASES else replace(rule, guard=False)
+def unguarded(rule: StopRule, fit: HyperState, rebases: int) -> StopRule:
+    """The rule without its cancellation guard: the fit has had its ``REBASES``, or its σ² comes from other rows."""
+    return rule if rebases < REBASES and fit.noise is None else replace(rule, guard=False)
 
 
 def rebase(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
@@ -97,7 +156,11 @@ def rebase(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
 
 def settle(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
     """The last word: noise from the measured residual, and the posterior and evidence that belong to it."""
-    fit = rebase(fit, residuals)
+    if fit.noise is None:
+        fit = rebase(fit, residuals)
+    else:
+        noise = fit.noise.rebase(fit.posterior.mean[:, None], residuals.projection, residuals.energy)
+        fit = replace(fit, noise=noise)
     if fit.fixed_noise:
         return fit
     beta, floored = noise_precision(fit)
@@ -109,9 +172,16 @@ def score(design: Design, fit: HyperState) -> ScorePass:
     return ScorePass(design, fit.posterior.mean, fit.posterior.root(), 1 / fit.beta)
 
 
-def save(
+def train_rmse(fit: HyperState) -> float:
+    """Root mean square of the residual over the rows that σ² comes from, as the model sees the target."""
+    n, residual = fit.statistics.n, fit.posterior.residual
+    if fit.noise is not None:
+        n, residual = fit.noise.n, fit.noise.residual(fit.posterior.mean - fit.noise.offset[:, 0])[0]
+    return float(np.sqrt(residual / max(n, 1)))
+
+
+def record(
     problem: Problem,
-    design: Design,
     fit: HyperState,
     *,
     kind: str,
@@ -119,12 +189,15 @@ def save(
     candidates: int,
     reason: Termination,
     selection: str,
-    duplicates: int,
+    likelihood: str,
+    level: int | None = None,
+    duplicates: int = 0,
+    dropped: int = 0,
     scores: Scores | None = None,
-) -> Save:
-    """A usable model with its line of history."""
+) -> Record:
+    """A fit's line of history, in the target's own units."""
     scale, n = problem.target_scale, fit.statistics.n
-    record = Record(
+    return Record(
         kind=kind,
         number=number,
         rows=n or problem.n_rows,
@@ -134,11 +207,13 @@ def save(
         termination=reason,
         log_evidence=float(fit.posterior.log_evidence - n * np.log(scale)),
         noise_variance=scale**2 / fit.beta,
-        train_rmse=scale * float(np.sqrt(fit.posterior.residual / max(n, 1))),
+        train_rmse=scale * train_rmse(fit),
         selection=selection,
+        likelihood=likelihood,
+        level=level,
         duplicates=duplicates,
+        dropped=dropped,
         floored=fit.floored,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,
     )
-    return Save(design, fit, record)

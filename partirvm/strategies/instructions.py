@@ -1,9 +1,10 @@
 """What a strategy says and what it hears: instructions out, events in.
 
-A strategy is a pure state machine, ``start(problem) -> (state, instructions)`` and ``next(state, event) -> (state,
-instructions)``. It never touches data, clock, disk or cluster. The driver performs each instruction and answers it with
-one event: a pass with its ``Passed`` statistic, ``Solve`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` with
-``Saved``; ``Finish`` ends the run. ``Stop`` may come in place of any answer, when time is up or a person aborts.
+A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
+(state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
+one answer side by side where it can, and answers with one event for each, in their order: a pass with its ``Passed``
+statistic, ``Solve`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends
+the run. A single ``Stop`` may come in place of all answers, when time is up or a person aborts.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GramPass:
-    """Over all rows: what the columns of ``new`` add to those of ``kept``; answered by a ``core.statistics.GramBlock``.
+    """What the columns of ``new`` add to those of ``kept``; answered by a ``core.statistics.GramBlock``.
 
-    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal`` the (P, P) block is left out but
-    for its diagonal: a ``CrossBlock``.
+    Over all rows, or over those of ``rows`` (row numbers, increasing). ``offset`` (M_kept, T) is that of the statistics
+    to be extended. With ``diagonal`` the (P, P) block is left out but for its diagonal: a ``CrossBlock``.
     """
 
     kept: Design
     new: Design
     offset: Float
     diagonal: bool = False
+    rows: Int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,14 @@ class ResidualPass:
     """Residuals of the mean μ (M, T); answered by a ``core.residuals.ResidualStatistics``.
 
     ``select`` rows of largest error are reported, none of those in ``exclude`` (sorted row numbers) among them. Over
-    all rows, or with ``sample`` > 0 over about that many, in whole tiles spread evenly, others for each ``draw``.
+    all rows, or over those of ``rows`` (row numbers, increasing).
     """
 
     design: Design
     mean: Float
     select: int = 0
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
-    sample: int = 0
-    draw: int = 0
+    rows: Int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,22 +92,32 @@ class Save:
 
 
 @dataclass(frozen=True)
+class Log:
+    """One line of history of a fit that leaves no model of its own."""
+
+    record: Record
+
+
+@dataclass(frozen=True)
 class Finish:
     """The run is over; the model is the one saved last."""
 
     reason: Termination
 
 
-Instruction: TypeAlias = Pass | Gather | Solve | Save | Finish
+Instruction: TypeAlias = Pass | Gather | Solve | Save | Log | Finish
 
 
 @dataclass(frozen=True)
 class Record:
     """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
 
-    ``kind`` is ``"round"`` for an intermediate fit and ``"final"`` for the last; ``likelihood`` says which rows the
-    posterior saw, ``duplicates`` how many chosen rows were left out so far because they equal another one,
-    ``floored`` whether the noise sits at its floor. ``termination`` is the dense fit's own.
+    ``kind`` is ``"round"`` for an intermediate fit that leaves a model, ``"part"`` for one that leaves none
+    (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the partition size and
+    ``"final"`` for the last. ``rows`` is how many rows the posterior saw, by ``likelihood``; the log evidence is over
+    these, the training error over those that σ² comes from. ``duplicates`` says how many chosen rows were left out so
+    far because they equal another one, ``dropped`` how many vectors a limit has cost so far, ``floored`` whether the
+    noise sits at its floor. ``termination`` is the dense fit's.
     """
 
     kind: str
@@ -121,7 +132,9 @@ class Record:
     train_rmse: float
     selection: str
     likelihood: str = "full"
+    level: int | None = None
     duplicates: int = 0
+    dropped: int = 0
     floored: bool = False
     held_out_rmse: float | None = None
     held_out_nlpd: float | None = None
@@ -136,9 +149,13 @@ class Passed:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Answer to ``Gather``: inputs (k, d) of the rows asked for, in that order."""
+    """Answer to ``Gather``: inputs (k, d) of the rows asked for, in that order.
+
+    ``present`` (k,) says which of them have a weight above zero, None that all have: the others are no candidates.
+    """
 
     points: Float
+    present: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -151,12 +168,12 @@ class Solved:
 
 @dataclass(frozen=True)
 class Saved:
-    """Answer to ``Save``: the model is safe."""
+    """Answer to ``Save`` and ``Log``: it is safe."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """In place of an answer: end now with the model saved last."""
+    """In place of all answers: end now with the model saved last."""
 
     reason: Termination
 
@@ -184,19 +201,34 @@ class Problem:
     held_out: bool
 
 
+STOP_RULES = ("candidates", "partition")
+
+
 @dataclass(frozen=True)
 class Options:
     """The user's choices, all resolved to numbers.
 
-    ``max_columns`` is what memory allows (P candidates included); ``tol`` is the convergence tolerance in nats per row.
+    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``final_likelihood`` that of the last:
+    ``"full"`` all, ``"sample"`` one random sample of ``likelihood_rows``, ``"partition"`` those of its candidates, with
+    σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
+    ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
+    allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
+    ``tol`` is the convergence tolerance in nats per row.
     """
 
     partition_size: int
     selection: str
+    likelihood: str = "full"
+    final_likelihood: str = "full"
+    likelihood_rows: int = 0
+    noise_rows: int | None = None
+    noise_every: int = 1
     stop_fraction: float = 0.5
+    stop_rule: str = "candidates"
     max_rounds: int | None = None
     max_vectors: int | None = None
     max_columns: int | None = None
+    batch: int = 4_000_000
     tol: float = 1e-7
     max_iterations: int = 500
     seed: int = 0
@@ -211,6 +243,6 @@ class Strategy(Protocol):
         """First state and instructions."""
         ...
 
-    def next(self, state: Any, event: Event) -> tuple[Any, tuple[Instruction, ...]]:
-        """State and instructions after an event."""
+    def next(self, state: Any, *events: Event) -> tuple[Any, tuple[Instruction, ...]]:
+        """State and instructions after the answers to the last instructions."""
         ...

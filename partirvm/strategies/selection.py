@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +42,31 @@ def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shu
     return np.sort(unused[:count])
 
 
+def partition_count(n_rows: int, partition_size: int) -> int:
+    """⌈N/P⌉."""
+    return -(-n_rows // partition_size)
+
+
+def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
+    """Rows of partition ``number`` of ``count``, increasing; all partitions together hold every row once.
+
+    They differ by one row at most. Where the data were shuffled at ingest a partition is a run of neighbouring rows,
+    elsewhere a part of one random permutation.
+
+    >>> [partition_rows(7, 3, number, seed=0, shuffled=True).tolist() for number in range(3)]
+    [[0, 1], [2, 3], [4, 5, 6]]
+    """
+    first, last = number * n_rows // count, (number + 1) * n_rows // count
+    if shuffled:
+        return np.arange(first, last, dtype=np.int64)
+    return np.sort(_permutation(n_rows, seed)[first:last])
+
+
+@lru_cache(maxsize=1)
+def _permutation(n_rows: int, seed: int) -> Int:
+    return np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
+
+
 def gain_ranking(fit: HyperState, block: CrossBlock) -> Int:
     """Positions of a pool's columns by falling evidence gain (Tipping & Faul 2003), ties by position.
 
@@ -57,7 +84,7 @@ def gain_ranking(fit: HyperState, block: CrossBlock) -> Int:
     return np.argsort(-evidence_gain(s, q), kind="stable")
 
 
-def distinct(points: Float, present: Float) -> Int:
-    """Positions of the points (k, d) that equal no row of ``present`` (m, d) and no earlier point, in order."""
-    _, first = np.unique(np.concatenate([present, points]), axis=0, return_index=True)
-    return np.sort(first[first >= len(present)]) - len(present)
+def distinct(points: Float, others: Float) -> Int:
+    """Positions of the points (k, d) that equal no row of ``others`` (m, d) and no earlier point, in order."""
+    _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
+    return np.sort(first[first >= len(others)]) - len(others)

@@ -1,61 +1,32 @@
 """``working-set``: kept vectors + the P unused rows chosen by ``selection``, round after round.
 
-A round is: choose rows → one gram pass for the new columns only → a dense fit that ends when the vectors fall to
-``stop_fraction`` of its candidates, or when the evidence is flat → save. The model is usable after every round; only
-the last fit converges, and its noise comes from a residual pass.
-
 The run ends when two rounds in turn left the evidence flat, the second of them with random candidates; when every row
 has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.residuals import Scores
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.strategies.fitting import (
-    final_rule,
-    intermediate_rule,
-    join,
-    nothing,
-    rebase,
-    save,
-    score,
-    settle,
-    survivors,
-    unguarded,
-)
-from partirvm.strategies.instructions import (
-    Event,
-    Finish,
-    Gather,
-    Gathered,
-    GramPass,
-    Instruction,
-    Options,
-    Passed,
-    Problem,
-    ResidualPass,
-    Save,
-    Solve,
-    Solved,
-    Stop,
-)
-from partirvm.strategies.selection import POOL, SPREAD, distinct, gain_ranking, random_rows
+from partirvm.strategies.fitting import final_rule, nothing
+from partirvm.strategies.instructions import Gather, Gathered, GramPass, Options, Problem, ResidualPass
+from partirvm.strategies.likelihood import noise_rows
+from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.selection import POOL, SPREAD, gain_ranking, random_rows
 
+Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Answer = tuple["WorkingSetState", tuple[Instruction, ...]]
+NONE = np.zeros(0, np.int64)
 
 FLAT = 1000.0
-"""A round is flat when the evidence rises by less than this × tol nats per row."""
+"""A round is flat when its evidence is less than this × tol nats per row above the highest so far."""
 
 FLAT_ROUNDS = 2
 """Flat rounds in turn that end the run."""
@@ -67,285 +38,147 @@ BETTER = 1e-3
 """Relative fall of the held-out error that counts as better."""
 
 
-class Phase(Enum):
-    """What the machine waits for."""
-
-    ROWS = "inputs of the chosen rows"
-    POOL = "inputs of the pool"
-    GAINS = "cross products of the pool"
-    ERRORS = "rows of largest error"
-    GRAM = "the gram pass"
-    FIT = "the dense fit"
-    REBASE = "the residual target"
-    SETTLE = "the last residual"
-    SCORE = "the held-out error"
-    SAVED = "the model on disk"
-    OVER = "nothing"
-
-
 @dataclass(frozen=True)
 class Best:
-    """The round with the lowest held-out error so far."""
+    """The round with the lowest held-out error so far, the likelihood that its fit saw, and its candidates."""
 
     round: int
     rmse: float
     design: Design
     fit: HyperState
+    seen: str
+    candidates: int
+    reason: Termination
 
 
 @dataclass(frozen=True)
-class WorkingSetState:
-    """The checkpoint: where the machine stands, the columns and fit so far, the rows that have been candidates.
+class WorkingSetState(RoundsState):
+    """The checkpoint, with the rows that have been candidates (increasing).
 
-    ``chosen`` and ``pool`` are the rows on their way in and their columns; ``patient`` lets the next fit converge, as
-    only then its evidence tells whether rounds are flat; ``concluding`` is the reason to end once the last fit is over.
+    ``evidence`` is the highest so far: rounds end in optima a few nats apart, and a rise from a low one is none.
+    ``patient`` lets the next fit converge, as only then its evidence tells whether rounds are flat.
     """
 
-    problem: Problem
-    options: Options
-    design: Design
-    fit: HyperState
-    used: Int
-    phase: Phase = Phase.ROWS
-    round: int = 0
-    selection: str = "random"
-    chosen: Int | None = None
-    pool: Design | None = None
-    candidates: int = 0
-    duplicates: int = 0
-    rebases: int = 0
-    reason: Termination = Termination.CONVERGED
+    used: Int = field(default_factory=lambda: NONE)
     evidence: float = -np.inf
     flat: int = 0
     patient: bool = False
-    scores: Scores | None = None
     best: Best | None = None
-    concluding: Termination | None = None
-    settled: bool = False
 
 
-class WorkingSet:
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4) with the likelihood of all rows."""
+class WorkingSet(Rounds):
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4), with the likelihood of all rows by default."""
 
     name = "working-set"
+    exhausted = Termination.EXHAUSTED
+    divisible = True
 
-    def start(self, problem: Problem, options: Options) -> Answer:
-        """First round, with random candidates; a constant target needs none."""
-        state = WorkingSetState(problem, options, problem.empty, nothing(problem), np.zeros(0, np.int64))
-        if not problem.power:
-            return _save(replace(state, concluding=Termination.CONSTANT, settled=True))
-        return _next_round(state)
+    def first(self, problem: Problem, options: Options) -> WorkingSetState:
+        """No row has been a candidate."""
+        return WorkingSetState(problem, options, problem.empty, nothing(problem))
 
-    def next(self, state: WorkingSetState, event: Event) -> Answer:
-        """One event onwards."""
-        if isinstance(event, Stop):
-            return replace(state, phase=Phase.OVER), (Finish(event.reason),)
-        return _HANDLERS[state.phase](state, event)
+    def _unused(self, state: Any) -> int:
+        return int(state.problem.n_rows - len(state.used))
+
+    def _propose(self, state: Any, room: int) -> Answer:
+        problem, options = state.problem, state.options
+        first_or_check = state.round == 1 or state.flat == FLAT_ROUNDS - 1
+        selection = "random" if first_or_check else options.selection
+        state = replace(state, selection=selection)
+        if selection == "error":
+            rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
+            look = ResidualPass(state.design, state.fit.posterior.mean[:, None], room, state.used, rows)
+            return replace(state, phase=Phase.ERRORS, chosen=rows), (look,)
+        rows = _random(state, state.used, room * POOL if selection == "gain" else room)
+        phase = Phase.POOL if selection == "gain" else Phase.ROWS
+        return replace(state, phase=phase, chosen=rows, candidates=room), (Gather(rows),)
+
+    def _on_errors(self, state: Any, event: Any) -> Answer:
+        """Where no row is left among those looked at they are used up: candidates once, or without weight."""
+        largest = event.statistic.largest.ranked()
+        if not len(largest.rows):
+            looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
+            state = replace(state, used=np.union1d(state.used, looked))
+        return self._admit(state, largest.rows, largest.points)
+
+    def _on_rows(self, state: Any, event: Gathered) -> Answer:
+        return super()._on_rows(_without_absent(state, event), event)
+
+    def _on_pool(self, state: Any, event: Gathered) -> Answer:
+        state = _without_absent(state, event)
+        there = slice(None) if event.present is None else event.present
+        pool = state.design.with_centres(event.points[there], state.chosen[there])
+        rows = noise_rows(state.problem, state.options, state.seen)
+        look = GramPass(state.design, pool, state.fit.statistics.offset, diagonal=True, rows=rows)
+        return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
+
+    def _on_gains(self, state: Any, event: Any) -> Answer:
+        best = gain_ranking(state.fit, event.statistic)[: state.candidates]
+        pool = state.incoming
+        return self._admit(state, pool.labels[best], pool.centres[best])
+
+    def _admit(self, state: Any, rows: Int, points: Float) -> Answer:
+        return super()._admit(replace(state, used=np.union1d(state.used, rows)), rows, points)
+
+    def _rule(self, state: Any) -> Any:
+        if state.patient and not state.concluding:
+            return replace(final_rule(state.options), thin=False)
+        return super()._rule(state)
+
+    def _on_score(self, state: Any, event: Any) -> Answer:
+        """Remember the best round; a last fit that is worse than it gives way to it."""
+        scores, best = event.statistic, state.best
+        if state.settled and best is not None and scores.rmse > best.rmse * (1 + BETTER) and best.round != state.round:
+            return self._restore(state, best)
+        if best is None or scores.rmse < best.rmse * (1 - BETTER):
+            best = Best(state.round, scores.rmse, state.design, state.fit, state.seen, state.candidates, state.reason)
+        return self._save(replace(state, scores=scores, best=best))
+
+    def _restore(self, state: Any, best: Best) -> Answer:
+        """End with the best round's model as it was; a fit that went on from there could be worse again.
+
+        Only a fit that has not seen the rows of the last likelihood does go on.
+        """
+        state = replace(
+            state,
+            design=best.design,
+            fit=best.fit,
+            seen=best.seen,
+            round=best.round,
+            candidates=best.candidates,
+            reason=best.reason,
+            settled=False,
+        )
+        if best.seen == state.options.final_likelihood:
+            return self._settle(state)
+        return self._conclude(state, state.concluding)
+
+    def _judge(self, state: Any) -> Answer:
+        """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
+        fit, tol = state.fit, state.options.tol
+        evidence = fit.posterior.log_evidence if state.seen != "partition" else np.inf
+        level = evidence - state.evidence < FLAT * tol * fit.statistics.n
+        flat = level and state.reason is Termination.CONVERGED
+        highest = max(evidence, state.evidence)
+        state = replace(state, evidence=highest, flat=state.flat + 1 if flat else 0, patient=level)
+        if state.flat >= FLAT_ROUNDS:
+            return self._conclude(state, Termination.CONVERGED)
+        if state.best is not None and state.round - state.best.round >= PATIENCE:
+            return self._restore(replace(state, concluding=Termination.VALIDATION), state.best)
+        return self._next_round(state)
 
 
-def _next_round(state: WorkingSetState) -> Answer:
-    """Begin a round, or conclude when there is no room for one."""
-    problem, options = state.problem, state.options
-    room, limit = _room(state)
-    if limit is not None:
-        return _conclude(state, limit)
-    first_or_check = state.round == 0 or state.flat == FLAT_ROUNDS - 1
-    selection = "random" if first_or_check else options.selection
-    state = replace(state, round=state.round + 1, selection=selection, rebases=0)
-    if selection == "error":
-        mean = state.fit.posterior.mean[:, None]
-        sample = SPREAD * room if problem.shuffled else 0
-        look = ResidualPass(state.design, mean, room, state.used, sample=sample, draw=state.round)
-        return replace(state, phase=Phase.ERRORS), (look,)
-    count = room * POOL if selection == "gain" else room
-    rows = random_rows(
-        problem.n_rows, state.used, count, seed=options.seed, draw=state.round - 1, shuffled=problem.shuffled
-    )
-    phase = Phase.POOL if selection == "gain" else Phase.ROWS
-    return replace(state, phase=phase, chosen=rows, candidates=room), (Gather(rows),)
-
-
-def _room(state: WorkingSetState) -> tuple[int, Termination | None]:
-    """How many candidates may join the next round; if none, the reason to conclude."""
-    options = state.options
-    unused = state.problem.n_rows - len(state.used)
-    vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
-    columns = np.inf if options.max_columns is None else options.max_columns - state.fit.statistics.n_columns - 1
-    room = int(min(options.partition_size, unused, vectors, columns))
-    if options.max_rounds is not None and state.round >= options.max_rounds:
-        return 0, Termination.ROUNDS
-    if unused == 0:
-        return 0, Termination.EXHAUSTED
-    if vectors <= 0:
-        return 0, Termination.VECTORS
-    if columns < min(options.partition_size, unused, vectors):
-        return 0, Termination.MEMORY
-    return room, None
-
-
-def _on_errors(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Passed)
-    largest = event.statistic.largest.ranked()
-    return _admit(state, largest.rows, largest.points)
-
-
-def _on_rows(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Gathered)
-    assert state.chosen is not None
-    return _admit(state, state.chosen, event.points)
-
-
-def _on_pool(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Gathered)
-    assert state.chosen is not None
-    pool = state.design.with_centres(event.points, state.chosen)
-    pass_ = GramPass(state.design, pool, state.fit.statistics.offset, diagonal=True)
-    return replace(state, phase=Phase.GAINS, pool=pool), (pass_,)
-
-
-def _on_gains(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Passed)
-    assert state.pool is not None
-    best = gain_ranking(state.fit, event.statistic)[: state.candidates]
-    pool = state.pool
-    return _admit(replace(state, pool=None), pool.labels[best], pool.centres[best])
-
-
-def _admit(state: WorkingSetState, rows: Int, points: NDArray[np.float64]) -> Answer:
-    """Make the chosen rows candidates: one gram pass for their columns."""
+def _random(state: WorkingSetState, used: Int, count: int) -> Int:
+    """Random rows outside ``used``, others in each round."""
     problem = state.problem
-    used = np.union1d(state.used, rows)
-    fresh = distinct(points, state.design.centres)
-    bias = problem.bias and not state.design.bias
-    state = replace(
-        state,
-        used=used,
-        chosen=None,
-        candidates=state.fit.n_vectors + len(fresh),
-        duplicates=state.duplicates + len(rows) - len(fresh),
+    return random_rows(
+        problem.n_rows, used, count, seed=state.options.seed, draw=state.round - 1, shuffled=problem.shuffled
     )
-    if not len(fresh) and not bias:
-        return _judge(replace(state, reason=Termination.CONVERGED))
-    new = state.design.with_centres(points[fresh], rows[fresh], bias=bias)
-    return replace(state, phase=Phase.GRAM, pool=new), (GramPass(state.design, new, state.fit.statistics.offset),)
 
 
-def _on_gram(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Passed)
-    assert state.pool is not None
-    design, fit = join(state.fit, state.design, state.pool, event.statistic)
-    state = replace(state, design=design, fit=fit, pool=None)
-    last = _room(state)[1] in {Termination.ROUNDS, Termination.EXHAUSTED}
-    if last:
-        state = replace(state, concluding=_room(state)[1])
-    return _solve(state)
-
-
-def _solve(state: WorkingSetState) -> Answer:
-    options = state.options
-    patient = state.concluding or state.patient
-    rule = final_rule(options) if patient else intermediate_rule(options, state.candidates)
-    solve = Solve(state.fit, unguarded(rule, state.rebases), state.candidates)
-    return replace(state, phase=Phase.FIT), (solve,)
-
-
-def _on_fit(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Solved)
-    fit = event.fit
-    state = replace(state, design=survivors(state.design, fit), fit=fit, reason=event.reason)
-    residual = ResidualPass(state.design, fit.posterior.mean[:, None])
-    if event.reason is Termination.CANCELLED:
-        return replace(state, phase=Phase.REBASE, rebases=state.rebases + 1), (residual,)
-    if state.concluding:
-        return replace(state, phase=Phase.SETTLE), (residual,)
-    return _score(state)
-
-
-def _on_rebase(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Passed)
-    return _solve(replace(state, fit=rebase(state.fit, event.statistic)))
-
-
-def _on_settle(state: WorkingSetState, event: Event) -> Answer:
-    assert isinstance(event, Passed)
-    return _score(replace(state, fit=settle(state.fit, event.statistic), settled=True))
-
-
-def _score(state: WorkingSetState) -> Answer:
-    if not state.problem.held_out:
-        return _save(state)
-    return replace(state, phase=Phase.SCORE), (score(state.design, state.fit),)
-
-
-def _on_score(state: WorkingSetState, event: Event) -> Answer:
-    """Remember the best round; a last fit that is worse than it gives way to it."""
-    assert isinstance(event, Passed)
-    scores, best = event.statistic, state.best
-    if state.settled and best is not None and scores.rmse > best.rmse * (1 + BETTER) and best.round != state.round:
-        return _restore(state, best)
-    if best is None or scores.rmse < best.rmse * (1 - BETTER):
-        best = Best(state.round, scores.rmse, state.design, state.fit)
-    return _save(replace(state, scores=scores, best=best))
-
-
-def _restore(state: WorkingSetState, best: Best) -> Answer:
-    """End with the best round's model as it was; a fit that went on from there could be worse again."""
-    state = replace(state, design=best.design, fit=best.fit, round=best.round, settled=False, phase=Phase.SETTLE)
-    return state, (ResidualPass(state.design, state.fit.posterior.mean[:, None]),)
-
-
-def _save(state: WorkingSetState) -> Answer:
-    instruction: Save = save(
-        state.problem,
-        state.design,
-        state.fit,
-        kind="final" if state.settled else "round",
-        number=state.round,
-        candidates=state.candidates,
-        reason=state.reason,
-        selection=state.selection,
-        duplicates=state.duplicates,
-        scores=state.scores,
-    )
-    return replace(state, phase=Phase.SAVED), (instruction,)
-
-
-def _on_saved(state: WorkingSetState, event: Event) -> Answer:
-    if state.settled:
-        assert state.concluding is not None
-        return replace(state, phase=Phase.OVER), (Finish(state.concluding),)
-    return _judge(state)
-
-
-def _judge(state: WorkingSetState) -> Answer:
-    """After a round: conclude if nothing rises any more, else go on."""
-    evidence = state.fit.posterior.log_evidence
-    level = evidence - state.evidence < FLAT * state.options.tol * state.problem.n_rows
-    flat = level and state.reason is Termination.CONVERGED
-    state = replace(state, evidence=evidence, flat=state.flat + 1 if flat else 0, patient=level)
-    if state.flat >= FLAT_ROUNDS:
-        return _conclude(state, Termination.CONVERGED)
-    if state.best is not None and state.round - state.best.round >= PATIENCE:
-        best = state.best
-        return _restore(replace(state, concluding=Termination.VALIDATION), best)
-    return _next_round(state)
-
-
-def _conclude(state: WorkingSetState, reason: Termination) -> Answer:
-    """The last fit: converge on the statistics at hand, then measure the residual."""
-    state = replace(state, concluding=reason, rebases=0, candidates=state.fit.n_vectors)
-    return _solve(replace(state, fit=replace(state.fit, iteration=0)))
-
-
-_HANDLERS: dict[Phase, Callable[[WorkingSetState, Event], Answer]] = {
-    Phase.ROWS: _on_rows,
-    Phase.POOL: _on_pool,
-    Phase.GAINS: _on_gains,
-    Phase.ERRORS: _on_errors,
-    Phase.GRAM: _on_gram,
-    Phase.FIT: _on_fit,
-    Phase.REBASE: _on_rebase,
-    Phase.SETTLE: _on_settle,
-    Phase.SCORE: _on_score,
-    Phase.SAVED: _on_saved,
-}
+def _without_absent(state: WorkingSetState, event: Gathered) -> WorkingSetState:
+    """Rows of no weight are used up: they are not to be drawn again."""
+    if event.present is None or event.present.all():
+        return state
+    assert state.chosen is not None
+    return replace(state, used=np.union1d(state.used, state.chosen[~event.present]))

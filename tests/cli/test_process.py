@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from commandline import Tour, start
 from partirvm import service
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
-LONG = ("--gamma", "20", "--partition-size", "30", "--max-rounds", "500", "--selection", "random")
+LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
 ESCAPE = "\x1b"
 
 
@@ -69,7 +70,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     process = start("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert json.loads(out)["rounds"] == 3
+    assert json.loads(out)["rounds"] in (2, 3), "the third round gives way to the second where its error is higher"
     assert ESCAPE not in out + err
     assert "\r" not in err
     header, *rounds = err.splitlines()[2:]
@@ -283,3 +284,34 @@ def test_a_fit_on_a_cluster_is_the_same_fit(tour, tmp_path):
             results.append(json.loads(out))
     same = ("n_vectors", "log_evidence", "train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd", "reason")
     assert [results[0][name] for name in same] == [results[1][name] for name in same]
+
+
+@pytest.mark.parametrize(("number", "there"), [(signal.SIGINT, False), (signal.SIGKILL, False), (signal.SIGTERM, True)])
+def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
+    """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""
+    from distributed import LocalCluster
+
+    data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
+    service.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=2)
+    service.predict(tour.job, data, str(whole))
+    process = start("predict", tour.job, data, str(out))
+    while len(list(tmp_path.glob(".out.csv.partial/tiles-*/c/*/0"))) < 3:
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == 4
+        kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command goes on"
+        assert re.search(kept, err)
+    assert not out.exists()
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) if there else nullcontext() as cluster:
+        place = ("--scheduler", cluster.scheduler_address) if there else ()
+        process = start("predict", tour.job, data, str(out), *place)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert re.match(r"going on with an interrupted prediction: [\d,]+ of [\d,]+ tiles are there\n", err)
+    assert out.read_bytes() == whole.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"d.zarr", "out.csv", "whole.csv"}

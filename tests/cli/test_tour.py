@@ -17,7 +17,10 @@ from partirvm.cli.commands import partirvm as group
 from partirvm.service import plan
 from partirvm.types import FitParameters
 
-VERBS = ("demo", "ingest", "plan", "fit", "predict", "evaluate")
+VERBS = (
+    *("demo", "ingest", "plan", "fit", "predict", "evaluate"),
+    *("status", "jobs", "wait", "abort", "cancel", "resume", "report"),
+)
 
 
 def predictions(cli, tour: Tour, folder: Path, data: str, ending: str = "csv") -> tuple[np.ndarray, np.ndarray]:
@@ -191,13 +194,20 @@ def test_every_option_reaches_the_parameters():
     arguments = (
         "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian --gamma 0.1,2 "
         "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
-        "--no-standardize --seed 5"
+        "--no-standardize --seed 5 --final-likelihood sample --likelihood-rows 70 --noise-rows 80 --noise-every 2 "
+        "--stop-rule partition --heuristic-rows 90"
     )
     context = group.commands["fit"].make_context("fit", arguments.split())
     names = {name for name in context.params if hasattr(FitParameters(), name)}
     assert options.parameters({name: context.params[name] for name in names}) == FitParameters(
         strategy="basic",
         likelihood="full",
+        final_likelihood="sample",
+        likelihood_rows=70,
+        noise_rows=80,
+        noise_every=2,
+        stop_rule="partition",
+        heuristic_rows=90,
         selection="gain",
         solver="fixed-point",
         gamma="0.1,2",
@@ -226,7 +236,11 @@ def test_the_first_help_tells_the_three_steps(cli):
     steps = [out.index(f"partirvm {verb} ") for verb in ("ingest", "fit", "predict")]
     assert steps == sorted(steps)
     assert all(f"  {verb} " in out for verb in VERBS)
-    assert "..." not in out.split("Commands:")[1]
+    commands = out.split("Start:")[1]
+    assert "..." not in commands
+    places = [commands.index(f"  {verb} ") for verb in VERBS if verb not in ("predict", "evaluate")]
+    assert places == sorted(places)
+    assert "Other:" not in out
 
 
 def test_version(cli):

@@ -14,13 +14,16 @@ from partirvm.core.updates import (
     FADED,
     HOPE,
     NOISE_FLOOR,
+    STRANGERS,
     StopRule,
     candidate_factors,
     entry_precision,
     evidence_gain,
     init,
+    maximise,
     noise_precision,
     step,
+    thin,
     verdict,
 )
 
@@ -164,8 +167,8 @@ def test_more_columns_than_freedom_keep_beta_positive():
 
 @given(problems(least=2), st.data())
 def test_candidates_gain_what_the_evidence_rises_by(problem, data):
-    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); entering at s²/(q² − s) raises the evidence by
-    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it, and is the most any α gives.
+    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); the best α, s²/(q² − s), raises the evidence by
+    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it; entry is at HOPE × it.
     """
     Phi, t, alpha, beta, w = problem
     M = data.draw(st.integers(0, len(alpha) - 1))
@@ -175,7 +178,7 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     block = GramBlock.of(Phi[:, :M], Phi[:, M:], r[:, None], w)
     extended = state.statistics.extend(np.arange(M, len(alpha)), block, "b")
     s, q = candidate_factors(state, extended)
-    entries = entry_precision(s, q, beta * np.diagonal(block.gram))
+    best = entry_precision(s, q, beta * np.diagonal(block.gram)) / HOPE
     gains = evidence_gain(s, q)
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
     for i in range(len(s)):
@@ -183,14 +186,60 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
         np.testing.assert_allclose([s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0]))
         if gains[i] == 0:
             assert q[i] ** 2 <= s[i]
-            np.testing.assert_allclose(entries[i], HOPE * s[i], rtol=1e-6)
+            np.testing.assert_allclose(best[i], s[i], rtol=1e-6)
             continue
         after = [
-            naive.log_evidence(Phi[:, [*range(M), M + i]], t, np.append(alpha[:M], entries[i] * factor), beta, w)
+            naive.log_evidence(Phi[:, [*range(M), M + i]], t, np.append(alpha[:M], best[i] * factor), beta, w)
             for factor in (1.0, 0.9, 1.1)
         ]
         np.testing.assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
         assert after[0] >= max(after[1:]) - 1e-9
+
+
+def crowd(rng, copies=6, n=80):
+    """A fit of three groups of near-copies and two columns of noise, converged as an intermediate fit would."""
+    base = rng.normal(size=(n, 3))
+    Phi = np.hstack([base[:, [k]] + 1e-4 * rng.normal(size=(n, copies)) for k in range(3)] + [rng.normal(size=(n, 2))])
+    t = base @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=n)
+    start = state_of(Phi, t, np.ones(Phi.shape[1]), 100.0)
+    return Phi, t, maximise(start, StopRule(1e-7, 300))[0]
+
+
+def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
+    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall."""
+    Phi, t, state = crowd(rng)
+    labels = state.statistics.labels
+    thinner = thin(state)
+    gone = np.setdiff1d(labels, thinner.statistics.labels)
+    assert 1 <= len(gone) < len(labels)
+    Sigma = np.linalg.inv(state.beta * Phi[:, labels].T @ Phi[:, labels] + np.diag(state.alpha))
+    s = 1 / np.diagonal(Sigma) - state.alpha
+    q = state.posterior.mean / np.diagonal(Sigma)
+    positions = np.flatnonzero(np.isin(labels, gone))
+    assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
+    sd = np.sqrt(np.diagonal(Sigma))
+    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
+    assert correlation.max() < STRANGERS
+    groups = gone[gone < 18] // 6
+    assert len(set(groups)) == len(groups), "two near-copies went at once"
+    before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)
+    rest = thinner.statistics.labels
+    after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
+    assert after >= before - 1e-6
+    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)
+
+
+def test_a_thin_fit_ends_with_columns_that_all_earn_their_place(rng):
+    """No column fails q² > s, there are fewer of them, and the evidence is no lower than before."""
+    _, _, state = crowd(rng)
+    fit, reason = maximise(state, StopRule(1e-7, 300, thin=True))
+    assert reason is Termination.CONVERGED
+    s, q = fit.posterior.sparsity_and_quality(fit.alpha)
+    assert (q**2 > s).all()
+    assert set(fit.statistics.labels[fit.statistics.labels < 18] // 6) == {0, 1, 2}
+    assert len(state.alpha) > len(fit.alpha)
+    assert fit.posterior.log_evidence >= state.posterior.log_evidence - 1e-6
+    assert thin(fit) is fit
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))

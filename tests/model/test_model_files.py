@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -213,7 +214,7 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
 
 
 def test_a_job_is_loaded_as_its_model(job):
-    """``load_model`` follows the pointer; a damaged one is a FormatError, a job without a model MissingDataError."""
+    """``load_model`` takes the newest whole model; a job without one is a MissingDataError."""
     store = JobStore.create(job, {})
     with pytest.raises(MissingDataError, match="no model here"):
         load_model(job)
@@ -221,7 +222,16 @@ def test_a_job_is_loaded_as_its_model(job):
         store.save(made(seed=seed))
     for given in (job, f"{job}/"):
         np.testing.assert_array_equal(load_model(given).mean, made(seed=1).mean)
+
+
+def test_a_job_of_the_first_format(job):
+    """Its ``model.json`` names the model; a damaged one is a FormatError."""
     fs, root = fsspec.core.url_to_fs(job)
+    JobStore.create(job, {})
+    save_model(made(seed=1), f"{job}/models/000001")
+    fs.pipe_file(f"{root}/model.json", b'{"path": "models/000001"}')
+    for found in (load_model(job), JobStore(job).model()):
+        np.testing.assert_array_equal(found.mean, made(seed=1).mean)
     for text in (b"{", b"{}", b"3"):
         fs.pipe_file(f"{root}/model.json", text)
         with pytest.raises(FormatError, match="damaged"):
@@ -268,7 +278,7 @@ def job(request, tmp_path):
 
 
 def test_a_job_keeps_spec_events_and_the_model_to_use(job):
-    """Events in order; the pointer names the newest model, and the one before is gone."""
+    """Events in order; the newest model is the one to use, and of older ones but one is left."""
     store = JobStore.create(job, {"asked": {"gamma": 0.1}})
     assert store.spec()["asked"] == {"gamma": 0.1}
     assert store.events() == []
@@ -281,7 +291,9 @@ def test_a_job_keeps_spec_events_and_the_model_to_use(job):
     assert [event["number"] for event in again.events()] == list(range(12))
     np.testing.assert_array_equal(again.model().mean, made(seed=11).mean)
     fs, root = fsspec.core.url_to_fs(job)
-    assert len(fs.ls(f"{root}/models")) == 1
+    names = [f"00000{n}" for n in ("0-000011", "0-000012")]
+    found = sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False))
+    assert found == sorted([*names, *(f"{name}.json" for name in names)])
     assert not [path for path in fs.find(root) if path.endswith(".part")]
 
 
@@ -368,7 +380,7 @@ rng = np.random.default_rng(0)
 model = replace(model, root=rng.normal(size=(50, 50)))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-for write in (lambda: store.save(model), lambda: store.record({{"text": "x" * 3000}})):
+for write in (lambda: store.save(model), lambda: store.record({{"event": "fit", "text": "x" * 3000}})):
     try:
         write()
     except StorageError as error:
@@ -386,15 +398,18 @@ def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatc
     store = JobStore.create(job, {})
     store.save(made(seed=0))
 
-    def full(name, value):
-        raise StorageError(f"{name}: no space left")
+    def full(name, data):
+        raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(store, "_write", full)
-    with pytest.raises(StorageError):
+    monkeypatch.setattr(store._folder, "create", full)
+    with pytest.raises(StorageError, match="disk is full"):
         store.save(made(seed=1))
     monkeypatch.undo()
     fs, root = fsspec.core.url_to_fs(job)
-    assert [path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)] == ["000001"]
+    assert [path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)] == [
+        "000000-000001",
+        "000000-000001.json",
+    ]
     np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
     store.save(made(seed=2))
     np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)

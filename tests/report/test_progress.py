@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,6 @@ from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.report.live import LiveProgress
 from partirvm.report.progress import PlainProgress, Progress, progress_for
-from partirvm.report.remaining import Remaining
 
 
 class Screen(io.StringIO):
@@ -24,7 +24,7 @@ class Screen(io.StringIO):
 class SomePlan:
     """What progress asks of a plan."""
 
-    max_rounds, strategy, rounds = None, "working-set", ()
+    max_rounds, strategy, rounds, batch_elements = None, "working-set", (), 0
 
     def to_json(self):
         return {
@@ -32,8 +32,10 @@ class SomePlan:
             "features": 2,
             "tiles": 4,
             "strategy": "working-set",
+            "likelihood": "full",
             "partition_size": 50,
             "max_rounds": None,
+            "notes": [],
             "workers": 1,
             "threads": 1,
             "memory_peak": 1 << 28,
@@ -52,7 +54,8 @@ ENTRY = {
     "held_out_rmse": None,
     "log_evidence": -10.0,
     "seconds": 1.0,
-    "passes": 1,
+    "level": None,
+    "pass_rows": 1000,
     "pass_seconds": 0.5,
     "peak_memory": 1 << 28,
 }
@@ -153,35 +156,94 @@ def test_hearing_takes_no_time(monkeypatch):
     assert time.perf_counter() - began < 5
 
 
-class Cost:
-    def __init__(self, pass_seconds: float, passes: int, solve_seconds: float) -> None:
-        self.pass_seconds, self.passes, self.solve_seconds = pass_seconds, passes, solve_seconds
+class Merging(SomePlan):
+    """Four partitions of 250 rows on two levels, then the last merge."""
+
+    strategy = "split-merge"
+    rounds = tuple(
+        SimpleNamespace(kept=1, candidates=250, passes=fits, fits=fits, pass_seconds=1.0, solve_seconds=1.0)
+        for fits in (4, 2, 1)
+    )
+
+    def to_json(self):
+        return {**super().to_json(), "strategy": "split-merge", "partitions": 4, "partition_size": 250, "rounds": 3}
 
 
-class TwoRounds:
-    """Plans 10 s in a first round (two passes of 4 s, 2 s dense) and 30 s in a second."""
-
-    max_rounds, strategy, rounds = 2, "working-set", (Cost(8.0, 2, 2.0), Cost(20.0, 2, 10.0))
-
-
-def test_time_left_scales_the_plan():
-    """Twice as slow as planned: after 4 of 40 planned seconds took 8, the other 36 will take 72."""
-    remaining = Remaining.of(TwoRounds())
-    remaining.began = 100.0
-    assert remaining.seconds(now=100.0) is None
-    remaining.on_tiles(5, 10)
-    remaining.on_tiles(10, 10)
-    assert remaining.seconds(now=108.0) == pytest.approx(72.0)
-    remaining.on_tiles(1, 10)
-    remaining.on_tiles(5, 10)
-    assert remaining.seconds(now=112.0) == pytest.approx(12.0 / 6.0 * 34.0)
-    remaining.on_round()
-    assert remaining.seconds(now=120.0) == pytest.approx(60.0)
-    remaining.on_round()
-    assert remaining.seconds(now=180.0) is None
+def merge(progress: Progress) -> None:
+    """A fit of split-merge with its partition size measured."""
+    progress.on_plan(Merging())
+    measured = {"kind": "heuristic", "rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
+    progress.on_record({**ENTRY, **measured})
+    for level, fits in enumerate((4, 2)):
+        progress.on_tiles("gram", 4, 4, 1000)
+        for done in range(fits + 1):
+            progress.on_solves(done, fits)
+        for number in range(1, fits + 1):
+            part = {"kind": "part", "level": level, "number": number, "candidates": 100 * number, "vectors": 50}
+            progress.on_record({**ENTRY, **part, "seconds": 1.5 * (level + 1)})
+    progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 
-def test_time_left_is_unknown_without_a_number_of_rounds():
-    remaining = Remaining.of(SomePlan())
-    remaining.on_tiles(4, 4)
-    assert remaining.seconds() is None
+def test_parts_get_a_line_for_their_level():
+    """Not one each; the heuristic has its own; the table begins with the fit that leaves a model."""
+    stream = io.StringIO()
+    with PlainProgress(stream) as progress:
+        merge(progress)
+        assert progress.rounds == 1
+    lines = stream.getvalue().splitlines()[2:]
+    assert lines[:3] == [
+        "sparseness: 5 of 45 random rows became vectors (ρ = 0.111) → P = 9, raised to 250",
+        "level 0: 4 fits, 1,000 candidates → 200 vectors, 1.5 s",
+        "level 1: 2 fits, 300 candidates → 100 vectors, 1.5 s",
+    ]
+    assert [line.split()[0] for line in lines[3:]] == ["round", "last"]
+
+
+def test_the_live_view_shows_levels_and_dense_fits(monkeypatch):
+    """Levels above the panel; in it the level, its fits, and the columns of the last one."""
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen()
+    with LiveProgress(screen) as progress:
+        merge(progress)
+        text = _drawn(progress)
+        assert "2 of 2" in text
+        assert "level" in text
+        progress.on_solves(12, 46)
+        text = _drawn(progress)
+        assert "dense fits" in text
+        assert "12 of 46 fits" in text
+    assert "level 0: 4 fits, 1,000 candidates" in screen.getvalue()
+
+
+def _drawn(progress: LiveProgress) -> str:
+    """The panel as text."""
+    with progress._console.capture() as capture:
+        progress._console.print(progress._draw())
+    return capture.get()
+
+
+def test_the_live_view_counts_partitions(monkeypatch):
+    """Rounds of incremental end when the partitions do, or at max_rounds."""
+    monkeypatch.setenv("TERM", "xterm")
+
+    class Growing(SomePlan):
+        strategy = "incremental"
+
+        def to_json(self):
+            return {**super().to_json(), "strategy": "incremental", "partitions": 1200, "rounds": 1200}
+
+    with LiveProgress(Screen()) as progress:
+        progress.on_plan(Growing())
+        progress.on_record(ENTRY)
+        assert "2 of 1,200" in _drawn(progress)
+
+
+def test_dense_fits_have_a_heartbeat(monkeypatch):
+    """Once a minute, as passes have."""
+    clock = iter(range(0, 10_000, 40))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    stream = io.StringIO()
+    with PlainProgress(stream) as progress:
+        for done in range(1, 5):
+            progress.on_solves(done, 46)
+    assert stream.getvalue().splitlines() == ["dense fits: 2 of 46", "dense fits: 4 of 46"]

@@ -25,6 +25,7 @@ from partirvm.errors import (
     UsageError,
 )
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.types import FitParameters
 
@@ -66,12 +67,12 @@ def test_a_job_tells_its_life(folder):
     assert spec["data"] == str(folder / "train.zarr")
     assert spec["parameters"]["gamma"] == 0.3
     assert spec["fingerprint"]["n_rows"] == 600
-    assert [event["event"] for event in events] == ["plan", "fit", "fit", "fit", "done"]
-    assert [event["kind"] for event in events[1:4]] == ["round", "round", "final"]
+    assert [event["event"] for event in events] == ["queued", "running", "plan", "fit", "fit", "fit", "done"]
+    assert [event["kind"] for event in events[3:6]] == ["round", "round", "final"]
     assert events[-1]["reason"] == "rounds"
     assert json.loads(json.dumps(events)) == events
-    pointer = json.loads((folder / "job" / "model.json").read_text())
-    assert load_model(str(folder / "job" / pointer["path"])).n_rows == 600
+    pointers = sorted((folder / "job" / "models").glob("*.json"))
+    assert load_model(str(pointers[-1].with_suffix(""))).n_rows == 600
 
 
 def test_evaluation_is_by_the_formulas(folder):
@@ -216,7 +217,7 @@ def test_a_job_that_is_there(folder, tmp_path):
         service.fit(str(folder / "train.zarr"), job, PARAMETERS)
     again = FitParameters(**{**vars(PARAMETERS), "max_rounds": 1})
     service.fit(str(folder / "train.zarr"), job, again, overwrite=True)
-    assert [event["event"] for event in JobStore(job).events()] == ["plan", "fit", "done"]
+    assert [event["event"] for event in JobStore(job).events()] == ["queued", "running", "plan", "fit", "done"]
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
@@ -271,8 +272,16 @@ def test_an_abort_after_a_round_keeps_its_model(folder, tmp_path):
     )  # fmt: skip
     assert found.outcome.reason is Termination.ABORTED
     store = JobStore(str(tmp_path / "job"))
-    assert [event["event"] for event in store.events()] == ["plan", "fit", "fit", "done"]
-    assert store.events()[-1]["reason"] == "aborted"
+    assert [event["event"] for event in store.events()] == [
+        "queued",
+        "running",
+        "plan",
+        "fit",
+        "fit",
+        "aborting",
+        "aborted",
+    ]
+    assert store.events()[-1]["reason"] == Termination.ABORTED.advice
     assert store.model().n_vectors == found.history[-1]["vectors"]
 
 
@@ -281,6 +290,63 @@ def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path):
     with pytest.raises(JobFailedError, match="before the first round"):
         service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, aborted=lambda: True)
     assert not (tmp_path / "job").exists()
+
+
+def test_an_aborted_split_merge_has_no_model(folder, tmp_path):
+    """Its parts are none, but a resume goes on from them: it ends with the bits of a fit that was never aborted."""
+    listener = Listener()
+    job = str(tmp_path / "job")
+    asked = FitParameters(gamma=0.3, partition_size=30, strategy="split-merge")
+    found = service.fit(
+        str(folder / "train.zarr"), job, asked, watcher=listener, aborted=lambda: len(listener.records) > 5,
+    )  # fmt: skip
+    assert found.model is None
+    assert {entry["kind"] for entry in listener.records} == {"part"}
+    opened = service.open_job(job)
+    assert opened.status() is Status.ABORTED
+    assert "before there was a model" in opened.progress()["advice"]
+    with pytest.raises(MissingDataError, match="no model yet"):
+        opened.model()
+    opened.requeue()
+    ended = service.carry_out(job)
+    whole = service.fit(str(folder / "train.zarr"), str(tmp_path / "whole"), asked)
+    assert ended.model.mean.tobytes() == whole.model.mean.tobytes()
+    assert [entry["vectors"] for entry in ended.history] == [entry["vectors"] for entry in whole.history]
+
+
+@pytest.mark.parametrize("strategy", ["split-merge", "incremental", "working-set"])
+def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path, strategy):
+    """The heuristic's line comes first, in the events and to the watcher, with P and why; then the strategy's own."""
+    listener = Listener()
+    asked = FitParameters(gamma=0.3, strategy=strategy)
+    found = service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=listener)
+    events = JobStore(str(tmp_path / "job")).events()
+    life = ["queued", "running", "plan", *["fit"] * len(found.history), "done"]
+    assert [event["event"] for event in events] == life
+    assert [event["kind"] for event in events[3:-1]] == [entry["kind"] for entry in listener.records]
+    first = listener.records[0]
+    assert (first["kind"], first["rows"]) == ("heuristic", 35)
+    assert first["partition_size"] == found.plan.partition_size == events[2]["partition_size"]
+    assert first["notes"] == events[2]["notes"]
+    assert found.history == listener.records
+    assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
+
+
+def test_dense_fits_side_by_side_are_counted(folder, tmp_path):
+    """on_solves hears of every fit of a level, up to their number."""
+
+    class Counting(Watcher):
+        def __init__(self):
+            self.heard = []
+
+        def on_solves(self, done, total):
+            self.heard.append((done, total))
+
+    counting = Counting()
+    asked = FitParameters(gamma=0.3, partition_size=60, strategy="split-merge")
+    service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=counting)
+    assert {(10, 10), (5, 5), (2, 2)} <= {*counting.heard}
+    assert all(0 <= done <= total for done, total in counting.heard)
 
 
 def test_an_exception_in_mid_fit_leaves_no_half_job(folder, tmp_path):

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
-from partirvm.core.updates import step, verdict
+from partirvm.core.updates import maximise
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.strategies import STRATEGIES
@@ -21,6 +21,7 @@ from partirvm.strategies.instructions import (
     Gather,
     Gathered,
     GramPass,
+    Log,
     Options,
     Passed,
     Problem,
@@ -31,6 +32,7 @@ from partirvm.strategies.instructions import (
     Solve,
     Solved,
     Stop,
+    Strategy,
 )
 from partirvm.types import Scaling
 
@@ -42,7 +44,7 @@ MOST = 2000
 class Simulator:
     """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is Gaussian.
 
-    ``said`` is the list of instructions of the last run, ``heard`` the events that answered them.
+    ``turns`` are the instructions of the last run, those of one answer together, ``answers`` the events to them.
     """
 
     X: np.ndarray
@@ -53,9 +55,8 @@ class Simulator:
     bias: bool = True
     noise_variance: float | None = None
     shuffled: bool = True
-    tile_rows: int = 16
-    said: list[Any] = field(default_factory=list)
-    heard: list[Any] = field(default_factory=list)
+    turns: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         shift = np.average(self.y, weights=self.w)
@@ -84,27 +85,28 @@ class Simulator:
         kernels = naive.gaussian(X, design.centres, self.gamma)
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
-    def run(self, name: str, options: Options, stop_at: int | None = None) -> Termination:
-        """Drive a strategy to its end; instruction number ``stop_at`` is answered by ``Stop``."""
-        strategy = STRATEGIES[name]()
-        self.said, self.heard = [], []
+    def run(self, name: str | Strategy, options: Options, stop_at: int | None = None) -> Termination:
+        """Drive a strategy to its end; instructions number ``stop_at`` are answered by ``Stop``."""
+        strategy = STRATEGIES[name]() if isinstance(name, str) else name
+        self.turns, self.answers = [], []
         state, instructions = strategy.start(self.problem, options)
         while True:
-            assert len(instructions) == 1, "one instruction at a time"
-            instruction = instructions[0]
-            self.said.append(instruction)
-            assert len(self.said) < MOST, "the strategy does not end"
-            if isinstance(instruction, Finish):
-                return instruction.reason
-            event = Stop(Termination.ABORTED) if len(self.said) - 1 == stop_at else self.answer(instruction)
-            self.heard.append(event)
-            state, instructions = strategy.next(state, event)
+            assert instructions, "nothing to do, and not finished"
+            self.turns.append(instructions)
+            assert len(self.turns) < MOST, "the strategy does not end"
+            if isinstance(instructions[0], Finish):
+                assert len(instructions) == 1
+                return instructions[0].reason
+            stop = len(self.turns) - 1 == stop_at
+            events = (Stop(Termination.ABORTED),) if stop else tuple(map(self.answer, instructions))
+            self.answers.append(events)
+            state, instructions = strategy.next(state, *events)
 
     def answer(self, instruction: Any) -> Any:
         """The event that answers an instruction."""
         match instruction:
             case Gather(rows):
-                return Gathered(self.X[rows])
+                return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
             case GramPass():
                 return Passed(self._gram(instruction))
             case ResidualPass():
@@ -112,33 +114,28 @@ class Simulator:
             case ScorePass():
                 return Passed(self._score(instruction))
             case Solve(fit, rule, _):
-                reason = None
-                while reason is None:
-                    fit, info = step(fit)
-                    reason = verdict(fit, info, rule)
-                return Solved(fit, reason)
-            case Save():
+                return Solved(*maximise(fit, rule))
+            case Save() | Log():
                 return Saved()
         raise AssertionError(f"no answer to {instruction}")
 
     def _gram(self, pass_: GramPass) -> GramBlock | CrossBlock:
-        kept, new = self.phi(pass_.kept), self.phi(pass_.new)
-        r = self.t - kept @ pass_.offset
+        wanted = slice(None) if pass_.rows is None else pass_.rows
+        kept, new = self.phi(pass_.kept, self.X[wanted]), self.phi(pass_.new, self.X[wanted])
+        w = None if self.w is None else self.w[wanted]
+        r = self.t[wanted] - kept @ pass_.offset
         M = kept.shape[1]
-        gram, projection, energy = naive.gram(np.hstack([kept, new]), r, self.w)
-        there = np.ones(len(r)) if self.w is None else self.w[self.w > 0]
+        gram, projection, energy = naive.gram(np.hstack([kept, new]), r, w)
+        there = np.ones(len(r)) if w is None else w[w > 0]
         cross, square = gram[:M, M:], gram[M:, M:]
         if pass_.diagonal:
             return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
         return GramBlock(cross, square, projection[M:], energy, len(there), float(np.log(there).sum()))
 
     def sampled(self, pass_: ResidualPass) -> np.ndarray:
-        """Which rows a residual pass reads: all, or whole tiles spread evenly over about ``sample`` rows."""
-        n = len(self.X)
-        tiles = -(-n // self.tile_rows)
-        count = min(-(-pass_.sample // self.tile_rows), tiles) if pass_.sample else tiles
-        chosen = [(pass_.draw + k * tiles // count) % tiles for k in range(count)]
-        return np.isin(np.arange(n) // self.tile_rows, chosen)
+        """Which rows a residual pass reads."""
+        rows = np.arange(len(self.X))
+        return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
     def _residual(self, pass_: ResidualPass) -> ResidualStatistics:
         Phi = self.phi(pass_.design)
@@ -165,6 +162,20 @@ class Simulator:
 
     # What a run asked for, in the words of the tests.
 
+    @property
+    def said(self) -> list[Any]:
+        """All instructions in order."""
+        return [instruction for turn in self.turns for instruction in turn]
+
+    @property
+    def heard(self) -> list[Any]:
+        """All events in order."""
+        return [event for events in self.answers for event in events]
+
+    def heard_of(self, kind: type) -> list[Any]:
+        """All events of one kind."""
+        return [event for event in self.heard if isinstance(event, kind)]
+
     def passes(self, kind: type) -> list[Any]:
         """All instructions of one kind."""
         return [instruction for instruction in self.said if isinstance(instruction, kind)]
@@ -172,6 +183,33 @@ class Simulator:
     @property
     def saves(self) -> list[Save]:
         return self.passes(Save)
+
+    def proposed(self) -> list[int]:
+        """Row numbers that were made candidates, in order: gathered for it, or found by their errors or gains."""
+        pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
+        rows: list[int] = []
+        for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
+            if isinstance(turn[0], Gather) and not (
+                isinstance(following[0], GramPass) and id(following[0].new) in pools
+            ):
+                rows += turn[0].rows.tolist()
+            elif isinstance(turn[0], ResidualPass) and turn[0].select and isinstance(answer[0], Passed):
+                rows += answer[0].statistic.largest.rows.tolist()
+            elif isinstance(turn[0], GramPass) and turn[0].diagonal and isinstance(following[0], GramPass):
+                rows += [row for row in following[0].new.labels.tolist() if row in set(turn[0].new.labels.tolist())]
+        return rows
+
+    def returned(self) -> list[int]:
+        """Row numbers that came back as columns of a saved model after they had gone from one."""
+        gone: set[int] = set()
+        present: set[int] = set()
+        back: list[int] = []
+        for save in self.saves:
+            labels = set(save.design.labels.tolist())
+            back += sorted(labels & gone)
+            gone |= present - labels
+            present = labels
+        return back
 
     def candidates(self) -> list[int]:
         """Row numbers of all columns that full gram passes brought in, in order."""

@@ -1,0 +1,106 @@
+"""Ben-Shimon & Shmilovici (2006) measured again: their Tables 2–4, 6 and 7–9 and Figures 1 and 2, and what goes beyond.
+
+    python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
+
+2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies, P = 50, on small sets
+6             the working set over P, and the heuristic's P, on four pumadyn sets
+7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
+figures       Figures 1 and 2: vectors and RMSE over time
+likelihoods   what the posterior sees: all rows, a sample, its partition; ``literal`` is the scheme of the paper, whose
+              last fit sees its candidates' rows alone too, and whose fits end at P/2 vectors
+growth        seconds where rows double
+tradeoff      RMSE over vectors, for several P and widths
+
+Every competitor gets the same splits, the same seed and the same width, in turns in one process. A table that would
+take longer than ``--minutes`` has fewer splits, the same for all competitors of a set; the tables say how many.
+DIR: see ``benchmarks/datasets.py``; sizes and noise of the generated sets: ``benchmarks/ben_shimon/data.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ben_shimon.data import DATASETS, Dataset, available
+from benchmarks.ben_shimon.fits import Settings, say, warm_up
+from benchmarks.ben_shimon.sections import PARTS, Part, Section
+from benchmarks.ben_shimon.widths import COLUMNS as WIDTH_COLUMNS
+from benchmarks.ben_shimon.widths import find_width, widths
+from benchmarks.measure import machine, write
+
+TABLES = tuple(name for part in PARTS for name in part.tables)
+
+
+def write_part(
+    part: Part, fits: list[dict[str, Any]], sections: list[Section], about: dict[str, Any], output: Path
+) -> None:
+    """Write ben_shimon_PART.md and .json, and print the text."""
+    output.mkdir(parents=True, exist_ok=True)
+    head = ", ".join(
+        f"{key} {value}" for key, value in {**about["machine"], **about["asked"]}.items() if value is not None
+    )
+    texts = [f"# Ben-Shimon & Shmilovici (2006): {part.name.replace('_', ' ')}", head, NOTE]
+    texts += [f"## {heading}\n\n{text}" for heading, text in sections]
+    text = "\n\n".join(texts)
+    (output / f"ben_shimon_{part.name}.md").write_text(text + "\n")
+    (output / f"ben_shimon_{part.name}.json").write_text(json.dumps({**about, "fits": fits}, indent=1))
+    print(text, end="\n\n", flush=True)
+
+
+NOTE = (
+    "Mean ± standard deviation over random splits, the same for every competitor; beside it the paper's mean. Errors "
+    "are in the target's own units, on rows never seen; those of sinc and friedman_1 are against noise-free targets."
+)
+
+
+def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -> None:
+    """One part: its fits, its text."""
+    began = time.perf_counter()
+    fits, sections = part.run(datasets, settings, output)
+    seconds = time.perf_counter() - began
+    asked = {"repeats": settings.repeats, "rows at most": settings.rows, "seconds in all": round(seconds)}
+    write_part(part, fits, sections, {"machine": machine(), "asked": asked}, output)
+    say(f"{part.name}: {seconds:.0f} s")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the tables asked for and write them down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser.add_argument(
+        "--table", nargs="+", choices=TABLES, default=TABLES, metavar="N", help="tables; all unless given"
+    )
+    parser.add_argument(
+        "--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets; all in DIR unless given"
+    )
+    parser.add_argument("--repeats", type=int, default=10, help="random splits (10)")
+    parser.add_argument("--minutes", type=float, help="most minutes of a part (1 to 8, see PARTS)")
+    parser.add_argument("--rows", type=int, help="at most so many training rows, for a quick look")
+    parser.add_argument("--widths", action="store_true", help="only find the widths again, by cross-validation")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    options = parser.parse_args(arguments)
+    output, wanted = Path(options.output), tuple(options.sets) if options.sets else None
+    warm_up()
+    if options.widths:
+        found = [
+            find_width(one, options.data, options.rows) for one in available(options.data, tuple(DATASETS), wanted)
+        ]
+        write(output, "ben_shimon_widths", found, WIDTH_COLUMNS)
+        return
+    for part in PARTS:
+        if not set(part.tables) & set(options.table):
+            continue
+        datasets = available(options.data, part.sets, wanted)
+        if not datasets:
+            say(f"{part.name}: none of its data sets")
+            continue
+        gammas = widths(datasets, options.data, options.rows)
+        settings = Settings(options.data, options.repeats, options.rows, gammas, 60 * (options.minutes or part.minutes))
+        run(part, datasets, settings, output)
+
+
+if __name__ == "__main__":
+    main()

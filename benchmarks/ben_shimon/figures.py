@@ -1,0 +1,168 @@
+"""The pictures: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off. Lines in, a PNG out.
+
+Drawn with the Agg canvas, so that no screen is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ben_shimon import paper
+from benchmarks.ben_shimon.fits import say
+
+Lines = list[dict[str, Any]]
+
+INK, GRID, STAR = "#222222", "#dddddd", "#d4a017"
+
+COLOURS = {"basic": "#8a8a8a", "split-merge": "#c8553d", "incremental": "#3b6ea8", "working-set": "#3d8f5f"}
+"""Of the strategies."""
+
+MARKERS = {"split-merge": "s", "incremental": "o", "working-set": "^"}
+
+RAMP = ("#b9d4ee", "#7fb0dc", "#3b6ea8", "#274a73", "#12233a")
+"""Of widths, from wide kernels to narrow ones."""
+
+AREA = 1.3
+"""Of a dot, in square points, per P to the power of 0.7."""
+
+CROWD = 45
+"""Points of a curve beyond which they get no markers."""
+
+PANEL = (4.6, 3.4)
+"""Width and height of a panel in inches."""
+
+DPI = 150
+
+
+def _sheet(panels: int, title: str) -> tuple[Any, list[Any]]:
+    """A figure of so many panels, two in a row, with a title; their axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(2, panels)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows + 0.6), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for spare in axes[panels:]:
+        spare.set_axis_off()
+    for one in axes:
+        one.grid(color=GRID, linewidth=0.6)
+        one.set_axisbelow(True)
+        one.spines[["top", "right"]].set_visible(False)
+        one.tick_params(labelsize=8, colors=INK)
+    return figure, axes[:panels]
+
+
+def _plain(axis: Any) -> None:
+    """Plain numbers on a logarithmic axis, few of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    say(f"wrote {path}")
+
+
+def over_time(traces: Lines, key: str, path: Path) -> None:
+    """Figure 1 (``key`` "vectors") or 2 ("rmse"): a panel per set, a curve per strategy, seconds across."""
+    sets = list(dict.fromkeys(trace["data"] for trace in traces))
+    number, what = {"vectors": (1, "Relevance vectors"), "rmse": (2, "Test RMSE")}[key]
+    figure, axes = _sheet(len(sets), f"Figure {number}. {what} over the seconds of a fit")
+    for panel, name in zip(axes, sets, strict=True):
+        for trace in [trace for trace in traces if trace["data"] == name]:
+            strategy = trace["strategy"]
+            label = {"split-merge": "split-merge, all parts of a level"}.get(strategy, strategy)
+            style = {"color": COLOURS[strategy], "linewidth": 1.6, "label": label}
+            marker = MARKERS[strategy] if len(trace[key]) <= CROWD else ""
+            panel.plot(trace["seconds"], trace[key], marker=marker, markersize=3.2, **style)
+            panel.plot(
+                trace["seconds"][-1], trace[key][-1], marker=MARKERS[strategy], markersize=8, color=style["color"]
+            )
+        _mark_paper(panel, name, key)
+        panel.set_title(name, loc="left", fontsize=10, color=INK)
+        panel.set_xscale("log")
+        _plain(panel.xaxis)
+        if key == "vectors":
+            panel.set_yscale("log")
+            _plain(panel.yaxis)
+        panel.set_xlabel("seconds", fontsize=9)
+        panel.set_ylabel("vectors" if key == "vectors" else "test RMSE", fontsize=9)
+    axes[0].legend(fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _mark_paper(panel: Any, name: str, key: str) -> None:
+    """A line at the paper's number for the working set."""
+    theirs: Any = paper.rmse(name, "working-set") if key == "rmse" else paper.vectors(name, "working-set")
+    if theirs is None:
+        return
+    low, high = theirs if isinstance(theirs, tuple) else (theirs, theirs)
+    panel.axhspan(low, high, color=STAR, alpha=0.35, linewidth=1.2, label="paper, at the end")
+
+
+def growth(lines: Lines, path: Path) -> None:
+    """Seconds over rows, both logarithmic: a panel per strategy, a curve per likelihood, slopes 1 and 2 for the eye."""
+    strategies = list(dict.fromkeys(line["competitor"].split(", ")[0] for line in lines))
+    figure, axes = _sheet(len(strategies), "Seconds of a fit over rows, P = 50 (Friedman#1)")
+    colours = dict(zip(range(4), ("#3d8f5f", "#3b6ea8", "#b07aa1", "#c8553d"), strict=True))
+    for panel, strategy in zip(axes, strategies, strict=True):
+        own = [line for line in lines if line["competitor"].startswith(strategy)]
+        for number, name in enumerate(dict.fromkeys(line["competitor"] for line in own)):
+            points = [(line["rows"], line["seconds"]) for line in own if line["competitor"] == name]
+            label = name.removeprefix(f"{strategy}, ")
+            panel.plot(
+                *zip(*points, strict=True), marker="os^D"[number], markersize=5, color=colours[number], label=label
+            )
+        _slopes(panel, own)
+        panel.set_title(strategy, loc="left", fontsize=10, color=INK)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        _plain(panel.xaxis)
+        _plain(panel.yaxis)
+        panel.set_xlabel("rows", fontsize=9)
+        panel.set_ylabel("CPU seconds", fontsize=9)
+        panel.legend(fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _slopes(panel: Any, lines: Lines) -> None:
+    """Dotted lines that double and quadruple where rows double, through the middle of the first sizes."""
+    first, last = min(line["rows"] for line in lines), max(line["rows"] for line in lines)
+    start = sorted(line["seconds"] for line in lines if line["rows"] == first)[0]
+    top = panel.get_ylim()[1]
+    for power, text in ((1, "× 2"), (2, "× 4")):
+        end = min(last, first * (top / start) ** (1 / power))
+        panel.plot([first, end], [start, start * (end / first) ** power], color=INK, linewidth=0.8, linestyle=":")
+        panel.annotate(text, (end, start * (end / first) ** power), fontsize=8, color=INK, ha="right", va="bottom")
+
+
+def tradeoff(rows: Lines, path: Path) -> None:
+    """RMSE over vectors: a panel per set, a colour per width, a dot per P, the paper's point as a star."""
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    sizes = ", ".join(str(size) for size in sorted({row["P"] for row in rows}))
+    figure, axes = _sheet(
+        len(sets), f"Working set: test RMSE over vectors, a colour per width, a larger dot for a larger P ({sizes})"
+    )
+    for panel, name in zip(axes, sets, strict=True):
+        own = [row for row in rows if row["data"] == name]
+        for colour, gamma in zip(RAMP, sorted({row["gamma"] for row in own}), strict=False):
+            points = [row for row in own if row["gamma"] == gamma]
+            across, up = [[row["mean"][key] for row in points] for key in ("vectors", "rmse")]
+            area = [AREA * float(row["P"]) ** 0.7 for row in points]
+            panel.scatter(across, up, area, color=colour, alpha=0.85, linewidth=0, label=f"gamma {gamma:g}")
+        theirs, most = paper.rmse(name, "working-set"), paper.vectors(name, "working-set")
+        if theirs is not None and most is not None:
+            panel.plot(sum(most) / 2, theirs, marker="*", markersize=13, color=STAR, linestyle="", label="paper")
+        panel.set_title(name, loc="left", fontsize=10, color=INK)
+        panel.set_xlabel("relevance vectors", fontsize=9)
+        panel.set_ylabel("test RMSE", fontsize=9)
+        panel.legend(fontsize=7, frameon=False)
+    _save(figure, path)

@@ -1,0 +1,132 @@
+"""Fits of competitors on the same random splits, in turns in one process, and what came of each.
+
+A *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole ``fit`` call),
+rmse on the test rows, vectors, and from the history: lines (fits of basic RVMs), iterations, heuristic_seconds, ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.ben_shimon.data import Dataset
+from benchmarks.datasets import Split
+from partirvm import RVMRegressor
+from partirvm.errors import PartirvmWarning
+
+Fit = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A name for the tables, and the options of ``RVMRegressor`` that make it."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for: folder of the data, splits, a cap on training rows, widths by set, seconds per table."""
+
+    folder: str
+    repeats: int
+    rows: int | None
+    gammas: dict[str, float]
+    budget: float
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def warm_up() -> None:
+    """A small fit of each kind, so that no competitor pays for loading libraries."""
+    X = np.random.default_rng(0).uniform(-3, 3, size=(300, 1))
+    for strategy in ("basic", "working-set"):
+        fit_once(
+            Split("warm-up", X, np.sin(X[:, 0]), X, np.sin(X[:, 0])), Competitor("", {"strategy": strategy}), 1.0, 0
+        )
+
+
+def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
+    """One fit: what it took and what it reached."""
+    estimator = RVMRegressor(gamma=gamma, random_state=seed, **competitor.options)
+    with warnings.catch_warnings():
+        # Duplicate rows and the heuristic's caps are facts of these data, known and the same for all.
+        warnings.simplefilter("ignore", PartirvmWarning)
+        began, cpu_began = time.perf_counter(), time.process_time()
+        estimator.fit(split.X, split.y)
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+        error = estimator.predict(split.X_test) - split.y_test
+    history = estimator.history_
+    return {
+        "data": split.name,
+        "split": seed,
+        "competitor": competitor.name,
+        "strategy": estimator.plan_.strategy,
+        "likelihood": sorted({line.get("likelihood", "full") for line in history if line["kind"] != "heuristic"}),
+        "partition_size": estimator.plan_.partition_size,
+        "gamma": gamma,
+        "rows": len(split.y),
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "deviation": split.deviation,
+        "vectors": estimator.n_relevance_vectors_,
+        "lines": len(history),
+        "iterations": sum(line["iterations"] for line in history),
+        "heuristic_seconds": sum(line["seconds"] for line in history if line["kind"] == "heuristic"),
+        "ended": estimator.termination_.value,
+    }
+
+
+def compare(
+    title: str, dataset: Dataset, competitors: Sequence[Competitor], settings: Settings, share: float
+) -> list[Fit]:
+    """All competitors on one split after another, in an order that turns with the split.
+
+    Another split begins only if, at the pace so far, it ends within ``share`` seconds; the first always does. So every
+    competitor has the same splits.
+    """
+    fits: list[Fit] = []
+    began = time.perf_counter()
+    for seed in range(settings.repeats):
+        spent = time.perf_counter() - began
+        if seed and spent + spent / seed > share:
+            say(f"{title}: {dataset.name} stops after {seed} of {settings.repeats} splits, at its {share:.0f} s")
+            break
+        split = dataset.split(settings.folder, seed, settings.rows)
+        for competitor in turned(competitors, seed):
+            fit = fit_once(split, competitor, settings.gammas[dataset.name], seed)
+            fits.append(fit)
+            say(
+                f"{title}: {dataset.name} split {seed + 1}/{settings.repeats} {competitor.name}: "
+                f"{fit['seconds']:.2f} s, {fit['vectors']} vectors, RMSE {fit['rmse']:.4g}"
+            )
+    return fits
+
+
+def compare_all(
+    title: str, datasets: Iterable[Dataset], competitors: Sequence[Competitor], settings: Settings
+) -> list[Fit]:
+    """``compare`` on each set; they share the seconds of a table evenly, and what one leaves goes to the next."""
+    datasets, fits, left = list(datasets), [], settings.budget
+    for number, dataset in enumerate(datasets):
+        began = time.perf_counter()
+        fits += compare(title, dataset, competitors, settings, left / (len(datasets) - number))
+        left -= time.perf_counter() - began
+    return fits
+
+
+def turned(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
+    """The same in a circle, beginning with another one."""
+    by %= max(len(competitors), 1)
+    return [*competitors[by:], *competitors[:by]]

@@ -1,0 +1,187 @@
+"""The parts of the benchmark: each runs its fits and says what came of them, as headings and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ben_shimon import figures, paper
+from benchmarks.ben_shimon.data import PUMADYN, SMALL, TABLE_6, Dataset
+from benchmarks.ben_shimon.fits import Competitor, Fit, Settings, compare_all
+from benchmarks.ben_shimon.goals import accuracy_goals, goals_text, growth_goals, heuristic_goals, time_goals
+from benchmarks.ben_shimon.growth import COLUMNS as GROWTH_COLUMNS
+from benchmarks.ben_shimon.growth import LINEAR, growth
+from benchmarks.ben_shimon.tables import (
+    RELEVANCE_VECTORS,
+    RMSE,
+    SECONDS,
+    by_competitor,
+    heuristic_quality,
+    partition_sizes,
+    ratios,
+    what_was_run,
+)
+from benchmarks.ben_shimon.traces import traces
+from benchmarks.ben_shimon.tradeoff import COLUMNS as TRADEOFF_COLUMNS
+from benchmarks.ben_shimon.tradeoff import tradeoff, tradeoff_rows
+from benchmarks.measure import table
+
+Section = tuple[str, str]
+"""A heading and its text."""
+
+Answer = tuple[list[Fit], list[Section]]
+"""The fits of a part, and what is to be read about them."""
+
+THREE = paper.STRATEGIES[1:]
+
+LIKELIHOODS: dict[str, dict[str, Any]] = {
+    "full": {"likelihood": "full"},
+    "sample": {"likelihood": "sample"},
+    "partition": {"likelihood": "partition"},
+    "auto": {"likelihood": "auto"},
+    "literal": {"likelihood": "partition", "final_likelihood": "partition", "stop_rule": "partition"},
+}
+
+OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
+
+OF_FIGURES = ("friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
+
+OF_TRADEOFF = ("boston", "friedman_1", "abalone", *TABLE_6)
+
+
+def size_of(name: str) -> int | str:
+    """P of a set in the paper: 50, or the heuristic's on the pumadyn sets."""
+    return "auto" if name in PUMADYN else paper.PARTITION_SIZE
+
+
+def three(name: str) -> list[Competitor]:
+    """The partition strategies with the P of this set."""
+    return [Competitor(one, {"strategy": one, "partition_size": size_of(name)}) for one in THREE]
+
+
+def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Tables 2–4."""
+    competitors = [Competitor("basic", {"strategy": "basic"}), *three("boston")]
+    fits = compare_all("tables 2-4", datasets, competitors, settings)
+    sections = [
+        ("Table 2: RMSE", by_competitor(fits, RMSE)),
+        ("Table 3: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
+        ("Table 4: seconds", by_competitor(fits, SECONDS)),
+        ("Seconds ÷ those of `basic`", ratios(fits)),
+        ("Goals", goals_text(accuracy_goals(fits) + time_goals(fits))),
+        ("What was run", what_was_run(fits)),
+    ]
+    return fits, sections
+
+
+def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Table 6."""
+    named: list[tuple[str, int | str]] = [(str(size), size) for size in paper.PARTITION_SIZES]
+    competitors = [
+        Competitor(name, {"strategy": "working-set", "partition_size": size})
+        for name, size in [*named, ("heuristic", "auto")]
+    ]
+    fits = compare_all("table 6", datasets, competitors, settings)
+    quality = heuristic_quality(fits)
+    columns = {key: ".2f" if "÷" in key else "" for key in quality[0]} if quality else {}
+    sections = [
+        ("Table 6: the working set over P", partition_sizes(fits)),
+        ("Time at the heuristic's P ÷ time at the best P", table(quality, columns)),
+        ("Goals", goals_text(heuristic_goals(fits))),
+        ("What was run", what_was_run(fits)),
+    ]
+    return fits, sections
+
+
+def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Tables 7–9."""
+    fits = compare_all("tables 7-9", datasets, three("pumadyn_8nm"), settings)
+    sections = [
+        ("Table 7: RMSE", by_competitor(fits, RMSE)),
+        ("Table 8: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
+        ("Table 9: seconds", by_competitor(fits, SECONDS)),
+        ("Goals", goals_text(accuracy_goals(fits))),
+        ("What was run", what_was_run(fits)),
+    ]
+    return fits, sections
+
+
+def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Every likelihood with every strategy."""
+    fits: list[Fit] = []
+    for dataset in datasets:
+        competitors = [
+            Competitor(f"{one.name}, {name}", {**one.options, **likelihood})
+            for one in three(dataset.name)
+            for name, likelihood in LIKELIHOODS.items()
+        ]
+        share = replace(settings, budget=settings.budget / len(datasets))
+        fits += compare_all("likelihoods", [dataset], competitors, share)
+    sections = [
+        (f"{quantity.title}, {strategy}", by_competitor(_only(fits, strategy), quantity, strategies=False))
+        for quantity in (RMSE, RELEVANCE_VECTORS, SECONDS)
+        for strategy in THREE
+    ]
+    return fits, [*sections, ("What was run", what_was_run(fits))]
+
+
+def _only(fits: list[Fit], strategy: str) -> list[Fit]:
+    """The fits of one strategy, by the name of their likelihood alone."""
+    own = [fit for fit in fits if fit["competitor"].startswith(f"{strategy}, ")]
+    return [{**fit, "competitor": fit["competitor"].removeprefix(f"{strategy}, ")} for fit in own]
+
+
+def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Figures 1 and 2."""
+    lines = traces(datasets, {dataset.name: size_of(dataset.name) for dataset in datasets}, settings)
+    for number, key in ((1, "vectors"), (2, "rmse")):
+        figures.over_time(lines, key, output / f"ben_shimon_figure_{number}.png")
+    return lines, [("Figures 1 and 2", "![](ben_shimon_figure_1.png)\n\n![](ben_shimon_figure_2.png)")]
+
+
+def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Growth of cost."""
+    lines = growth()
+    figures.growth(lines, output / "ben_shimon_growth.png")
+    sections = [
+        ("Seconds where rows double, P = 50", table(lines, GROWTH_COLUMNS) + "\n\n![](ben_shimon_growth.png)"),
+        ("Goals", goals_text(growth_goals(lines, LINEAR))),
+    ]
+    return lines, sections
+
+
+def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Trade-off."""
+    fits = tradeoff(datasets, settings)
+    rows = tradeoff_rows(fits)
+    figures.tradeoff(rows, output / "ben_shimon_tradeoff.png")
+    text = table(rows, TRADEOFF_COLUMNS) + "\n\n![](ben_shimon_tradeoff.png)"
+    return fits, [("RMSE over vectors, P and width", text)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What ``--table`` may name it, its data sets, the minutes that its fits may take, and how it is run.
+
+    All parts together stay below half an hour on two cores.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    sets: tuple[str, ...]
+    minutes: float
+    run: Callable[[list[Dataset], Settings, Path], Answer]
+
+
+PARTS = (
+    Part("strategies", ("2", "3", "4"), SMALL, 4, small),
+    Part("partition_sizes", ("6",), TABLE_6, 8, sizes),
+    Part("pumadyn", ("7", "8", "9"), PUMADYN, 7, pumadyn),
+    Part("figures", ("figures",), OF_FIGURES, 1, pictures),
+    Part("likelihoods", ("likelihoods",), OF_LIKELIHOODS, 4, likelihoods),
+    Part("growth", ("growth",), ("friedman_1",), 4, doubling),
+    Part("tradeoff", ("tradeoff",), OF_TRADEOFF, 3, curves),
+)
+"""All parts, in the order in which they run."""

@@ -1,0 +1,109 @@
+"""What a fit had reached at each moment: vectors and test RMSE over seconds, for Figures 1 and 2.
+
+Every model that a run saves is kept and scored after the run, so that scoring takes no time of it. Split-and-merge
+saves its last model alone: its fits are counted level by level, and their errors come from a second run of the same
+bits, which scores every fit on the way.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.ben_shimon.data import Dataset
+from benchmarks.ben_shimon.fits import Settings, say
+from benchmarks.datasets import Split
+from partirvm import RVMRegressor
+from partirvm.backends import executor_for
+from partirvm.data import as_source
+from partirvm.errors import PartirvmWarning
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.model import Model
+from partirvm.service.fitting import run
+from partirvm.service.preparing import prepare
+
+STRATEGIES = ("split-merge", "incremental", "working-set")
+
+
+@dataclass
+class KeepingJournal(MemoryJournal):
+    """Keeps every model with the moment at which it was there."""
+
+    began: float = field(default_factory=time.perf_counter)
+    kept: list[tuple[float, Model]] = field(default_factory=list)
+    moments: list[float] = field(default_factory=list)
+
+    def save(self, model: Model) -> None:
+        """Keep this model too."""
+        super().save(model)
+        self.kept.append((time.perf_counter() - self.began, model))
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """Note when this line came."""
+        super().record(entry)
+        self.moments.append(time.perf_counter() - self.began)
+
+
+def _run(split: Split, gamma: float, seed: int, options: dict[str, Any], *, score: bool = False) -> KeepingJournal:
+    """One whole fit by the service, as the estimator does it, with a journal that keeps everything."""
+    parameters = RVMRegressor(gamma=gamma, random_state=seed, **options).parameters()
+    executor, journal = executor_for(None), KeepingJournal()
+    held_out = as_source(split.X_test, split.y_test) if score else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartirvmWarning)
+        prepared = prepare(as_source(split.X, split.y, seed=parameters.seed), parameters, executor, held_out)
+        run(prepared, executor, journal)
+    executor.close()
+    return journal
+
+
+def _rmse(model: Model, split: Split) -> float:
+    return float(np.sqrt(np.mean((model.predict(split.X_test).ravel() - split.y_test) ** 2)))
+
+
+def trace_rounds(split: Split, gamma: float, seed: int, options: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds, vectors and test RMSE after every round."""
+    journal = _run(split, gamma, seed, options)
+    return {
+        "seconds": [moment for moment, _ in journal.kept],
+        "vectors": [model.n_vectors for _, model in journal.kept],
+        "rmse": [_rmse(model, split) for _, model in journal.kept],
+    }
+
+
+def trace_levels(split: Split, gamma: float, seed: int, options: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds, vectors of all parts together and their mean test RMSE, at the end of every level."""
+    journal = _run(split, gamma, seed, options)
+    scored = _run(split, gamma, seed, options, score=True).history
+    seconds, vectors, rmse = [], [], []
+    waiting: list[int] = []
+    for level in sorted({line["level"] for line in journal.history if line["kind"] == "part"}):
+        parts = [k for k, line in enumerate(journal.history) if line["kind"] == "part" and line["level"] == level]
+        # An odd part waits a level: it counts still.
+        waiting = [journal.history[k]["vectors"] for k in parts] + waiting[2 * len(parts) :]
+        seconds.append(journal.moments[parts[-1]])
+        vectors.append(float(sum(waiting)))
+        rmse.append(
+            fmean(line["held_out_rmse"] for line in scored if line["kind"] == "part" and line["level"] == level)
+        )
+    ((moment, model),) = journal.kept
+    return {"seconds": [*seconds, moment], "vectors": [*vectors, model.n_vectors], "rmse": [*rmse, _rmse(model, split)]}
+
+
+def traces(datasets: list[Dataset], sizes: dict[str, Any], settings: Settings) -> list[dict[str, Any]]:
+    """One line per set and strategy, on split 0."""
+    lines = []
+    for dataset in datasets:
+        split, gamma = dataset.split(settings.folder, 0, settings.rows), settings.gammas[dataset.name]
+        for strategy in STRATEGIES:
+            options = {"strategy": strategy, "partition_size": sizes[dataset.name]}
+            trace = trace_levels if strategy == "split-merge" else trace_rounds
+            line = {"data": dataset.name, "strategy": strategy, **trace(split, gamma, 0, options)}
+            lines.append(line)
+            say(f"figures: {dataset.name} {strategy}: {line['seconds'][-1]:.2f} s, RMSE {line['rmse'][-1]:.4g}")
+    return lines

@@ -1,0 +1,123 @@
+"""The state of a Dask cluster as its client sees it: which workers it has, and whether the scheduler still answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any
+
+from partirvm.backends import tasks
+from partirvm.backends.window import POLL
+from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
+
+QUESTION = 5.0
+"""Seconds to wait for one answer of the scheduler."""
+
+SILENCE = 20.0
+"""Seconds without an answer after which a scheduler counts as gone; one that is started again can answer in time."""
+
+
+class Cluster:
+    """A ``distributed.Client`` and how long to wait for a worker before giving up (``patience``, seconds)."""
+
+    def __init__(self, client: Any, patience: float) -> None:
+        self.client, self.patience = client, patience
+        self.address: str = client.scheduler.address
+        self.n_threads = 1  # of all workers, when last looked at
+
+    def watch(self) -> Watch:
+        """A watch over the cluster, from now on."""
+        return Watch(self)
+
+    def workers(self) -> dict[str, Any]:
+        """The scheduler's record of each worker, as soon as there is one.
+
+        Raises ``NoWorkersError`` if none joins, ``ClusterError`` if the scheduler does not answer.
+        """
+        watch = self.watch()
+        while not (workers := watch.look()):
+            time.sleep(0.1)
+        return workers
+
+    def ask(self) -> dict[str, Any] | None:
+        """The workers now, or None if the scheduler gives no answer."""
+        try:
+            identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
+        except (OSError, RuntimeError, AttributeError):  # unreachable, event loop ended, client closed
+            return None
+        workers: dict[str, Any] = identity["workers"]
+        self.n_threads = sum(worker["nthreads"] for worker in workers.values()) or 1
+        return workers
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        """Around a call of the client: what it raises is a ``ClusterError`` if the scheduler is gone."""
+        try:
+            yield
+        except (PartirvmError, CancelledError):
+            raise
+        except Exception:
+            watch = self.watch()
+            while watch.look() is None:
+                time.sleep(0.1)
+            raise
+
+    def check_packages(self) -> None:
+        """Raise ``ClusterError`` unless every worker has this process's versions of what decides the bits."""
+        ours = tasks.package_versions()
+        try:
+            with self.reaching():
+                theirs = self.client.run(tasks.package_versions)
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise ClusterError(
+                f"the workers cannot import partirvm: install the same packages there ({error})"
+            ) from error
+        for worker, versions in theirs.items():
+            for name, version in versions.items():
+                if ours[name] != version:
+                    raise ClusterError(
+                        f"worker {worker} has {name} {version}, this process has {ours[name]}: results would differ; "
+                        "install the same versions"
+                    )
+
+
+class Watch:
+    """Looks at a cluster again and again, and gives it up when it has had no workers, or no scheduler, for too long."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._seen = self._heard = self._staffed = time.monotonic()
+
+    def glance(self) -> None:
+        """Look, unless that was done less than ``POLL`` seconds ago."""
+        if time.monotonic() - self._seen > POLL:
+            self.look()
+
+    def look(self) -> dict[str, Any] | None:
+        """The workers, or None while the scheduler does not answer.
+
+        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
+        seconds without a scheduler, or at once where the client has given it up.
+        """
+        cluster, workers = self._cluster, self._cluster.ask()
+        self._seen = now = time.monotonic()
+        if workers is None:
+            if now - self._heard > SILENCE or cluster.client.status == "closed":
+                raise ClusterError(
+                    f"the Dask scheduler at {cluster.address} is gone: it does not answer any more; start one with "
+                    "`dask scheduler`, and its workers, and go on there with `partirvm resume JOB --scheduler ADDRESS`"
+                )
+            return None
+        self._heard = now
+        if workers:
+            self._staffed = now
+        elif now - self._staffed > cluster.patience:
+            raise NoWorkersError(
+                f"the cluster at {cluster.address} has had no worker for {cluster.patience:.0f} s: start one with "
+                f"`dask worker {cluster.address}`"
+            )
+        return workers

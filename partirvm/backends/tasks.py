@@ -1,0 +1,62 @@
+"""What runs on a worker of a cluster: the local functions, on one BLAS thread for the worker's slot.
+
+All are pure and safe to run twice.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from partirvm.backends.allocator import return_freed_memory
+from partirvm.backends.base import Solution, solution
+from partirvm.backends.passes import AnyPass, Several, tile_statistics
+from partirvm.backends.threads import one_blas_thread
+from partirvm.core.reduction import TreeSum
+from partirvm.data.source import Source
+from partirvm.strategies.instructions import Solve
+
+PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+
+
+def run_tiles(passes: Sequence[AnyPass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]]) -> Several:
+    """The node of an aligned run of tiles, each given by its number and by which of the parts holds it."""
+    return_freed_memory()
+    total: TreeSum[Several] = TreeSum(len(tiles))
+    with one_blas_thread():
+        for position, (number, part) in enumerate(tiles):
+            total.add(position, tile_statistics(passes, parts[part], number))
+    return total.result()
+
+
+def add_nodes(left: Several, right: Several) -> Several:
+    """Sum of two sibling nodes."""
+    return left + right
+
+
+def run_solve(solve: Solve) -> Solution:
+    """A dense fit."""
+    return_freed_memory()
+    with one_blas_thread():
+        return solution(solve)
+
+
+def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:
+    """``function`` of one tile, which the only part holds."""
+    return_freed_memory()
+    with one_blas_thread():
+        return function(parts[0], number)
+
+
+def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+    """Inputs of rows by number."""
+    return source.gather(rows)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of what decides the bits of a result, in this process."""
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}

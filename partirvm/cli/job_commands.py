@@ -1,0 +1,264 @@
+"""The verbs of jobs: look at one, wait for it, end it, go on with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from partirvm.cli import options
+from partirvm.cli.failures import Status
+from partirvm.cli.shared import cluster, in_foreground, place, show
+from partirvm.errors import ExistsError, JobFailedError, PartirvmError
+
+
+def detached(job: str, scheduler: str | None, as_json: bool) -> int:
+    """Say that a job goes on by itself, and how to look after it."""
+    show(
+        {"job": job, "status": "queued", "scheduler": scheduler},
+        f"{job}: handed over to {scheduler}",
+        as_json,
+        f"partirvm status {job} --follow",
+        f"partirvm abort {job}",
+    )
+    return Status.DONE
+
+
+def ended(status: str) -> int:
+    """The exit status that tells how a job stands."""
+    return {"done": Status.DONE, "aborted": Status.ABORTED}.get(status, Status.FAILED)
+
+
+@click.command()
+@click.argument("job")
+@click.option("--follow", is_flag=True, help="Show each round as it comes, until the job is over.")
+@options.as_json
+def status(job: str, follow: bool, as_json: bool) -> int:
+    """Tell where a job stands: its state, why, and the last round.
+
+    A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or cancelled. JOB may
+    be looked at from any machine that sees the folder, as often as one likes. With --follow, Ctrl-C ends only the
+    looking, and the exit status tells how the job ended, as that of `wait`. With --json, --follow prints a line for
+    each round.
+
+    \b
+    Examples:
+      partirvm status jobs/run1
+      partirvm status jobs/run1 --follow
+    """
+    from partirvm import service
+    from partirvm.report.status import Follower, status_text
+
+    opened = service.open_job(job)
+    if not follow:
+        found = opened.progress()
+        show(found, status_text(found), as_json)
+        return Status.DONE
+    follower, told = Follower(), 0
+    try:
+        for state in opened.follow():
+            if as_json:
+                lines = [json.dumps(entry) for entry in state.history[told:]]
+                told = max(told, len(state.history))
+            else:
+                lines = follower.of(state)
+            for line in lines:
+                click.echo(line)
+    except KeyboardInterrupt:
+        click.echo(f"stopped looking; {job} goes on", err=True)
+        return Status.DONE
+    found = opened.progress()
+    show(found, "\n" + status_text(found), as_json)
+    return ended(found["status"])
+
+
+@click.command()
+@click.argument("folder")
+@options.as_json
+def jobs(folder: str, as_json: bool) -> None:
+    """List all jobs in FOLDER, a line for each.
+
+    \b
+    Example:
+      partirvm jobs jobs
+    """
+    from partirvm import service
+    from partirvm.report.status import jobs_table
+
+    found: list[dict[str, Any]] = []
+    for job in service.jobs_in(folder):
+        try:
+            found.append(job.progress())
+        except PartirvmError as error:
+            found.append({"job": job.location, "error": str(error)})
+    if not found and not as_json:
+        is_job = service.Job(folder).store.there()
+        click.echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
+        return
+    show(found, jobs_table(found), as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.option("--timeout", type=options.Duration(), help="Give up after this time, such as 90s or 8h.")
+@options.as_json
+def wait(job: str, timeout: float | None, as_json: bool) -> int:
+    """Wait until a job is over.
+
+    The exit status tells how it ended: 0 done, 3 aborted, 4 failed, interrupted, cancelled, or not over in time.
+
+    \b
+    Example:
+      partirvm wait jobs/run1 && partirvm evaluate jobs/run1 test.zarr
+    """
+    from partirvm import service
+    from partirvm.report.status import status_text
+
+    opened = service.open_job(job)
+    try:
+        opened.wait(timeout)
+    except TimeoutError as error:
+        raise JobFailedError(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo(f"stopped waiting; {job} goes on", err=True)
+        return Status.FAILED
+    found = opened.progress()
+    show(found, status_text(found), as_json)
+    return ended(found["status"])
+
+
+@click.command()
+@click.argument("job")
+@options.reason
+@options.as_json
+def abort(job: str, reason: str, as_json: bool) -> None:
+    """End a job and keep the model that it has.
+
+    Wherever the job runs, it stops after the tile or the iteration at hand. Returns at once; `wait` waits for the end.
+    What is over stays as it is, and `resume` goes on from there.
+
+    \b
+    Example:
+      partirvm abort jobs/run1 && partirvm wait jobs/run1
+    """
+    from partirvm import service
+
+    opened = service.open_job(job)
+    _tell_end(job, opened.abort(reason).value, opened, as_json)
+
+
+@click.command()
+@click.argument("job")
+@options.reason
+@options.as_json
+def cancel(job: str, reason: str, as_json: bool) -> None:
+    """End a job and discard its model.
+
+    What it was asked and how it went stay in JOB; it cannot be resumed. A job that is done is refused.
+
+    \b
+    Example:
+      partirvm cancel jobs/run1 --reason 'wrong target'
+    """
+    from partirvm import service
+
+    opened = service.open_job(job)
+    _tell_end(job, opened.cancel(reason).value, opened, as_json)
+
+
+def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
+    found = opened.progress()
+    if status == "aborting":
+        show(found, f"{job}: asked to end", as_json, f"partirvm wait {job}")
+        return
+    show(found, f"{job} is {found['status']}. {found['advice']}", as_json)
+
+
+@click.command()
+@click.argument("job")
+@options.limits
+@options.refused
+@options.scheduler
+@options.detach
+@options.quiet
+@options.as_json
+def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any) -> int:
+    """Go on with a job that was stopped, broke off, or reached a limit.
+
+    It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
+    last bit. Only the limits below can be changed, each stays as it was unless given. With --scheduler it goes on on a
+    cluster, wherever it ran before.
+
+    \b
+    Examples:
+      partirvm resume jobs/run1
+      partirvm resume jobs/run1 --max-rounds 20
+    """
+    from partirvm import service
+
+    options.require_detachable(detach, scheduler)
+    opened = service.open_job(job)
+    options.require_no_change(opened.asked(), job)
+    with cluster(scheduler) as client:
+        if detach:
+            service.Job(place(job, client)).resume(client=client, **changed)
+            return detached(job, scheduler, as_json)
+        attempt = opened.requeue(**changed).attempt
+
+        def work(**hooks: Any) -> Any:
+            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
+
+        return in_foreground(work, job, quiet=quiet, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.argument("output", metavar="OUTPUT.html")
+@options.overwrite
+def report(job: str, output: str, overwrite: bool) -> None:
+    """Write all about a job on one page, for a browser.
+
+    Plan, curves of error, vectors and evidence, the table of rounds, parameters and advice, of a job in any state. The
+    page is one file that needs no network.
+
+    \b
+    Example:
+      partirvm report jobs/run1 run1.html
+    """
+    from pathlib import Path
+
+    from partirvm import service
+    from partirvm.report.page import page
+
+    if not output.endswith((".html", ".htm")):
+        raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
+    target = Path(output)
+    if target.exists() and not overwrite:
+        raise ExistsError(f"{output} is there already: --overwrite replaces it")
+    target.write_text(page(_facts(service.open_job(job))), encoding="utf-8")
+    click.echo(f"{output}: open it in a browser")
+
+
+def _facts(job: Any) -> Any:
+    from partirvm.report.page import JobFacts
+
+    state, told, spec = job.state(), job.progress(), job.store.spec()
+    asked = job.asked()
+    del asked["validation"]
+    return JobFacts(
+        location=job.location,
+        status=state.status.value,
+        status_advice=state.status.advice,
+        reason=state.reason,
+        advice=told["advice"],
+        queued=state.queued,
+        began=state.began,
+        ended=state.ended,
+        spec={**spec, "parameters": asked},
+        plan=state.plan,
+        history=state.history,
+    )
+
+
+COMMANDS = (status, jobs, wait, abort, cancel, resume, report)

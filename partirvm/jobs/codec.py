@@ -1,0 +1,173 @@
+"""Values as JSON and arrays, and back, to the bit. Never pickle: only what the codec was told of can be made.
+
+A value is a tree of frozen dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, strings and None.
+JSON holds the tree, a list beside it the arrays, each once however often it occurs:
+
+    ==================  ======================================================================
+    None, bool, int,    themselves
+    str
+    float               {"float": "0x1.8p+1"}; NaN by its bits, {"float": "nan:7ff8000000000000"}
+    tuple, list         {"tuple": [...]}, {"list": [...]}
+    dict                {"dict": [[key, value], ...]} in its order
+    enum                {"enum": "Phase", "member": "ROWS"}
+    dataclass           {"class": "Design", "fields": {...}}: those defined, not what it computes and caches
+    NumPy scalar        {"scalar": "<f8", "bytes": "..."}
+    array               {"array": 3}
+    ==================  ======================================================================
+
+What is decoded has the types, the bits and the sharing of what was encoded. Classes and enums are looked up by name in
+a fixed list, so that a file cannot make anything else. A field that a class has gained since takes its default; one
+that it has lost is an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import FormatError
+
+Array: TypeAlias = NDArray[Any]
+
+KINDS = "?biufc"
+"""Kinds of arrays and scalars that can be stored: plain numbers."""
+
+
+class Codec:
+    """Encodes and decodes values made of these dataclasses and enums."""
+
+    def __init__(self, classes: Iterable[type]) -> None:
+        self._classes: dict[str, type] = {}
+        self._enums: dict[str, type[Enum]] = {}
+        for each in classes:
+            if each.__name__ in self._classes or each.__name__ in self._enums:
+                raise ValueError(f"two classes are called {each.__name__}")
+            if issubclass(each, Enum):
+                self._enums[each.__name__] = each
+            elif is_dataclass(each):
+                self._classes[each.__name__] = each
+            else:
+                raise TypeError(f"{each.__name__} is neither a dataclass nor an enum")
+
+    def encode(self, value: Any) -> tuple[Any, list[Array]]:
+        """The JSON and the arrays of a value. Raises ``TypeError`` for what cannot be stored; says where it is."""
+        writer = _Writer(self._classes, self._enums)
+        return writer.encode(value, "value"), writer.arrays
+
+    def decode(self, tree: Any, arrays: list[Array]) -> Any:
+        """The value. Raises ``FormatError`` for JSON that is damaged or of things that this version does not know."""
+        try:
+            return _Reader(self._classes, self._enums, arrays).decode(tree)
+        except FormatError:
+            raise
+        except Exception as error:
+            raise FormatError(f"damaged: {type(error).__name__}: {error}") from error
+
+
+class _Writer:
+    def __init__(self, classes: dict[str, type], enums: dict[str, type[Enum]]) -> None:
+        self._classes, self._enums = classes, enums
+        self.arrays: list[Array] = []
+        self._numbers: dict[int, int] = {}
+
+    def encode(self, value: Any, where: str) -> Any:
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return {"float": _text(value)}
+        if kind in (tuple, list):
+            return {kind.__name__: [self.encode(each, f"{where}[{k}]") for k, each in enumerate(value)]}
+        if kind is dict:
+            return {"dict": [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]}
+        if kind is np.ndarray and value.dtype.kind in KINDS:
+            return {"array": self._number(value)}
+        if isinstance(value, np.generic) and value.dtype.kind in KINDS:
+            return {"scalar": value.dtype.str, "bytes": value.tobytes().hex()}
+        if self._enums.get(kind.__name__) is kind:
+            return {"enum": kind.__name__, "member": value.name}
+        if self._classes.get(kind.__name__) is kind:
+            found = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in fields(value)}
+            return {"class": kind.__name__, "fields": found}
+        raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which no checkpoint can hold")
+
+    def _number(self, array: Array) -> int:
+        """Place of an array in the list; the list keeps it alive, so that its id stays its own."""
+        number = self._numbers.setdefault(id(array), len(self.arrays))
+        if number == len(self.arrays):
+            self.arrays.append(array)
+        return number
+
+
+class _Reader:
+    def __init__(self, classes: dict[str, type], enums: dict[str, type[Enum]], arrays: list[Array]) -> None:
+        self._classes, self._enums, self._arrays = classes, enums, arrays
+
+    def decode(self, tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            if tree is None or type(tree) in (bool, int, str):
+                return tree
+            raise FormatError(f"damaged: {tree!r} stands where a value should")
+        match tree:
+            case {"float": text}:
+                return _number(text)
+            case {"tuple": values}:
+                return tuple(map(self.decode, values))
+            case {"list": values}:
+                return list(map(self.decode, values))
+            case {"dict": pairs}:
+                return {self.decode(key): self.decode(value) for key, value in pairs}
+            case {"array": number}:
+                return self._arrays[number]
+            case {"scalar": dtype, "bytes": text}:
+                return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
+            case {"enum": name, "member": member}:
+                return _known(self._enums, name, "enum")[member]
+            case {"class": name, "fields": values}:
+                return self._instance(_known(self._classes, name, "class"), values)
+        raise FormatError(f"damaged: {sorted(tree)} stands where a value should")
+
+    def _instance(self, kind: type, values: dict[str, Any]) -> Any:
+        known = {f.name: f for f in fields(kind)}
+        strange = sorted(values.keys() - known.keys())
+        if strange:
+            raise FormatError(f"{kind.__name__} has the field {strange[0]!r}, which this version of partirvm lacks")
+        missing = [
+            f.name
+            for f in known.values()
+            if f.name not in values and f.default is MISSING and f.default_factory is MISSING
+        ]
+        if missing:
+            raise FormatError(f"{kind.__name__} lacks the field {missing[0]!r}, which this version of partirvm needs")
+        return kind(**{name: self.decode(value) for name, value in values.items()})
+
+
+def plain(dtype: str) -> np.dtype[Any]:
+    """The dtype of this name. Raises ``FormatError`` unless it is one of plain numbers."""
+    found: np.dtype[Any] = np.dtype(dtype)
+    if found.kind not in KINDS:
+        raise FormatError(f"damaged: arrays of dtype {dtype!r} are never stored")
+    return found
+
+
+def _known(names: dict[str, Any], name: str, what: str) -> Any:
+    if name not in names:
+        raise FormatError(f"the {what} {name!r} is unknown to this version of partirvm")
+    return names[name]
+
+
+def _text(value: float) -> str:
+    return value.hex() if value == value else "nan:" + struct.pack(">d", value).hex()
+
+
+def _number(text: str) -> float:
+    if text.startswith("nan:"):
+        (value,) = struct.unpack(">d", bytes.fromhex(text[4:]))
+        return float(value)
+    return float.fromhex(text)

@@ -1,0 +1,199 @@
+"""How a fit went, for its page: curves over rounds and over time, and the table of its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report import markup
+from partirvm.report.curves import Chart, Point, Series, draw
+from partirvm.report.stages import Spread, Stage, comparable, planned_fits
+from partirvm.report.text import MISSING, Entry, format_error, format_evidence, format_rate, rows_per_second
+
+SHORT, EACH = 14, 6
+"""Rows of a table that are shown at once; of longer ones, so many from either end."""
+
+UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+Value = Callable[[Stage], Spread | None]
+"""What a curve shows of a stage."""
+
+
+def minus(figure: str) -> str:
+    """A figure with a true minus sign.
+
+    >>> minus("-1,234")
+    '−1,234'
+    """
+    return figure.replace("-", "−") if figure != MISSING else figure
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A kind of chart: its heading, the unit, how a value is written, its lines by name, and what draws it."""
+
+    title: str
+    unit: str
+    figure: Callable[[float], str]
+    lines: dict[str, Value]
+    chart: Chart
+
+
+def curves(found: Sequence[Stage]) -> str:
+    """Errors, vectors and evidence, over rounds or levels on the left and over time on the right."""
+    if len(found) < 2:
+        return ""
+    levels = any(stage.kind == "level" for stage in found)
+    same = comparable(found)
+    seen = f", over {same[0].rows:,} rows" if same else ""
+    errors: dict[str, Value] = {"training": lambda stage: stage.train, "held-out": lambda stage: stage.held_out}
+    error = Curve("Error", "RMSE, in the target's units", format_error, errors, Chart("", "", magnitudes=True))
+    number: dict[str, Value] = {"vectors": _vectors}
+    vectors = Curve("Relevance vectors", "all of a level" * levels, _count, number, Chart("", "", counts=True))
+    nats: dict[str, Value] = {"evidence": lambda stage: stage.evidence}
+    evidence = Curve("Log evidence", "nats" + seen, _evidence, nats, Chart("", ""))
+    figures = [
+        _figure(curve, over, "level" if levels else "round", timed)
+        for curve, over in ((error, found), (vectors, found), (evidence, same))
+        if len(over) > 1
+        for timed in (False, True)
+    ]
+    note = (
+        '\n<p class="note">Lines join the medians of the fits of a level; bars are their range.</p>' if levels else ""
+    )
+    return f'<div class="curves">\n{"".join(figures)}</div>{note}'
+
+
+def _vectors(stage: Stage) -> Spread:
+    return Spread(stage.vectors, stage.vectors, stage.vectors)
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _evidence(nats: float) -> str:
+    return minus(format_evidence(nats))
+
+
+def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str:
+    """One chart and its heading."""
+    name, size = next((one for one in UNITS if found[-1].seconds >= 2 * one[1]), UNITS[-1])
+    ended = found[-1].kind == "final"
+    lines = []
+    for label, pick in curve.lines.items():
+        picked = [(stage, value) for stage in found if (value := pick(stage)) is not None]
+        points = (
+            Point(
+                x=stage.seconds / size if timed else stage.x,
+                y=value.middle,
+                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_told(value, curve.figure)}",
+                low=value.low,
+                high=value.high,
+            )
+            for stage, value in picked
+        )
+        lines.append(Series(label, label, tuple(points), ring=ended))
+    heading = f"{curve.title} over {'time' if timed else step + 's'}"
+    x_label = f"elapsed, {name}" if timed else step
+    last = "last" if ended and not timed else ""
+    chart = replace(curve.chart, name=heading, x_label=x_label, whole=not timed, figure=curve.figure, last=last)
+    unit = f" <span>{markup.text(curve.unit)}</span>" if curve.unit else ""
+    drawn = draw(chart, lines)
+    return f"<figure>\n<figcaption>{heading}{unit}</figcaption>\n{drawn}\n</figure>\n" if drawn else ""
+
+
+def _told(value: Spread, figure: Callable[[float], str]) -> str:
+    if value.low == value.high:
+        return figure(value.middle)
+    return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
+
+
+def history(entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, *, over: bool) -> str:
+    """The table of rounds or levels, its middle left out where it is long, and one of all fits to unfold."""
+    if not entries:
+        return ""
+    whole = markup.table([name for name, _ in COLUMNS], [_fit_row(entry, COLUMNS) for entry in entries])
+    several = any(stage.kind == "level" for stage in found) or len(entries) > SHORT
+    unfold = markup.details(f"All {len(entries):,} fits, every column" if several else "Every column", whole)
+    if any(stage.kind == "level" for stage in found):
+        return _levels(found, plan, over=over) + unfold
+    held_out = any(entry.get("held_out_rmse") is not None for entry in entries)
+    columns = [column for column in COLUMNS if column[0] in BRIEF and (held_out or column[0] != "held-out RMSE")]
+    shown = entries if len(entries) <= SHORT else (*entries[:EACH], *entries[-EACH:])
+    rows = [_fit_row(entry, columns) for entry in shown]
+    if len(shown) < len(entries):
+        between = f"{len(entries) - len(shown):,} more"
+        rows.insert(EACH, f'<tr class="gap"><td colspan="{len(columns)}">{between}</td></tr>')
+    return markup.table([name for name, _ in columns], rows) + unfold
+
+
+def _name(entry: Entry) -> str:
+    names = {"final": "last", "heuristic": "sparseness", "part": f"level {entry.get('level')}, {entry['number']}"}
+    return names.get(entry["kind"], str(entry["number"]))
+
+
+def _noise(entry: Entry) -> str:
+    return format_error(entry["noise_variance"] ** 0.5) + (", floor" if entry.get("floored") else "")
+
+
+def _memory(entry: Entry) -> str:
+    return format_bytes(entry["peak_memory"]) if entry.get("peak_memory") else MISSING
+
+
+COLUMNS: tuple[tuple[str, Callable[[Entry], str]], ...] = (
+    ("fit", _name),
+    ("rows seen", lambda entry: f"{entry['rows']:,}"),
+    ("candidates", lambda entry: f"{entry['candidates']:,}"),
+    ("vectors", lambda entry: f"{entry['vectors']:,}"),
+    ("iterations", lambda entry: f"{entry['iterations']:,}"),
+    ("training RMSE", lambda entry: format_error(entry["train_rmse"])),
+    ("held-out RMSE", lambda entry: format_error(entry.get("held_out_rmse"))),
+    ("held-out NLPD", lambda entry: minus(format_error(entry.get("held_out_nlpd")))),
+    ("log evidence", lambda entry: minus(format_evidence(entry["log_evidence"]))),
+    ("noise sd", _noise),
+    ("rows/s", lambda entry: format_rate(rows_per_second(entry) if "pass_seconds" in entry else None)),
+    ("elapsed", lambda entry: format_duration(entry["seconds"])),
+    ("memory", _memory),
+    ("ended", lambda entry: str(entry["termination"])),
+)
+"""Of the table of all fits."""
+
+BRIEF = {"fit", "candidates", "vectors", "training RMSE", "held-out RMSE", "log evidence", "elapsed", "ended"}
+"""Those that are shown at once."""
+
+
+def _fit_row(entry: Entry, columns: Sequence[tuple[str, Callable[[Entry], str]]]) -> str:
+    return markup.row((cell(entry) for _, cell in columns), "last" if entry["kind"] == "final" else "")
+
+
+def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, *, over: bool) -> str:
+    """A line for each level."""
+    header = ("level", "fits", "candidates", "vectors", "training RMSE", "held-out RMSE", "elapsed")
+    rows = []
+    for stage in found:
+        fits = f"{stage.fits:,}"
+        planned = planned_fits(plan, stage.x) if plan and stage.kind == "level" else stage.fits
+        if stage is found[-1] and not over and stage.fits < planned:
+            fits += f" of {planned:,}"
+        cells = (
+            "last" if stage.kind == "final" else str(stage.x),
+            fits,
+            f"{stage.candidates:,}",
+            f"{stage.vectors:,}",
+            _range(stage.train),
+            _range(stage.held_out),
+            format_duration(stage.seconds),
+        )
+        rows.append(markup.row(cells, "last" if stage.kind == "final" else ""))
+    return markup.table(header, rows)
+
+
+def _range(value: Spread | None) -> str:
+    if value is None:
+        return MISSING
+    if value.low == value.high:
+        return format_error(value.middle)
+    return f"{format_error(value.middle)} ({format_error(value.low)} to {format_error(value.high)})"

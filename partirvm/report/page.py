@@ -1,0 +1,255 @@
+"""A fit job on one page: HTML that needs nothing beside itself. Plain values in, a string out.
+
+What the job was asked, what was planned, how it went and what came of it, for a job in any state.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report import course, markup
+from partirvm.report.course import minus
+from partirvm.report.stages import Stage, stages
+from partirvm.report.text import MISSING, counted, format_error, format_evidence, heuristic_line, plan_line
+from partirvm.types import FitParameters
+
+STYLE = Path(__file__).with_name("page.css")
+
+TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
+"""States that have a colour."""
+
+UNDER_WAY = ("queued", "running", "aborting")
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What there is to say of a job: plain values, as its events hold them.
+
+    ``reason`` is why it ended (a termination's value, or what went wrong) and ``advice`` the sentence that goes with
+    it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None.
+    ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is what
+    ``Plan.to_json()`` gives, and ``history`` are the driver's entries.
+    """
+
+    location: str
+    status: str
+    status_advice: str
+    reason: str
+    advice: str
+    queued: float | None
+    began: float | None
+    ended: float | None
+    spec: dict[str, Any]
+    plan: dict[str, Any] | None
+    history: Sequence[dict[str, Any]]
+
+
+def page(job: JobFacts) -> str:
+    """The whole page of a job, complete in itself: no script, and nothing that is fetched."""
+    name = job.location.rstrip("/").rpartition("/")[2] or job.location
+    found = stages(job.history)
+    sections = (
+        _head(job, name),
+        _figures(job, found),
+        markup.terms(_facts(job, found)),
+        markup.section("Worth knowing", _notes(job)),
+        markup.section("Curves", course.curves(found)),
+        markup.section("History", course.history(job.history, found, job.plan, over=_over(job))),
+        markup.section("Plan", _plan(job)),
+        markup.section("Parameters", _parameters(job.spec)),
+    )
+    versions = ", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items())
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{markup.text(name)} · {markup.text(job.status)} · partirvm</title>",
+            f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>",
+            *(section for section in sections if section),
+            f"</main>\n<footer>{markup.text(versions or 'partirvm')}</footer>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _over(job: JobFacts) -> bool:
+    """Whether nothing more will come of it unless it is resumed."""
+    return job.status not in UNDER_WAY
+
+
+def _head(job: JobFacts, name: str) -> str:
+    """Where the job is, how it stands and why, and since when."""
+    times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
+    if job.ended is None and job.history:
+        times.append(("last fit", job.history[-1].get("time")))
+    when = " ".join(f"<span>{what} {_moment(at)}</span>" for what, at in times if at is not None)
+    tone = job.status if job.status in TONES else "other"
+    parts = [
+        '<header>\n<p class="over">Fit of a Relevance Vector Machine</p>',
+        f"<h1>{markup.text(name)}</h1>",
+        f'<p class="place">{markup.text(job.location)}</p>' if name != job.location else "",
+        f'<div class="status {tone}">\n{_why(job)}',
+        f'<p class="when">{when}</p>' if when else "",
+        "</div>\n</header>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _why(job: JobFacts) -> str:
+    """What the state means, the reason (as it stands, where it is what went wrong), and the advice."""
+    parts = [f'<p class="badge">{markup.text(job.status)} <span>{markup.text(job.status_advice)}</span></p>']
+    advice = markup.text(job.advice) if job.advice != job.status_advice else ""
+    if job.reason and (job.status == "failed" or len(job.reason) > 40):
+        parts.append(f"<pre>{markup.text(job.reason)}</pre>")
+    elif job.reason not in ("", job.status):
+        advice = f"<strong>{markup.text(job.reason)}</strong>" + (f": {advice}" if advice else "")
+    return "\n".join([*parts, f"<p>{advice}</p>"] if advice else parts)
+
+
+def _moment(when: float) -> str:
+    """A point in time, the same whoever writes it.
+
+    >>> _moment(1785600000.0)
+    '2026-08-01 16:00:00 UTC'
+    """
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
+
+
+def _peak(job: JobFacts) -> str:
+    peaks = [entry["peak_memory"] for entry in job.history if entry.get("peak_memory")]
+    return format_bytes(max(peaks)) if peaks else MISSING
+
+
+def _figures(job: JobFacts, found: Sequence[Stage]) -> str:
+    """The large figures: those of the model so far."""
+    models = [entry for entry in job.history if entry["kind"] in ("round", "final")]
+    if not models:
+        merging = job.plan is not None and job.plan["strategy"] == "split-merge"
+        first = ": the last merge is the first fit to leave one" if merging else ""
+        return f'<p class="note">{"No model" if _over(job) else "No model yet"}{first}.</p>'
+    last = models[-1]
+    held_out = last.get("held_out_rmse")
+    nlpd = minus(format_error(last.get("held_out_nlpd")))
+    cells = [
+        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
+        ("Training error", format_error(last["train_rmse"]), "RMSE, in the target's units"),
+        ("Held-out error", format_error(held_out), f"RMSE; NLPD {nlpd}"),
+        ("Noise", format_error(math.sqrt(last["noise_variance"])), "standard deviation"),
+        ("Log evidence", minus(format_evidence(last["log_evidence"])), f"nats, over {counted(last['rows'], 'row')}"),
+        ("Time", format_duration(found[-1].seconds), f"peak memory {_peak(job)}"),
+    ]
+    return markup.figures(cell for cell in cells if cell[0] != "Held-out error" or held_out is not None)
+
+
+def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
+    """The data, and the way that was gone."""
+    spec, plan = job.spec, job.plan
+    facts = [("Data", str(spec.get("data", MISSING)))]
+    if spec.get("validation"):
+        facts.append(("Held-out data", str(spec["validation"])))
+    if plan is None:
+        return [*facts, ("Plan", "none yet: it is made when the fit begins")]
+    fits = sum(stage.fits for stage in found)
+    facts += [
+        ("Size", f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"),
+        ("Strategy", str(plan["strategy"])),
+        ("Partition size", _partition_size(job, plan)),
+    ]
+    return [*facts, ("Fits", f"{fits:,}" if _over(job) else f"{fits:,} so far")]
+
+
+def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
+    """P, and how it came about."""
+    size = f"P = {plan['partition_size']:,}"
+    asked = (job.spec.get("parameters") or {}).get("partition_size", "auto")
+    if plan["strategy"] == "basic":
+        return f"{size}: all rows at once"
+    if asked != "auto":
+        return f"{size}, as asked" if asked == plan["partition_size"] else f"{size}; {asked} was asked"
+    measured = [entry for entry in job.history if entry["kind"] == "heuristic" and "heuristic_size" in entry]
+    if measured:
+        return f"{size}, by {heuristic_line(measured[0])}"
+    if plan.get("rho") is not None:
+        return f"{size}, by sparseness: ρ = {plan['rho']:.2f} in {plan['rho_rows']:,} random rows"
+    return f"{size}, chosen automatically"
+
+
+def _notes(job: JobFacts) -> str:
+    """What a plan remarks, and what the last model suffers from."""
+    notes = [str(note) for note in (job.plan or {}).get("notes", ())]
+    last = job.history[-1] if job.history else {}
+    if last.get("floored"):
+        notes.append("the noise sits at its floor: the model may interpolate its training rows")
+    if last.get("dropped"):
+        notes.append(f"{counted(last['dropped'], 'vector')} had to go for a limit: a working set may do better")
+    if last.get("duplicates"):
+        notes.append(f"{counted(last['duplicates'], 'chosen row')} equal another one, and were left out")
+    items = "\n".join(f"<li>{markup.text(note[:1].upper() + note[1:])}</li>" for note in notes)
+    return f'<ul class="notes">\n{items}\n</ul>' if items else ""
+
+
+def _plan(job: JobFacts) -> str:
+    """What was to be done, and what it took beside what was expected."""
+    plan = job.plan
+    if plan is None:
+        return ""
+    threads = counted(plan["threads"], "thread")
+    facts = [
+        ("Course", plan_line({**plan, "notes": []}).partition("\n")[0]),
+        ("Selection", str(plan["selection"])),
+        ("Likelihood", str(plan["likelihood"]) + _sample(plan)),
+        ("Place", threads if plan["workers"] == 1 else f"{plan['workers']:,} workers of {threads}"),
+        ("Tiles", f"{plan['tiles']:,} of {counted(plan['tile_rows'], 'row')}, {plan['rows_per_task']:,} rows per task"),
+        ("Limits", _limits(plan)),
+    ]
+    passes = sum(entry.get("passes", 0) for entry in job.history)
+    seconds = job.history[-1]["seconds"] if job.history else None
+    rows = [
+        ("Passes", f"{plan['passes']:,}", f"{passes:,}" if job.history else MISSING),
+        ("Time", format_duration(plan["seconds"]), MISSING if seconds is None else format_duration(seconds)),
+        ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
+    ]
+    so_far = "took" if _over(job) else "so far"
+    return markup.terms(facts) + "\n" + markup.table(("", "expected", so_far), map(markup.row, rows), "small")
+
+
+def _sample(plan: dict[str, Any]) -> str:
+    return f" of {counted(plan['likelihood_rows'], 'row')}" if plan.get("likelihood_rows") else ""
+
+
+def _limits(plan: dict[str, Any]) -> str:
+    limits = [f"{format_bytes(plan['memory_limit'])} memory per process, room for {plan['max_columns']:,} columns"]
+    limits += [f"{plan[name]:,} {name[4:]}" for name in ("max_rounds", "max_vectors") if plan.get(name) is not None]
+    return ", ".join(limits)
+
+
+def _parameters(spec: dict[str, Any]) -> str:
+    """What was asked beyond the defaults, and all of it to unfold."""
+    asked = dict(spec.get("parameters") or {})
+    usual = asdict(FitParameters())
+    if not asked:
+        return ""
+    changed = {name for name, value in asked.items() if name not in usual or value != usual[name]}
+    rows = [markup.row((name, value(asked[name]), value(usual.get(name, MISSING)))) for name in asked]
+    head = markup.terms((name, value(asked[name])) for name in asked if name in changed)
+    whole = markup.table(("parameter", "value", "default"), rows, "words")
+    rest = markup.details(f"All {counted(len(asked), 'parameter')}", whole)
+    return (head or "<p>All are defaults.</p>") + "\n" + rest
+
+
+def value(parameter: Any) -> str:
+    """A parameter as it is written; a long list, such as one width per feature, is cut.
+
+    >>> value(None), value(0.5), value([1.0, 2.0])
+    ('none', '0.5', '1.0, 2.0')
+    """
+    if parameter is None:
+        return "none"
+    if isinstance(parameter, list | tuple):
+        return ", ".join(map(str, parameter))
+    return str(parameter)

@@ -1,0 +1,118 @@
+"""A job's status in words, a table of jobs, and lines while one follows a job. Plain values in, strings out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from partirvm.jobs.state import JobState, Status
+from partirvm.planning.units import format_duration
+from partirvm.report.lines import Lines
+from partirvm.report.text import MISSING, format_error, format_evidence, plan_line
+
+
+def moment(seconds: float) -> str:
+    """A point in time on this machine's clock; the day only if it is not today's."""
+    then = time.localtime(seconds)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+
+
+def status_text(progress: dict[str, Any]) -> str:
+    """Where a job stands, from ``Job.progress()``."""
+    over = Status(progress["status"]).final
+    since = moment(progress["since"])
+    lines = [
+        ("job", progress["job"]),
+        ("status", f"{progress['status']} since {since}" + _attempt(progress["attempt"])),
+        ("", progress["advice"]),
+        ("reason", progress["reason"]),
+        ("strategy", progress["strategy"]),
+        ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is done yet"),
+        ("vectors", None if progress["vectors"] is None else f"{progress['vectors']:,}"),
+        ("training error", _number(progress["train_rmse"], format_error)),
+        ("held-out error", _number(progress["held_out_rmse"], format_error)),
+        ("log evidence", _number(progress["log_evidence"], format_evidence)),
+        ("model", "usable" if progress["model"] else "none yet"),
+        ("took" if over else "so far", _number(progress["seconds"], format_duration)),
+    ]
+    return "\n".join(f"{name:<16}{text}" for name, text in lines if text)
+
+
+def _attempt(attempt: int) -> str:
+    return f", attempt {attempt}" if attempt > 1 else ""
+
+
+def _number(value: float | None, form: Any) -> str | None:
+    return None if value is None else form(value)
+
+
+_COLUMNS = ("job", "status", "fits", "vectors", "training RMSE", "held-out RMSE", "time", "since", "reason")
+
+
+def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
+    """A line for each job, from ``Job.progress()``; those that cannot be read have only ``job`` and ``error``."""
+    rows = [_COLUMNS, *(_row(job) for job in jobs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = {"fits", "vectors", "training RMSE", "held-out RMSE", "time"}
+    lines = []
+    for row in rows:
+        cells = zip(_COLUMNS, row, widths, strict=True)
+        lines.append("  ".join(f"{cell:>{w}}" if name in right else f"{cell:<{w}}" for name, cell, w in cells).rstrip())
+    return "\n".join(lines)
+
+
+def _row(job: dict[str, Any]) -> tuple[str, ...]:
+    name = job["job"].rpartition("/")[2]
+    if "error" in job:
+        return (name, "unreadable", *[MISSING] * 6, job["error"])
+    return (
+        name,
+        job["status"],
+        f"{job['fits']:,}",
+        MISSING if job["vectors"] is None else f"{job['vectors']:,}",
+        format_error(job["train_rmse"]),
+        format_error(job["held_out_rmse"]),
+        MISSING if job["seconds"] is None else format_duration(job["seconds"]),
+        moment(job["since"]),
+        job["reason"],
+    )
+
+
+class Follower:
+    """Turns the states of a job, as they come, into lines: each change of status, plan and round once."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._seen: tuple[Any, ...] = ()
+        self._plan: Any = None
+        self._told: list[Any] = []
+
+    def of(self, state: JobState) -> list[str]:
+        """What is new in this state."""
+        lines: list[str] = []
+        begun = state.status, state.attempt
+        if state.status is not Status.QUEUED and state.plan is not None and self._key(state.plan) != self._plan:
+            self._plan = self._key(state.plan)
+            lines += plan_line(state.plan).splitlines()
+        lines += self._history(state)
+        if begun != self._seen:
+            self._seen = begun
+            over = state.status is not None and state.status.final
+            if over:
+                lines += [line.text for line in self._lines.rest()]
+            why = f": {state.reason}" if state.reason else ""
+            lines.insert(len(lines) if over else 0, f"{moment(state.since)}  {state.status}{why}")
+        return lines
+
+    def _history(self, state: JobState) -> list[str]:
+        keys = [self._key(entry) for entry in state.history]
+        same = 0
+        while same < min(len(keys), len(self._told)) and keys[same] == self._told[same]:
+            same += 1
+        self._told = keys
+        return [line.text for entry in state.history[same:] for line in self._lines.of(entry)]
+
+    def _key(self, event: dict[str, Any]) -> Any:
+        return event["epoch"], event["time"]

@@ -1,0 +1,390 @@
+"""Carrying a job out: with its lease, from its last checkpoint, to an end that its events tell.
+
+Whoever carries a job out writes ``running`` with the number of lines of history from which it goes on, ``plan``, then
+``fit`` lines, models and checkpoints, and in the end ``done``, ``aborted``, ``cancelled`` or ``failed``. A process that
+dies leaves no such end: the next one finds the lease free, writes ``interrupted``, and goes on. A cluster that breaks
+down while its driver lives is an interruption too: nothing is wrong with the job.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from partirvm.backends import Executor, executor_for
+from partirvm.backends.tasks import package_versions
+from partirvm.core.termination import Termination
+from partirvm.data import ZarrSource
+from partirvm.data.source import Fingerprint
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    LeaseError,
+    PartirvmError,
+    PartirvmWarning,
+    StorageError,
+)
+from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.store import JobStore
+from partirvm.model import Model
+from partirvm.planning.plan import Plan
+from partirvm.service.fitting import run
+from partirvm.service.parameters import check_parameters
+from partirvm.service.preparing import Prepared, check_sources, prepare
+from partirvm.storage.process import Process
+from partirvm.types import FitParameters
+
+ASK = 0.2
+"""Seconds between looks at what is asked of the job."""
+
+STAMPS = {"event", "time", "epoch", "skips"}
+"""What the store adds to a line of history."""
+
+PATIENCE = 40.0
+"""Seconds that a driver which takes over waits for the lease of one that hangs or is out of sight."""
+
+GONE = "the process that was at work on it is gone"
+"""Reason of an interruption that somebody else noticed."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit leaves: its model (None if it was aborted before there was one), history, end and plan."""
+
+    model: Model | None
+    history: list[Entry]
+    outcome: Outcome
+    plan: Plan
+
+
+class JobJournal(MemoryJournal):
+    """Writes to the job's folder what it also keeps in memory; ``announce`` hears each line of history."""
+
+    def __init__(self, store: JobStore, history: list[Entry], announce: Callable[[Entry], None] | None = None) -> None:
+        super().__init__(history=history)
+        self._store, self._announce = store, announce
+
+    def save(self, model: Model) -> None:
+        self._store.save(model)
+        super().save(model)
+
+    def record(self, entry: Entry) -> None:
+        self._store.record({"event": "fit", **entry})
+        super().record(entry)
+        if self._announce is not None:
+            self._announce(entry)
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        state = {"state": checkpoint.state, "waiting": checkpoint.waiting}
+        self._store.checkpoint(state, history=len(self.history))
+
+
+@dataclass
+class Requests:
+    """Asked between tiles and dense iterations: whether somebody wants the job to end. Looks every ``ASK`` seconds.
+
+    The first time that it is so it becomes an event, with the reason that was given. Raises ``LeaseLostError`` once
+    another process has taken the job over.
+    """
+
+    store: JobStore
+    attempt: int
+    aborted: Callable[[], bool] | None = None
+    asked: str | None = None
+    reason: str = ""
+    _looked: float = field(default=-ASK)
+
+    def __call__(self) -> Termination | None:
+        """``ABORTED`` once somebody wants the end."""
+        if self.asked is None:
+            self._look()
+        return None if self.asked is None else Termination.ABORTED
+
+    def _look(self) -> None:
+        if self.aborted is not None and self.aborted():
+            self.asked, self.reason = "abort", ""
+        elif time.monotonic() - self._looked >= ASK:
+            self._looked = time.monotonic()
+            if self.store.lease is not None and self.store.lease.lost:
+                self.store.lease.check()
+            self.asked = self.store.requested(self.attempt)
+            if self.asked is not None:
+                self.reason = self.store.why(self.asked, self.attempt)[0]
+        if self.asked is not None:
+            self.store.record({"event": "aborting", "reason": self.reason or f"{self.asked} asked for"})
+
+
+def sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
+    """DATA and held-out DATA, opened. Raises ``MissingDataError`` and the like."""
+    return ZarrSource(data), None if validation is None else ZarrSource(validation)
+
+
+def absolute(place: str) -> str:
+    """A path that means the same in every folder and process; URLs stay as they are."""
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - follows no links, as the user wrote it
+
+
+def specification(
+    source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: FitParameters
+) -> dict[str, Any]:
+    """What a job is asked: where the data are and how they look, parameters, versions."""
+    return {
+        "data": absolute(source.url),
+        "validation": None if validation is None else absolute(validation),
+        "fingerprint": asdict(source.fingerprint()),
+        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "parameters": asdict(parameters),
+        "tile_rows": source.tile_rows,
+        "versions": package_versions(),
+    }
+
+
+def create(
+    data: str, job: str, parameters: FitParameters, validation: str | None, overwrite: bool, cluster: str = ""
+) -> JobState:
+    """A queued job. Refuses what can be refused without reading rows; raises as ``fit`` does.
+
+    ``cluster`` is the address of the scheduler whose business it is.
+    """
+    source, held_out = sources(data, validation)
+    check_sources(source, held_out)
+    parameters = check_parameters(parameters)
+    spec = specification(source, held_out, validation, parameters)
+    store = JobStore.create(job, spec, overwrite=overwrite)
+    store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
+    return fold(store.events())
+
+
+def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> FitParameters:
+    """The parameters of the spec, with what was changed by those who resumed the job."""
+    return FitParameters(**{**spec["parameters"], **state_changes})
+
+
+def changes(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """What resumes have changed so far."""
+    return {key: value for event in events for key, value in event.get("changes", {}).items()}
+
+
+def carry_out(
+    job: str,
+    *,
+    attempt: int | None = None,
+    client: Any = None,
+    watcher: Watcher | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
+    patience: float = PATIENCE,
+) -> Fitted | None:
+    """Do what a queued or interrupted job asks; None if it is over already, or another ``attempt`` than this is due.
+
+    Raises ``LeaseError`` while another process is at work on it, ``ChangedDataError`` if the data are not those that it
+    began with, and as ``fit`` does; the job's events then say ``failed`` and why.
+    """
+    store = JobStore(job)
+    if not _due(store, attempt):
+        return None
+    lease = store.acquire(patience=patience)
+    executor: Executor | None = None
+    try:
+        if not _due(store, attempt):
+            return None
+        take_over(store)
+        with ending(store):
+            restored = store.restore()
+            checkpoint, lines = None, 0
+            if restored is not None:
+                lines = int(restored.about["history"])
+                checkpoint = Checkpoint(restored.value["state"], restored.value["waiting"])
+            begin(store, client, lines)
+            spec, events = store.spec(), store.events()
+            parameters = asked_parameters(spec, changes(events))
+            source, held_out = sources(spec["data"], spec["validation"])
+            _require_same(source, spec["fingerprint"])
+            if held_out is not None and spec.get("validation_fingerprint"):
+                _require_same(held_out, spec["validation_fingerprint"])
+            _compare_versions(spec["versions"])
+            executor = executor_for(client)
+            state = fold(events)
+            if checkpoint is not None:
+                parameters = as_before(parameters, checkpoint.state.options, state.plan)
+            prepared = prepare(source, parameters, executor, held_out)
+            return carry(
+                store,
+                state,
+                prepared,
+                executor,
+                checkpoint=checkpoint,
+                watcher=watcher,
+                on_plan=on_plan,
+                aborted=aborted,
+                announce=announcer(client, job),
+            )
+    finally:
+        if executor is not None:
+            executor.close()
+        with suppress(LeaseError, StorageError):
+            lease.release()
+
+
+def _due(store: JobStore, attempt: int | None) -> bool:
+    """Whether this attempt at the job is still to be made. Raises ``MissingDataError`` if no job is there."""
+    store.spec()
+    state = fold(store.events())
+    return state.status in {Status.QUEUED, Status.INTERRUPTED, Status.RUNNING, Status.ABORTING} and (
+        attempt is None or state.attempt == attempt
+    )
+
+
+def take_over(store: JobStore) -> None:
+    """Write down, with the lease in hand, that the process before this one is gone, if it left no end."""
+    if fold(store.events()).status in {Status.RUNNING, Status.ABORTING}:
+        store.record({"event": "interrupted", "reason": GONE})
+
+
+def begin(store: JobStore, client: Any, lines: int = 0) -> None:
+    """Write down that this process is at work on it from here, after so many lines of history."""
+    cluster = "" if client is None else client.scheduler.address
+    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
+
+
+@contextmanager
+def ending(store: JobStore) -> Iterator[None]:
+    """Whatever leaves the block by an exception gets written down, as far as that can still be done."""
+    try:
+        yield
+    except BaseException as error:
+        event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
+        if isinstance(error, ClusterError):
+            event = {"event": "interrupted", "reason": str(error)}
+        elif not isinstance(error, Exception):
+            event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
+        elif not isinstance(error, PartirvmError):
+            event["traceback"] = traceback.format_exc()
+        with suppress(LeaseError, StorageError):
+            store.record(event)
+        raise
+
+
+def carry(
+    store: JobStore,
+    state: JobState,
+    prepared: Prepared,
+    executor: Executor,
+    *,
+    checkpoint: Checkpoint | None = None,
+    watcher: Watcher | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
+    announce: Callable[[Entry], None] | None = None,
+) -> Fitted:
+    """Run a prepared fit for a job that is ``running`` in our hands, from a checkpoint if there is one.
+
+    The watcher hears the lines of history that stand first. Raises nothing that is not to be written down (``ending``).
+    """
+    watcher = watcher or Watcher()
+    history = [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
+    if checkpoint is not None:
+        prepared = replace(prepared, measured=())
+        allowed = as_allowed(checkpoint.state.options, prepared)
+        checkpoint = replace(checkpoint, state=replace(checkpoint.state, options=allowed))
+    journal = JobJournal(store, history, announce)
+    requests = Requests(store, state.attempt, aborted)
+    store.record({"event": "plan", **prepared.plan.to_json()})
+    if on_plan is not None:
+        on_plan(prepared.plan)
+    for entry in history:
+        watcher.on_record(entry)
+    outcome = run(
+        prepared,
+        executor,
+        journal,
+        watcher=watcher,
+        interrupted=requests,
+        resume=checkpoint,
+        usable=checkpoint is not None and store.has_model(),
+        elapsed=history[-1]["seconds"] if history else 0.0,
+    )
+    model = journal.model or (store.model() if store.has_model() else None)
+    if outcome.reason is not Termination.ABORTED:
+        store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
+    elif store.requested(state.attempt) == "cancel":
+        store.record({"event": "cancelled", "reason": store.why("cancel", state.attempt)[0] or "cancel asked for"})
+        store.forget()
+        model = None
+    else:
+        advice = outcome.reason.advice if model else "Aborted before there was a model."
+        store.record({"event": "aborted", "reason": requests.reason or advice, "seconds": outcome.seconds})
+    return Fitted(model, journal.history, outcome, prepared.plan)
+
+
+def as_before(parameters: FitParameters, options: Any, plan: dict[str, Any] | None) -> FitParameters:
+    """The parameters with every "auto" as it was resolved when the job began: a checkpoint is of that fit."""
+    strategy = parameters.strategy if plan is None else plan["strategy"]
+    return replace(
+        parameters,
+        strategy=strategy,
+        partition_size=options.partition_size,
+        likelihood=options.likelihood,
+        likelihood_rows=options.likelihood_rows if options.likelihood == "sample" else parameters.likelihood_rows,
+        selection=options.selection if strategy == "working-set" else parameters.selection,
+    )
+
+
+def as_allowed(options: Any, prepared: Prepared) -> Any:
+    """A checkpoint's options under the limits that hold now."""
+    now = prepared.options
+    return replace(
+        options,
+        max_rounds=now.max_rounds,
+        max_vectors=now.max_vectors,
+        max_columns=now.max_columns,
+        batch=now.batch,
+    )
+
+
+def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
+    """Puts each line of history on the event log of a cluster's dashboard, under the topic ``partirvm``."""
+    if client is None:
+        return None
+
+    def announce(entry: Entry) -> None:
+        with suppress(Exception):  # for people to look at: no fit ends because of it
+            client.log_event("partirvm", {"job": job, **entry})
+
+    return announce
+
+
+def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
+    then = Fingerprint(**{**began, "hashes": tuple(began["hashes"])})
+    now = source.fingerprint()
+    if now == then:
+        return
+    shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
+    tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
+    what = f"{shapes[0]} values then, {shapes[1]} now"
+    if shapes[0] == shapes[1]:
+        what = f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
+        if not tiles:
+            what = "its tiles are of another size"
+    raise ChangedDataError(
+        f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back"
+    )
+
+
+def _compare_versions(began: dict[str, str]) -> None:
+    now = package_versions()
+    other = [f"{name} {then} then, {now[name]} now" for name, then in began.items() if now.get(name, then) != then]
+    if other:
+        warnings.warn(
+            f"the job goes on with other packages than it began with ({'; '.join(other)}): the last digits may differ "
+            "from those of a fit that was never interrupted",
+            PartirvmWarning,
+            stacklevel=2,
+        )

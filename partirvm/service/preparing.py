@@ -1,0 +1,287 @@
+"""From a source and parameters to a fit that is ready to run: everything checked, resolved and planned."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from partirvm.backends import Executor
+from partirvm.backends.allocator import return_freed_memory
+from partirvm.backends.passes import MomentsPass
+from partirvm.backends.threads import one_blas_thread
+from partirvm.core.moments import Moments
+from partirvm.data import Source, require_target
+from partirvm.errors import DataError, UsageError
+from partirvm.jobs.driver import Driver, Entry, MemoryJournal
+from partirvm.kernels.design import Design
+from partirvm.planning.cost import Looking, Rates, Seen
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, make_plan
+from partirvm.service.parameters import (
+    AUTO_PARTITION,
+    SELECTION,
+    check_parameters,
+    resolve_kernel,
+    resolve_likelihood,
+    resolve_partition_size,
+    resolve_scaling,
+    resolve_strategy,
+)
+from partirvm.strategies.instructions import Options, Problem, Record
+from partirvm.strategies.likelihood import SAMPLE
+from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.strategies.selection import POOL, SPREAD
+from partirvm.types import FitParameters
+
+CALIBRATION_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A fit that is ready to run: everything checked and resolved, nothing written yet.
+
+    ``measured`` are lines of history that planning left: the heuristic's fit.
+    """
+
+    source: Source
+    held_out: Source | None
+    parameters: FitParameters
+    moments: Moments
+    problem: Problem
+    options: Options
+    plan: Plan
+    measured: tuple[Entry, ...] = ()
+
+
+def prepare(source: Source, parameters: FitParameters, executor: Executor, held_out: Source | None = None) -> Prepared:
+    """Check data and parameters, resolve every "auto", and plan.
+
+    Raises ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used, ``MemoryLimitError``
+    if the fit cannot fit.
+    """
+    parameters = check_parameters(parameters)
+    if parameters.memory_limit != "auto":
+        return_freed_memory()
+    check_sources(source, held_out)
+    moments = checked_moments(source, executor)
+    scaling = resolve_scaling(moments, parameters.standardize)
+    kernel = resolve_kernel(parameters, moments)
+    strategy = resolve_strategy(parameters, source.n_rows)
+    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False)
+    problem = _problem(source, held_out, parameters, empty, moments)
+    shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows)
+    machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
+    sparseness: Sparseness | None = None
+    measured: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()
+    if strategy == "basic" or not problem.power:
+        size = source.n_rows if strategy == "basic" else min(AUTO_PARTITION[0], source.n_rows)
+    elif parameters.partition_size != "auto":
+        size = min(int(parameters.partition_size), source.n_rows)
+    else:
+        record, measured, capped = _measure_sparseness(source, shape, machine, problem, parameters, executor)
+        sparseness, size, notes = resolve_partition_size(source.n_rows, source.n_features, record)
+        notes = capped + notes
+    likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
+    selection = _selection(parameters, strategy)
+    plan = make_plan(
+        shape,
+        machine,
+        calibrate(source, empty),
+        strategy=strategy,
+        selection=selection,
+        likelihood=likelihood,
+        final_likelihood=parameters.final_likelihood,
+        partition_size=size,
+        stop_fraction=parameters.stop_fraction,
+        max_rounds=parameters.max_rounds,
+        max_vectors=parameters.max_vectors,
+        seen=_seen(likelihood, sample, parameters, source),
+        looking=_looking(selection, size, source),
+        held_out=held_out is not None,
+        shrink_threads=executor.elastic,
+        shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
+        sparseness=sparseness,
+        notes=notes + _remarks(parameters, strategy, likelihood, source),
+    )
+    if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
+        sample = min(sample, SAMPLE * plan.partition_size)
+        plan = replace(plan, likelihood_rows=sample)
+    options = _options(plan, parameters, sample)
+    if sparseness is not None:
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
+        measured = tuple({**entry, **chosen, "notes": list(plan.notes)} for entry in measured)
+    return Prepared(source, held_out, parameters, moments, problem, options, plan, measured)
+
+
+def _measure_sparseness(
+    source: Source,
+    shape: DataShape,
+    machine: Machine,
+    problem: Problem,
+    parameters: FitParameters,
+    executor: Executor,
+) -> tuple[Record, tuple[Entry, ...], tuple[str, ...]]:
+    """Run the heuristic's fit: its record, its line of history, and notes on what it was held to."""
+    wanted = probe_rows(source.n_rows, source.n_features, source.n_rows)
+    asked = min(wanted, parameters.heuristic_rows)
+    threads, rows = affordable(shape, machine, asked, shrink_threads=executor.elastic)
+    executor.use(threads)
+    options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
+    journal = MemoryJournal()
+    outcome = Driver(executor=executor, source=source).run(PartitionSize(), problem, options, journal)
+    assert outcome.last is not None
+    cap = "heuristic_rows" if rows == asked else "the memory limit"
+    notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
+    return outcome.last, tuple(journal.history), notes
+
+
+def _remarks(parameters: FitParameters, strategy: str, likelihood: str, source: Source) -> tuple[str, ...]:
+    """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
+    given, default, remarks = parameters, FitParameters(), []
+    partition = "partition" in (likelihood, given.final_likelihood)
+    sample = "sample" in (likelihood, given.final_likelihood)
+    idle = [
+        *(name for name in ("noise_rows", "noise_every") if not partition and _differs(name, given, default)),
+        *(name for name in ("likelihood_rows",) if not sample and _differs(name, given, default)),
+        *(name for name in ("selection",) if strategy != "working-set" and _differs(name, given, default)),
+    ]
+    if strategy == "basic":
+        idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
+    if idle:
+        remarks.append(f"without effect here: {', '.join(idle)}")
+    if strategy in ("basic", "split-merge") and given.time_limit is not None:
+        remarks.append(f"{strategy} cannot end early at time_limit: it has no model before its last fit")
+    if strategy in ("split-merge", "incremental") and not source.shuffled:
+        remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
+    if given.final_likelihood != "full":
+        remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
+    return tuple(remarks)
+
+
+def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
+    return bool(getattr(given, name) != getattr(default, name))
+
+
+def _selection(parameters: FitParameters, strategy: str) -> str:
+    if strategy != "working-set":
+        return "all" if strategy == "basic" else "order"
+    return SELECTION if parameters.selection == "auto" else parameters.selection
+
+
+def _seen(likelihood: str, sample: int, parameters: FitParameters, source: Source) -> Seen:
+    if likelihood == "partition":
+        return Seen(None, min(parameters.noise_rows or source.n_rows, source.n_rows))
+    return Seen(sample if likelihood == "sample" else source.n_rows)
+
+
+def _looking(selection: str, partition_size: int, source: Source) -> Looking:
+    if selection == "error":
+        return Looking(rows=min(SPREAD * partition_size, source.n_rows) if source.shuffled else source.n_rows)
+    return Looking(pool=min(POOL * partition_size, source.n_rows) if selection == "gain" else 0)
+
+
+def checked_moments(source: Source, executor: Executor) -> Moments:
+    """Moments of all rows, known already or by a pass. Raises ``DataError`` for values that are not finite."""
+    moments: Moments = source.moments or executor.run([MomentsPass()], source)[0]
+    if moments.bad:
+        assert moments.first_bad is not None
+        row, column = moments.first_bad
+        names = [*source.columns.features, *[source.columns.target] * source.n_targets, "the weights"]
+        raise DataError(
+            f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {names[column]!r}: "
+            "remove or fill them before the fit"
+        )
+    if not moments.targets.n:
+        raise DataError("no row has a weight above zero: there is nothing to fit")
+    return moments
+
+
+def check_sources(source: Source, held_out: Source | None) -> None:
+    """Refuse data that this version cannot fit, and held-out data that are not of the same kind."""
+    _check_target(source)
+    if held_out is not None:
+        _check_held_out(source, held_out)
+
+
+def _check_target(source: Source) -> None:
+    require_target(source)
+    if source.columns.classes is not None:
+        raise UsageError(
+            f"the target {source.columns.target!r} is a class ({len(source.columns.classes)} of them), and this "
+            "version fits numbers only: ingest the data without --classes if the target is one"
+        )
+
+
+def _check_held_out(source: Source, held_out: Source) -> None:
+    require_target(held_out)
+    if held_out.n_features != source.n_features:
+        raise DataError(
+            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
+            "must have the same columns"
+        )
+    if held_out.columns.features != source.columns.features:
+        raise DataError(
+            f"the validation data have the features {list(held_out.columns.features)}, the training data "
+            f"{list(source.columns.features)}: they must be the same, in the same order"
+        )
+
+
+def _problem(
+    source: Source, held_out: Source | None, parameters: FitParameters, empty: Design, moments: Moments
+) -> Problem:
+    scale = float(empty.scaling.t_scale[0])
+    estimate = parameters.noise_variance == "estimate"
+    return Problem(
+        n_rows=source.n_rows,
+        empty=empty,
+        bias=parameters.fit_intercept,
+        power=float(moments.targets.variance[0] * moments.targets.total / moments.targets.n) / scale**2,
+        noise_variance=None if estimate else float(parameters.noise_variance) / scale**2,
+        target_scale=scale,
+        shuffled=source.shuffled,
+        held_out=held_out is not None,
+    )
+
+
+def _options(plan: Plan, parameters: FitParameters, sample: int) -> Options:
+    return Options(
+        partition_size=plan.partition_size,
+        selection=plan.selection,
+        likelihood=plan.likelihood,
+        final_likelihood=parameters.final_likelihood,
+        likelihood_rows=sample,
+        noise_rows=parameters.noise_rows,
+        noise_every=parameters.noise_every,
+        stop_rule=parameters.stop_rule,
+        stop_fraction=parameters.stop_fraction,
+        max_rounds=parameters.max_rounds,
+        max_vectors=parameters.max_vectors,
+        max_columns=plan.max_columns,
+        batch=plan.batch_elements,
+        tol=parameters.tol,
+        seed=parameters.seed,
+    )
+
+
+def calibrate(source: Source, empty: Design) -> Rates:
+    """Rates of one thread, measured on the first tile."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:CALIBRATION_ROWS]
+        centres = X[:256]
+        design = empty.with_centres(centres, np.arange(len(centres)))
+        block = design.block(X)
+        began = time.perf_counter()
+        block = design.block(X)
+        element = (time.perf_counter() - began) / block.size
+        square = np.ones((512, 512))
+        square @ square
+        began = time.perf_counter()
+        square @ square
+        product = 2 * 512**3 / (time.perf_counter() - began)
+    return Rates(read, element, product)

@@ -1,0 +1,95 @@
+"""What a fit warns of: data that deserve a look, and limits that cost something."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from partirvm.core.termination import Termination
+from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning
+from partirvm.jobs.driver import Outcome
+from partirvm.service.preparing import Prepared
+from partirvm.strategies.partition_size import DENSE
+
+
+def warn_of_data(prepared: Prepared) -> None:
+    columns = prepared.source.columns
+    if not prepared.problem.power:
+        warnings.warn(f"the target {columns.target!r} is constant: the model is its mean", DataWarning, stacklevel=3)
+    constant = np.flatnonzero(prepared.moments.inputs.variance == 0)
+    if len(constant):
+        names = ", ".join(columns.features[column] for column in constant)
+        warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
+
+
+def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
+    last = outcome.last
+    if last is None or last.kind == "part":
+        return
+    if last.floored:
+        warnings.warn(
+            "the noise estimate reached its floor: the data look noise-free to this kernel, or the model interpolates "
+            "them; set noise_variance, widen the kernel, or check held-out errors",
+            NoiseFloorWarning,
+            stacklevel=2,
+        )
+    if last.duplicates:
+        warnings.warn(
+            f"{last.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
+            "targets count",
+            DataWarning,
+            stacklevel=3,
+        )
+    if last.dropped:
+        warnings.warn(
+            f"{last.dropped:,} vectors had to go at merges, as no more fit under max_vectors or memory_limit: they do "
+            "not halve on these data; the working-set strategy adds only as many as fit",
+            LimitWarning,
+            stacklevel=3,
+        )
+    sparseness = prepared.plan.sparseness
+    if sparseness is not None and sparseness.rho > DENSE:
+        warnings.warn(
+            f"{sparseness.rho:.0%} of {sparseness.rows:,} random rows became vectors: the kernel is probably too "
+            "narrow; try a lower gamma",
+            DataWarning,
+            stacklevel=3,
+        )
+    if not last.vectors and prepared.problem.power:
+        warnings.warn(
+            "no relevance vector is left, the model is the target's mean: the kernel does not fit these data; try "
+            "another gamma",
+            DataWarning,
+            stacklevel=3,
+        )
+    grave = {Termination.MEMORY, Termination.ITERATIONS}
+    if prepared.plan.strategy == "incremental":
+        grave.add(Termination.VECTORS)
+    for reason in {outcome.reason, last.termination} & grave:
+        advice = reason.advice
+        if prepared.plan.strategy == "incremental" and reason is not Termination.ITERATIONS:
+            used = f"{last.number:,} of {prepared.plan.partitions:,} partitions"
+            advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
+        warnings.warn(advice, LimitWarning, stacklevel=3)
+
+
+def warn_of_limits(outcome: Outcome, prepared: Prepared) -> None:
+    """Limits that a strategy without a model before its last fit could not keep."""
+    strategy, parameters = prepared.plan.strategy, prepared.parameters
+    limit, most = parameters.time_limit, parameters.max_vectors
+    vectors = outcome.last.vectors if outcome.last is not None else 0
+    if strategy in ("basic", "split-merge") and limit is not None and outcome.seconds > float(limit):
+        warnings.warn(
+            f"the fit took longer than time_limit: {strategy} has no model before its last fit, so that it cannot end "
+            "early; incremental and working-set can",
+            LimitWarning,
+            stacklevel=3,
+        )
+    if most is not None and vectors > most:
+        warnings.warn(
+            f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} makes every row a candidate at "
+            "once; the other strategies keep that limit",
+            LimitWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,10 @@
+"""Folders that survive their writers: small objects written whole, snapshots, and a lease on who may write.
+
+A leaf of the house: it knows no fit, no model and no data, so that jobs, models, data and outputs can all stand on it.
+"""
+
+from __future__ import annotations
+
+from partirvm.storage.folder import Folder, open_folder, storing
+
+__all__ = ["Folder", "open_folder", "storing"]

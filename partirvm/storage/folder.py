@@ -1,0 +1,129 @@
+"""A folder of small objects, on this machine or anywhere that fsspec knows.
+
+What stands under a name is whole: ``write`` replaces it in one step, ``create`` puts it there only if nothing is. A
+process that is killed in the middle leaves what was there before. On a local disk objects are also flushed before the
+call returns, so that this holds for a machine that loses power.
+
+``create`` is the one operation that two processes cannot both succeed in; numbered events, epochs of the lease and
+pointers to snapshots stand on it. A filesystem that only imitates it (looks, then writes) is refused by
+``require_exclusive``.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, Self
+
+from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+
+REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "it is read-only",
+    errno.EFBIG: "a file would exceed the largest size allowed",
+}
+
+
+class Folder(Protocol):
+    """A tree of objects under relative names such as ``events/000001.json``; ``location`` is what the user called it.
+
+    Errors are the builtin ones (``FileNotFoundError``, ``FileExistsError``, other ``OSError``); ``storing`` makes them
+    readable.
+    """
+
+    location: str
+
+    def read(self, name: str) -> bytes:
+        """The object's bytes. Raises ``FileNotFoundError``."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put an object there, whole or not at all, in place of any that is there."""
+        ...
+
+    def create(self, name: str, data: bytes) -> None:
+        """Put an object there if nothing is: of two that try at once one succeeds. Raises ``FileExistsError``."""
+        ...
+
+    def require_exclusive(self) -> None:
+        """Raise ``StorageError`` where ``create`` could let two writers succeed."""
+        ...
+
+    def list(self, name: str = "") -> list[str]:
+        """Names of what lies directly in a folder, sorted; none if it is not there."""
+        ...
+
+    def empty(self) -> bool:
+        """Whether nothing at all is there, hidden names counted."""
+        ...
+
+    def exists(self, name: str = "") -> bool:
+        """Whether there is an object or a folder of this name."""
+        ...
+
+    def remove(self, name: str = "") -> None:
+        """Remove an object or a folder and all in it; nothing happens if it is not there."""
+        ...
+
+    def flush(self, name: str) -> None:
+        """Wait until everything in a folder is on the disk."""
+        ...
+
+    def place(self, name: str) -> str:
+        """Path or URL of an object, as other libraries open it."""
+        ...
+
+    def sibling(self, name: str) -> Self:
+        """The folder of this name beside this one."""
+        ...
+
+    def rename(self, other: Self) -> None:
+        """Move all of this folder to where ``other``, a folder of the same kind, is not there yet."""
+        ...
+
+
+def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
+    """The folder at a path or fsspec URL; it need not exist."""
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    from partirvm.storage.local import LocalFolder
+    from partirvm.storage.remote import RemoteFolder
+
+    filesystem, root = fsspec.core.url_to_fs(location, **(storage_options or {}))
+    if isinstance(filesystem, LocalFileSystem):
+        return LocalFolder(location, root)
+    return RemoteFolder(location, filesystem, root)
+
+
+def read_json(folder: Folder, name: str) -> dict[str, Any]:
+    """The JSON object of this name. Raises ``MissingDataError`` if there is none, ``FormatError`` if it is damaged."""
+    try:
+        value = json.loads(folder.read(name))
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{folder.location}: {name} is missing") from error
+    except ValueError as error:
+        raise FormatError(f"{folder.location}/{name}: damaged, not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FormatError(f"{folder.location}/{name}: damaged, it holds no JSON object")
+    return value
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """A JSON object as it is stored."""
+    return json.dumps(value, indent=1).encode()
+
+
+@contextmanager
+def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
+    """Turn what a full, read-only or forbidden store raises into a ``StorageError`` that names the place."""
+    try:
+        yield
+    except (ExistsError, StorageError, MissingDataError):
+        raise
+    except OSError as error:
+        reason = REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+        raise StorageError(f"{place}: cannot be written: {reason}: {advice}") from error

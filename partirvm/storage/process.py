@@ -1,0 +1,101 @@
+"""Who a process is: enough to tell, on its own machine, whether it still lives.
+
+A process number is used again after the process is gone, and means nothing on another machine, after a reboot or in
+another container. So an identity also holds the host's name, the boot, the namespace of process numbers and the time at
+which the process started.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process on a host. ``space`` names the boot and the namespace that ``pid`` is a number of, ``began`` its start.
+
+    ``began`` is empty where the system does not tell.
+    """
+
+    host: str
+    pid: int
+    began: str
+    space: str
+
+    @classmethod
+    def this(cls) -> Process:
+        """The one that runs this."""
+        return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Process:
+        """The inverse of ``to_json``."""
+        return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @property
+    def local(self) -> bool:
+        """Whether this process can see that one."""
+        return (self.host, self.space) == (socket.gethostname(), _space())
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is certainly gone: it was on this machine, and its number is free or belongs to another one."""
+        if not self.local:
+            return False
+        now = started(self.pid)
+        return now is None or bool(self.began and now and now != self.began)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def started(pid: int) -> str | None:
+    """When a process of this machine started, in the system's own words; "" if it does not tell, None if it is gone.
+
+    A process that was killed and waits for its parent to notice is gone.
+    """
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            # the name in parentheses may hold anything, so count from the last one: state, then 18 more, then the start
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    if not _alive(pid):
+        return None
+    with suppress(OSError):
+        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return found.stdout.strip()
+    return ""
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@cache
+def _space() -> str:
+    boot, names = "", ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):
+        names = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
+    return f"{boot} {names}".strip()

@@ -1,0 +1,118 @@
+"""A folder behind an fsspec URL: one request per object, whole by the nature of such stores."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import nullcontext
+from typing import Any, Self
+
+from partirvm.errors import StorageError
+
+_CREATING = threading.Lock()
+"""``memory://`` lives in one process and creates in two steps; threads of this process take turns."""
+
+
+class RemoteFolder:
+    """A ``Folder`` on an fsspec filesystem."""
+
+    def __init__(self, location: str, filesystem: Any, root: str) -> None:
+        self.location, self._fs, self._root = location.rstrip("/"), filesystem, root.rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """The object's bytes."""
+        return bytes(self._fs.cat_file(self._path(name)))
+
+    def write(self, name: str, data: bytes) -> None:
+        """One request."""
+        self._fs.pipe_file(self._path(name), data)
+
+    def create(self, name: str, data: bytes) -> None:
+        """One request that the store refuses if something is there."""
+        with _CREATING if "memory" in self._fs.protocol else nullcontext():
+            self._fs.pipe_file(self._path(name), data, mode="create")
+
+    def require_exclusive(self) -> None:
+        """Ask the filesystem's code, then the store itself: a second object of a name must be refused.
+
+        fsspec's own ``pipe_file(mode="create")`` looks first and writes then, which two processes can both do; only a
+        filesystem that has its own (memory, s3, gcs, abfs …) can leave the choice to the store.
+        """
+        name = f".probe-{uuid.uuid4().hex}"
+        try:
+            if _own_create(self._fs):
+                self.create(name, b"1")
+                self.create(name, b"2")
+        except FileExistsError:
+            return
+        except (TypeError, ValueError, NotImplementedError):
+            pass  # it does not know mode="create"
+        finally:
+            self.remove(name)
+        raise StorageError(
+            f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so it "
+            "cannot keep two processes from running the same job: put the job on a local disk, or on a store that can "
+            "(such as S3)"
+        )
+
+    def list(self, name: str = "") -> list[str]:
+        """Names in a folder."""
+        path = self._path(name)
+        self._fs.invalidate_cache(path)
+        try:
+            found = self._fs.ls(path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        names = {entry.rstrip("/").rsplit("/", 1)[-1] for entry in found if entry.rstrip("/") != path}
+        return sorted(name for name in names if not name.startswith("."))
+
+    def empty(self) -> bool:
+        """Whether nothing at all is there, hidden names counted."""
+        path = self._path("")
+        self._fs.invalidate_cache(path)
+        try:
+            return not self._fs.ls(path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+
+    def exists(self, name: str = "") -> bool:
+        """Whether there is an object or a folder."""
+        self._fs.invalidate_cache(self._path(name))
+        return bool(self._fs.exists(self._path(name)))
+
+    def remove(self, name: str = "") -> None:
+        """Remove an object or a folder."""
+        if self.exists(name):
+            self._fs.rm(self._path(name), recursive=True)
+
+    def flush(self, name: str) -> None:
+        """A request that was answered is safe."""
+
+    def place(self, name: str) -> str:
+        """The URL."""
+        return f"{self.location}/{name}" if name else self.location
+
+    def sibling(self, name: str) -> Self:
+        """The folder of this name beside this one."""
+        return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
+
+    def rename(self, other: Self) -> None:
+        """Object by object: such stores cannot do better."""
+        self._fs.mv(self._root, other._root, recursive=True)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+
+def _beside(path: str, name: str) -> str:
+    return f"{path.rpartition('/')[0]}/{name}"
+
+
+def _own_create(filesystem: Any) -> bool:
+    """Whether a filesystem, or the one that it wraps, has its own way to write a file."""
+    from fsspec import AbstractFileSystem
+
+    inner = getattr(filesystem, "fs", None)
+    if isinstance(inner, AbstractFileSystem):
+        return _own_create(inner)
+    return type(filesystem).pipe_file is not AbstractFileSystem.pipe_file or hasattr(filesystem, "_pipe_file")

@@ -1,0 +1,40 @@
+"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from partirvm.strategies.instructions import Gather, Options, Problem
+from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.selection import partition_count, partition_rows
+
+
+class Incremental(Rounds):
+    """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
+
+    name = "incremental"
+
+    def _unused(self, state: Any) -> int:
+        """Rows of the next partition."""
+        n_rows = state.problem.n_rows
+        count = partition_count(n_rows, state.options.partition_size)
+        return (state.round + 1) * n_rows // count - state.round * n_rows // count if state.round < count else 0
+
+    def _propose(self, state: Any, room: int) -> Answer:
+        problem, options = state.problem, state.options
+        count = partition_count(problem.n_rows, options.partition_size)
+        rows = partition_rows(problem.n_rows, count, state.round - 1, seed=options.seed, shuffled=problem.shuffled)
+        return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
+
+
+class Basic(Incremental):
+    """One RVM in which every row is a candidate: a single partition. For small N, and as the reference."""
+
+    name = "basic"
+
+    def first(self, problem: Problem, options: Options) -> RoundsState:
+        """All rows are one partition, whatever P."""
+        options = replace(options, partition_size=problem.n_rows)
+        options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
+        return replace(super().first(problem, options), selection="all")

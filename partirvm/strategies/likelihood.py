@@ -1,0 +1,85 @@
+"""Which rows a basic RVM sees: the choices of ``likelihood``, as rows and passes. Pure.
+
+``full``
+    All rows: one gram pass brings the new columns, and the noise of the whole set with it.
+``sample``
+    One random sample of rows, the same for every fit of a run: linear in N, and evidences stay comparable.
+``partition``
+    The literal scheme of Ben-Shimon & Shmilovici (2006): the posterior sees the rows of its own candidates only (all,
+    where no candidate is left), and σ² comes from the residual over all rows, or over a sample of them. As the
+    statistics of those rows give the residual of any mean, one pass serves all iterations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.kernels.design import Design
+from partirvm.strategies.instructions import GramPass, Options, Problem
+from partirvm.strategies.selection import random_rows
+
+Int = NDArray[np.int64]
+
+LIKELIHOODS = ("full", "sample", "partition")
+
+FULL_FLOPS = 2e12
+"""Most flops of all intermediate gram passes for which ``auto`` gives every partition the likelihood of all rows."""
+
+SAMPLE = 20
+"""``sample`` takes this × P rows unless told otherwise."""
+
+
+def automatic(strategy: str, n_rows: int, partition_size: int) -> str:
+    """What ``likelihood="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
+
+    The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate,
+    N²·P multiplications and additions of intermediate passes over all rows. The rule counts flops and measures nothing,
+    so that a fit means the same on every machine.
+
+    >>> automatic("incremental", 6144, 134), automatic("split-merge", 1_000_000, 500)
+    ('full', 'sample')
+    """
+    whole = strategy in ("basic", "working-set") or 2.0 * n_rows**2 * partition_size <= FULL_FLOPS
+    return "full" if whole else "sample"
+
+
+def posterior_rows(problem: Problem, options: Options, likelihood: str, design: Design) -> Int | None:
+    """Rows that the posterior of a fit of these columns sees, increasing; None for all."""
+    if likelihood == "partition" and len(design.labels):
+        return np.sort(design.labels)
+    return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
+
+
+def noise_rows(problem: Problem, options: Options, likelihood: str) -> Int | None:
+    """Rows over which the residual, and with it σ², is measured, increasing; None for all."""
+    if likelihood == "partition":
+        return None if options.noise_rows is None else _others(problem, options, options.noise_rows)
+    return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
+
+
+def gram_passes(problem: Problem, options: Options, likelihood: str, design: Design) -> tuple[GramPass, ...]:
+    """The pass that a fit of these columns needs; for ``partition`` that of its noise comes second."""
+    offset = np.zeros((0, len(problem.empty.scaling.t_shift)))
+    own = GramPass(problem.empty, design, offset, rows=posterior_rows(problem, options, likelihood, design))
+    if likelihood != "partition":
+        return (own,)
+    return own, GramPass(problem.empty, design, offset, rows=noise_rows(problem, options, likelihood))
+
+
+def _sample(problem: Problem, options: Options, count: int) -> Int | None:
+    """The run's one random sample of ``count`` rows; None if that is all of them."""
+    if count >= problem.n_rows:
+        return None
+    nothing = np.zeros(0, np.int64)
+    return random_rows(problem.n_rows, nothing, count, seed=options.seed, draw=0, shuffled=problem.shuffled)
+
+
+def _others(problem: Problem, options: Options, count: int) -> Int | None:
+    """A random sample from the far end, so that no one partition is made of it; None if that is all rows."""
+    if count >= problem.n_rows:
+        return None
+    if problem.shuffled:
+        return np.arange(problem.n_rows - count, problem.n_rows, dtype=np.int64)
+    nothing = np.zeros(0, np.int64)
+    return random_rows(problem.n_rows, nothing, count, seed=options.seed, draw=1, shuffled=False)

@@ -1,0 +1,269 @@
+"""``split-merge``: an RVM on each of ⌈N/P⌉ partitions, then on the vectors of each two neighbours, until one is left.
+
+The fits of a level do not depend on each other and run side by side, as many as ``Options.batch`` allows; an odd part
+waits a level. The last merge is the last fit, and the first that leaves a usable model. Where vectors do not halve,
+merged sets grow: before each merge they are held to ``max_vectors`` and to memory by leaving out the vectors whose loss
+costs their own fit least evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.residuals import Scores
+from partirvm.core.statistics import BIAS
+from partirvm.core.updates import evidence_gain
+from partirvm.kernels.design import Design
+from partirvm.strategies.fitting import Warm, intermediate_rule, labels_of, nothing, record, restart, score, survivors
+from partirvm.strategies.incremental import Basic
+from partirvm.strategies.instructions import (
+    Event,
+    Finish,
+    Gather,
+    Gathered,
+    Instruction,
+    Log,
+    Options,
+    Passed,
+    Problem,
+    Solve,
+    Solved,
+    Stop,
+)
+from partirvm.strategies.likelihood import gram_passes
+from partirvm.strategies.rounds import Answer, Phase, RoundsState
+from partirvm.strategies.selection import distinct, partition_count, partition_rows
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+LAST = Basic()
+"""Carries out the last fit."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Vectors that a fit left, the evidence that the loss of each would cost it (``gain``, nats), its α and β."""
+
+    design: Design
+    gain: Float
+    warm: Warm
+
+
+@dataclass(frozen=True)
+class SplitMergeState:
+    """The checkpoint before the last fit.
+
+    ``below`` are the parts of the level below that are not merged yet, ``parts`` those of this level that are done;
+    ``designs`` are the columns of the fits under way, ``starts`` where these begin and ``solved`` how they ended.
+    ``partitions`` are split off so far.
+    """
+
+    problem: Problem
+    options: Options
+    phase: Phase = Phase.ROWS
+    level: int = 0
+    partitions: int = 0
+    below: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = ()
+    designs: tuple[Design, ...] = ()
+    starts: tuple[Warm, ...] = ()
+    solved: tuple[Solved, ...] = ()
+    duplicates: int = 0
+    dropped: int = 0
+
+
+State: TypeAlias = SplitMergeState | RoundsState
+
+
+class SplitMerge:
+    """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §3.2)."""
+
+    name = "split-merge"
+
+    def start(self, problem: Problem, options: Options) -> Answer:
+        """The first partitions. A single one is the last fit, and a constant target needs none."""
+        if not problem.power or partition_count(problem.n_rows, options.partition_size) == 1:
+            return LAST.start(problem, options)
+        return _split(SplitMergeState(problem, options))
+
+    def next(self, state: State, *events: Event) -> Answer:
+        """What to do after the answers to the last instructions."""
+        if isinstance(state, RoundsState):
+            return LAST.next(state, *events)
+        if isinstance(events[0], Stop):
+            return replace(state, phase=Phase.OVER), (Finish(events[0].reason),)
+        answer: Answer = _HANDLERS[state.phase](state, *events)
+        return answer
+
+
+def _split(state: SplitMergeState) -> Answer:
+    """Ask for the rows of the next few partitions."""
+    rows = [_rows(state, number) for number in _batch(state)]
+    return replace(state, phase=Phase.ROWS), (Gather(np.concatenate(rows)),)
+
+
+def _count(state: SplitMergeState) -> int:
+    return partition_count(state.problem.n_rows, state.options.partition_size)
+
+
+def _batch(state: SplitMergeState) -> range:
+    """Numbers of the partitions that come next: as many as may be fitted side by side."""
+    count = max(state.options.batch // (state.options.partition_size + 1) ** 2, 1)
+    return range(state.partitions, min(state.partitions + count, _count(state)))
+
+
+def _rows(state: SplitMergeState, number: int) -> Int:
+    problem = state.problem
+    return partition_rows(problem.n_rows, _count(state), number, seed=state.options.seed, shuffled=problem.shuffled)
+
+
+def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
+    empty, bias, start = state.problem.empty, state.problem.bias, 0
+    designs: list[Design] = []
+    for number in _batch(state):
+        rows = _rows(state, number)
+        here, start = slice(start, start + len(rows)), start + len(rows)
+        there = slice(None) if event.present is None else event.present[here]
+        points, rows = event.points[here][there], rows[there]
+        fresh = distinct(points, empty.centres)
+        state = replace(state, partitions=number + 1, duplicates=state.duplicates + len(rows) - len(fresh))
+        if len(fresh):
+            designs.append(empty.with_centres(points[fresh], rows[fresh], bias=bias))
+    cold = Warm.of(nothing(state.problem))
+    return _measure(state, designs, [cold] * len(designs)) if designs else _on_saved(state)
+
+
+def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Warm]) -> Answer:
+    """Ask for the statistics of these fits."""
+    passes: list[Instruction] = []
+    for design in designs:
+        passes += gram_passes(state.problem, state.options, state.options.likelihood, design)
+    return replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts)), tuple(passes)
+
+
+def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
+    """Solve side by side. No fit needs its last digits, so none asks for a residual pass."""
+    each, solves = len(events) // len(state.designs), []
+    for k, (design, warm) in enumerate(zip(state.designs, state.starts, strict=True)):
+        blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
+        fit = restart(state.problem, state.options, warm, design, *blocks)
+        rule = replace(intermediate_rule(state.options, fit.n_vectors), guard=False)
+        solves.append(Solve(fit, rule, fit.n_vectors))
+    return replace(state, phase=Phase.FIT), tuple(solves)
+
+
+def _on_fit(state: SplitMergeState, *events: Solved) -> Answer:
+    if not state.problem.held_out:
+        return _log(replace(state, solved=events))
+    passes = (
+        score(survivors(design, event.fit), event.fit) for design, event in zip(state.designs, events, strict=True)
+    )
+    return replace(state, phase=Phase.SCORE, solved=events), tuple(passes)
+
+
+def _on_score(state: SplitMergeState, *events: Passed) -> Answer:
+    return _log(state, [event.statistic for event in events])
+
+
+def _log(state: SplitMergeState, scores: Sequence[Scores] = ()) -> Answer:
+    first = len(state.parts)
+    lines = [
+        record(
+            state.problem,
+            solved.fit,
+            kind="part",
+            number=first + k + 1,
+            candidates=len(state.designs[k].labels),
+            reason=solved.reason,
+            selection="order",
+            likelihood=state.options.likelihood,
+            level=state.level,
+            duplicates=state.duplicates,
+            dropped=state.dropped,
+            scores=scores[k] if scores else None,
+        )
+        for k, solved in enumerate(state.solved)
+    ]
+    parts = tuple(_part(*pair) for pair in zip(state.designs, state.solved, strict=True))
+    state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=())
+    return state, tuple(map(Log, lines))
+
+
+def _part(design: Design, solved: Solved) -> Part:
+    fit = solved.fit
+    gain = evidence_gain(*fit.posterior.sparsity_and_quality(fit.alpha))
+    return Part(survivors(design, fit), gain[fit.statistics.labels != BIAS], Warm.of(fit))
+
+
+def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
+    """The next batch of this level, or the next level."""
+    if state.level == 0 and state.partitions < _count(state):
+        return _split(state)
+    if len(state.below) > 1:
+        return _merge(state)
+    state = replace(state, level=state.level + 1, below=state.parts + state.below, parts=())
+    return _merge(state) if len(state.below) > 2 else _last(state)
+
+
+def _merge(state: SplitMergeState) -> Answer:
+    """The next few pairs of the level below."""
+    designs: list[Design] = []
+    starts: list[Warm] = []
+    elements = 0
+    while len(state.below) > 1:
+        left, right = state.below[:2]
+        design, duplicates, dropped = _joined(left, right, state)
+        elements += (len(design.labels) + 1) ** 2
+        if designs and elements > state.options.batch:
+            break
+        designs.append(design)
+        starts.append(left.warm.merge(right.warm, labels_of(design)))
+        state = replace(
+            state,
+            below=state.below[2:],
+            duplicates=state.duplicates + duplicates,
+            dropped=state.dropped + dropped,
+        )
+    return _measure(state, designs, starts)
+
+
+def _last(state: SplitMergeState) -> Answer:
+    """The merge of the last two parts is the last fit; a part is left alone where all other rows have no weight."""
+    left, *rest = state.below
+    design, warm, duplicates, dropped = left.design, left.warm, 0, 0
+    for right in rest:
+        design, duplicates, dropped = _joined(left, right, state)
+        warm = left.warm.merge(right.warm, labels_of(design))
+    last = LAST.first(state.problem, state.options)
+    last = replace(last, selection="order", duplicates=state.duplicates + duplicates, dropped=state.dropped + dropped)
+    return LAST.last_fit(last, design, warm)
+
+
+def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, int, int]:
+    """The columns of both and the bias, how many were duplicates, and how many had to go for a limit."""
+    options = state.options
+    fresh = distinct(right.design.centres, left.design.centres)
+    design = replace(left.design.join(right.design.take(fresh)), bias=state.problem.bias)
+    duplicates = len(right.design.labels) - len(fresh)
+    columns = np.inf if options.max_columns is None else options.max_columns - 1
+    room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
+    if len(design.labels) <= room:
+        return design, duplicates, 0
+    gain = np.concatenate([left.gain, right.gain[fresh]])
+    best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
+    return design.take(best), duplicates, len(gain) - len(best)
+
+
+_HANDLERS: dict[Phase, Any] = {
+    Phase.ROWS: _on_rows,
+    Phase.GRAM: _on_gram,
+    Phase.FIT: _on_fit,
+    Phase.SCORE: _on_score,
+    Phase.SAVED: _on_saved,
+}

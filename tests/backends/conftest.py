@@ -1,0 +1,55 @@
+"""Rows on disk and in memory, clusters and executors, for all tests of backends."""
+
+from __future__ import annotations
+
+import pytest
+from backend_cases import PASSES, TILE, cluster, rows
+
+from partirvm.backends import LocalExecutor, executor_for
+from partirvm.data import ArraySource, ingest
+
+
+@pytest.fixture(scope="module")
+def one_worker():
+    """A client of a cluster of one worker with one thread."""
+    with cluster(1) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def three_workers():
+    """A client of a cluster of three workers with one thread each."""
+    with cluster(3) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The rows as DATA on disk, in their own order."""
+    folder = tmp_path_factory.mktemp("data")
+    return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None)
+
+
+@pytest.fixture(scope="module")
+def memory():
+    """The rows as arrays in this process."""
+    return ArraySource(*rows(), tile_rows=TILE)
+
+
+@pytest.fixture(scope="module", params=["one thread", "three threads", "one worker", "three workers"])
+def executor(request):
+    """Every executor there is."""
+    if "thread" in request.param:
+        made = LocalExecutor(1 if request.param == "one thread" else 3)
+    else:
+        made = executor_for(request.getfixturevalue(request.param.replace(" ", "_")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def reference(data):
+    """Statistics of one thread over DATA, each pass alone; compared with the formulas in test_executors."""
+    single = LocalExecutor(1)
+    yield {name: single.run([pass_], data)[0] for name, pass_ in PASSES.items()}
+    single.close()

@@ -1,0 +1,185 @@
+"""A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+from backend_cases import EXCLUDED, PASSES, TILE, SlowSource, bits, cluster, first_row, fit, long_fit, rows
+
+from partirvm.backends import tasks
+from partirvm.backends.dask import DaskExecutor, connect
+from partirvm.errors import ClusterError, NoWorkersError
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_changes_no_bits(data, reference, victim):
+    """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        pids = list(client.run(os.getpid).values())
+        killed = []
+
+        def kill(done, total):
+            if not killed:
+                killed.append((done, total))
+                os.kill(pids[victim], signal.SIGKILL)
+
+        found = runner.run([PASSES["gram"]], SlowSource(data.url), kill)
+        assert killed[0][0] < killed[0][1]
+        assert bits(found[0]) == bits(reference["gram"])
+        assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
+        runner.close()
+
+
+def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
+    """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in order."""
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        victims = list(client.run(os.getpid).values())
+        assert bits(runner.run([PASSES["residual"]], memory)[0]) == bits(reference["residual"])
+        os.kill(victims.pop(), signal.SIGKILL)
+        assert bits(runner.run([PASSES["gram"]], memory)[0]) == bits(reference["gram"])
+        found = []
+        for number, value in runner.map(first_row, memory, range(8), None):
+            if number == 2:
+                os.kill(victims.pop(), signal.SIGKILL)
+            found.append((number, value))
+        assert found == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
+        runner.close()
+
+
+def test_a_cluster_without_workers_is_given_up():
+    """NoWorkersError that says how to start one, after the patience and not much more."""
+    with cluster(0) as client:
+        began = time.monotonic()
+        with pytest.raises(NoWorkersError, match="dask worker"):
+            DaskExecutor(client, patience=1.0)
+        assert time.monotonic() - began < 20
+
+
+def test_a_cluster_whose_workers_leave_for_good_is_given_up(data):
+    """In the middle of a pass: NoWorkersError, not a wait for ever."""
+    with cluster(1) as client:
+        runner = DaskExecutor(client, patience=1.0)
+        gone = []
+
+        def progress(done, total):
+            if not gone:
+                gone.append(client.cluster.scale(0))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the cluster's own farewell
+            with pytest.raises(NoWorkersError, match="worker"):
+                runner.run([PASSES["gram"]], SlowSource(data.url), progress)
+        runner.close()
+
+
+def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
+    """This process claims another numpy: ClusterError that names worker, package and both versions."""
+    ours = tasks.package_versions()
+    monkeypatch.setattr(tasks, "package_versions", Versions({**ours, "numpy": "0.0.1"}))
+    with pytest.raises(ClusterError, match=f"numpy {ours['numpy']}, this process has 0.0.1"):
+        DaskExecutor(one_worker)
+
+
+class Versions:
+    """Says one thing here and the truth elsewhere: it pickles as the real function."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def __call__(self):
+        return self.found
+
+    def __reduce__(self):
+        return _real_versions, ()
+
+
+def _real_versions():
+    return tasks.package_versions
+
+
+@pytest.fixture
+def processes(tmp_path):
+    """A scheduler and a worker, each a process as a person starts it: the scheduler, its address, the worker."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            with (tmp_path / f"{arguments[0]}.log").open("w") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
+                )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        contact = tmp_path / "scheduler.json"
+        scheduler = start("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
+        deadline = time.monotonic() + 60
+        while not contact.exists() or not contact.read_text():
+            assert time.monotonic() < deadline, (tmp_path / "scheduler.log").read_text()
+            time.sleep(0.1)
+        address = json.loads(contact.read_text())["address"]
+        start("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        yield scheduler, address
+
+
+WORK = {
+    "run": lambda runner, data, progress: runner.run([PASSES["gram"]], SlowSource(data.url), progress),
+    "solve": lambda runner, data, progress: runner.solve([long_fit(seed, seconds=5) for seed in (1, 5)], progress),
+    "map": lambda runner, data, progress: list(
+        runner.map(first_row, SlowSource(data.url), range(data.n_tiles), progress)
+    ),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_a_scheduler_that_dies_is_named(processes, data, work):
+    """kill -9 of the scheduler in the middle: ClusterError with its address and what to do, in half a minute."""
+    scheduler, address = processes
+    client = connect(address)
+    runner = DaskExecutor(client)
+    killed = []
+
+    def progress(done, total):
+        if not killed:
+            killed.append(time.monotonic())
+            scheduler.kill()
+
+    with pytest.raises(ClusterError, match=f"{address}.*dask scheduler"):
+        WORK[work](runner, data, progress)
+    assert time.monotonic() - killed[0] < 30
+    with pytest.raises(ClusterError, match=address):
+        runner.run([PASSES["gram"]], data)
+    runner.close()
+    client.close()
+
+
+def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, data):
+    """Nothing under way when it dies: the next pass, the next fit and the question about the machine all say so."""
+    scheduler, address = processes
+    client = connect(address)
+    runner = DaskExecutor(client)
+    scheduler.kill()
+    scheduler.wait()
+    began = time.monotonic()
+    for call in (
+        lambda: runner.run([PASSES["gram"]], data),
+        lambda: runner.solve([fit(20, 1)]),
+        lambda: runner.machine(None),
+        lambda: runner.gather(data, EXCLUDED[:5]),
+    ):
+        with pytest.raises(ClusterError, match=address):
+            call()
+    assert time.monotonic() - began < 30
+    runner.close()
+    client.close()

@@ -1,0 +1,228 @@
+"""Jobs that a cluster carries out by itself: one worker with one thread, started as the README does, over TCP."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import start
+from test_process import read_until
+
+from partirvm import RVMRegressor, ingest, load_model, open_job, submit
+from partirvm.errors import ExistsError, MissingDataError, UsageError
+from partirvm.jobs.state import Status
+
+README = Path(__file__).parents[2] / "README.md"
+BIN = Path(sys.executable).parent
+ROUGH = ("--gamma", "20", "--partition-size", "60", "--selection", "random", "--memory-limit", "1GiB")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory):
+    """The address of a cluster of one worker with one thread, in a folder of its own."""
+    from distributed import Client
+
+    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    commands = (
+        ("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"),
+        ("worker", address, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--memory-limit", "2GiB"),
+    )
+    processes = []
+    with (folder / "log").open("wb") as log:
+        try:
+            for command in commands:
+                made = subprocess.Popen([sys.executable, "-m", "dask", *command], cwd=folder, stdout=log, stderr=log)
+                processes.append(made)
+            with Client(address, timeout="30s", set_as_default=False) as client:
+                client.wait_for_workers(1, timeout=60)
+            yield address
+        finally:
+            for process in reversed(processes):
+                stop(process)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with rough.zarr and held-out.zarr."""
+    folder, rng = tmp_path_factory.mktemp("rough"), np.random.default_rng(0)
+    for name, rows in (("rough", 12_000), ("held-out", 1000)):
+        X = rng.uniform(-2, 2, (rows, 2))
+        y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)
+        ingest((X, y), folder / f"{name}.zarr", tile_rows=1024)
+    return folder
+
+
+def bits(job) -> tuple[bytes, ...]:
+    model = load_model(job)
+    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes()
+
+
+def call(*arguments: str, cwd: Path, timeout: float = 90) -> tuple[int, str, str]:
+    process = start(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+def test_a_detached_job_is_watched_aborted_and_resumed(scheduler, data, tmp_path, cli_json):
+    """Every step from a process of its own, places relative; in the end the bits of a fit in one process."""
+    (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
+    on = ("--scheduler", scheduler)
+    status, out, err = call("fit", "rough.zarr", "job", *ROUGH, "--max-rounds", "300", *on, "--detach", cwd=tmp_path)
+    assert (status, err) == (0, "")
+    assert f"job: handed over to {scheduler}" in out
+    follower = start("status", "job", "--follow", cwd=tmp_path)
+    seen = read_until(follower.stdout, r"^ +2 ")
+    assert "working-set, 60 candidates per round, up to 300 rounds" in seen
+    status, _, err = call("resume", "job", *on, "--detach", cwd=tmp_path)
+    assert status == 2
+    assert "is in use by process" in err
+    assert call("abort", "job", "--reason", "flat", cwd=tmp_path)[0] == 0
+    assert call("wait", "job", "--timeout", "30s", cwd=tmp_path)[0] == 3
+    out, _ = follower.communicate(timeout=30)
+    assert follower.returncode == 3
+    assert "aborted: flat" in out
+    job = str(tmp_path / "job")
+    reached = len(open_job(job).state().history)
+    scores = cli_json("evaluate", job, str(data / "held-out.zarr"), "--quiet")
+    assert scores["n_rows"] == 1000
+    limit = ("--max-rounds", str(reached + 2))
+    assert call("resume", "job", *limit, *on, "--detach", cwd=tmp_path)[0] == 0
+    assert call("wait", "job", "--timeout", "90s", cwd=tmp_path)[0] == 0
+    status, out, err = call("fit", "rough.zarr", "whole", *ROUGH, *limit, "--json", "--quiet", cwd=tmp_path)
+    assert status == 0, err
+    assert json.loads(out)["fits"] == reached + 2
+    assert bits(tmp_path / "job") == bits(tmp_path / "whole")
+
+
+SUBMIT = """
+import sys, time
+from distributed import Client
+from partirvm import RVMRegressor, submit
+client = Client(sys.argv[1])
+estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, selection="random", random_state=0)
+job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
+print("submitted", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
+    """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits of a local fit."""
+    arguments = (scheduler, str(data / "rough.zarr"), str(tmp_path / "job"))
+    process = subprocess.Popen([sys.executable, "-c", SUBMIT, *arguments], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"submitted\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    job = open_job(tmp_path / "job")
+    assert job.wait(timeout=60) is Status.DONE
+    estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, selection="random", random_state=0)
+    assert submit(estimator, data / "rough.zarr", tmp_path / "whole").wait(timeout=60) is Status.DONE
+    assert bits(tmp_path / "job") == bits(tmp_path / "whole")
+
+
+def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
+    """Relative places, what is refused at once, the same job anew, and its rounds on the cluster's event log."""
+    from distributed import Client
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
+    with Client(scheduler, set_as_default=False) as client:
+        estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=3, random_state=0, client=client)
+        first = submit(estimator, "rough.zarr", "job", validation=data / "held-out.zarr")
+        assert first.wait(timeout=60) is Status.DONE
+        assert first.progress()["held_out_rmse"] is not None
+        with pytest.raises(ExistsError, match="resume"):
+            submit(estimator, "rough.zarr", "job")
+        with pytest.raises(MissingDataError, match="gone"):
+            submit(estimator, "gone.zarr", "new")
+        with pytest.raises(UsageError, match="memory of one process"):
+            submit(estimator, "rough.zarr", "memory://job")
+        with pytest.raises(UsageError, match="partition_size"):
+            submit(RVMRegressor(partition_size=0, client=client), "rough.zarr", "new")
+        with pytest.raises(UsageError, match="larger max_rounds"):
+            first.resume(client=client)
+        assert first.resume(client=client, max_rounds=4).wait(timeout=60) is Status.DONE
+        again = submit(estimator, "rough.zarr", "job", overwrite=True)
+        assert again.wait(timeout=60) is Status.DONE
+        assert again.progress()["attempt"] == 1
+        told = [event for _, event in client.get_events("partirvm") if event["job"] == str(tmp_path / "job")]
+        assert [event["number"] for event in told if event["kind"] == "final"] == [3, 4, 3]
+    assert not (tmp_path / "new").exists()
+
+
+def test_nobody_answers(data, tmp_path):
+    address = f"tcp://127.0.0.1:{free_port()}"
+    status, _, err = call(
+        *("fit", str(data / "rough.zarr"), "job", "--scheduler", address, "--detach"), cwd=tmp_path, timeout=60
+    )
+    assert status == 2
+    assert f"no Dask scheduler answers at '{address}'" in err
+
+
+def tour_commands() -> list[str]:
+    """The lines of the README's tour of a job."""
+    block = re.search(r"## Leave it alone.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    return [line for line in block[1].splitlines() if line.strip()]
+
+
+@pytest.mark.timeout(240)
+def test_every_command_of_the_readmes_tour(data, tmp_path):
+    """As it stands there, but for the port; the follower runs beside the others, until it has seen a round."""
+    for name, source in (("trips", "rough"), ("held-out", "held-out"), ("test", "held-out")):
+        (tmp_path / f"{name}.zarr").symlink_to(data / f"{source}.zarr")
+    script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]
+    port, background = free_port(), 0
+    for line in tour_commands():
+        command = re.sub(r"\s+#.*", "", line).replace("8786", str(port))
+        if command.endswith("--follow"):
+            script += [f"{command} > follow.txt &", "FOLLOWER=$!", "for i in $(seq 300); do"]
+            script += ["grep -qE '^ +1 ' follow.txt && break; sleep 0.1; done"]
+        elif command.endswith("&"):
+            background += 1
+            script += [f"{command[:-1]} > {background}.log 2>&1 &", "sleep 2"]
+        else:
+            script += [command, f"echo STATUS {command.split()[1]} $?"]
+    script += ["wait $FOLLOWER; echo STATUS follow $?"]
+    done = subprocess.run(
+        ["bash", "-m"], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+    )
+    out = done.stdout
+    found = re.findall(r"^STATUS (\S+) (\d+)$", out, re.MULTILINE)
+    expected = [("fit", "0"), ("abort", "0"), ("wait", "3"), ("evaluate", "0"), ("resume", "0"), ("wait", "0")]
+    assert found[:6] == expected, out
+    assert found[6:9] == [("jobs", "0"), ("report", "0"), ("%1", "0")], out
+    assert found[9:] == [("follow", "3")], out
+    assert (tmp_path / "night.html").read_text().startswith("<!DOCTYPE html>")
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.2)
+    raise AssertionError("the tour's cluster is still there")

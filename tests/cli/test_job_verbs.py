@@ -1,0 +1,218 @@
+"""The verbs of jobs: what they print, how they exit, what they refuse, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from commandline import start
+from test_process import LONG, read_until
+
+from partirvm import load_model, open_job
+
+
+def same_model(one, two) -> bool:
+    first, second = load_model(one), load_model(two)
+    return first.mean.tobytes() == second.mean.tobytes() and first.root.tobytes() == second.root.tobytes()
+
+
+@pytest.fixture
+def stopped(tour, tmp_path):
+    """A job that Ctrl-C ended after its second round."""
+    job = str(tmp_path / "stopped")
+    process = start("fit", tour.train, job, *LONG)
+    read_until(process.stderr, r"^ +2 ")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert f"partirvm resume {job}" in out
+    return job
+
+
+def test_status_of_a_job_that_is_done(tour, cli, cli_json):
+    status, out, err = cli("status", tour.job)
+    assert (status, err) == (0, "")
+    lines = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines() if line[0] != " ")
+    assert lines["status"].startswith("done since ")
+    assert lines["reason"] == "rounds"
+    assert "max_rounds was reached" in out
+    found = cli_json("status", tour.job, "--json")
+    assert (found["status"], found["fits"], found["model"]) == ("done", 3, True)
+    assert found["vectors"] == load_model(tour.job).n_vectors
+    assert lines["vectors"] == str(found["vectors"])
+
+
+def test_jobs_is_a_table(tour, stopped, cli, cli_json, tmp_path):
+    status, out, _ = cli("jobs", str(tmp_path))
+    assert status == 0
+    header, line = out.splitlines()
+    assert re.split(" {2,}", header) == [
+        *("job", "status", "fits", "vectors", "training RMSE", "held-out RMSE", "time", "since", "reason")
+    ]
+    assert line.split()[:2] == ["stopped", "aborted"]
+    (found,) = cli_json("jobs", str(tmp_path), "--json")
+    assert found["status"] == "aborted"
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "spec.json").write_text("{")
+    _, out, _ = cli("jobs", str(tmp_path))
+    assert re.search(r"bad +unreadable .*spec\.json: damaged", out)
+    _, out, _ = cli("jobs", stopped)
+    assert f"it is one: partirvm status {stopped}" in out
+
+
+def test_wait_exits_with_how_it_ended(tour, stopped, cli):
+    assert cli("wait", tour.job)[0] == 0
+    assert cli("wait", stopped)[0] == 3
+    assert cli("cancel", stopped, "--reason", "wrong target")[0] == 0
+    status, out, _ = cli("wait", stopped)
+    assert status == 4
+    assert "wrong target" in out
+    status, _, err = cli("resume", stopped)
+    assert status == 2
+    assert "was cancelled" in err
+
+
+def test_wait_gives_up_in_time(tour, tmp_path, cli):
+    """And leaves the job alone: aborted from here, its process ends with 3."""
+    job = str(tmp_path / "job")
+    process = start("fit", tour.train, job, *LONG)
+    read_until(process.stderr, r"^ +1 ")
+    status, out, err = cli("wait", job, "--timeout", "0.5s")
+    assert (status, out) == (4, "")
+    assert "is still running after 0.5 s" in err
+    status, out, _ = cli("abort", job, "--reason", "flat")
+    assert status == 0
+    assert f"partirvm wait {job}" in out
+    process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert open_job(job).state().reason == "flat"
+    status, out, _ = cli("abort", job)
+    assert status == 0
+    assert f"{job} is aborted. " in out
+
+
+def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, tmp_path):
+    reached = len(open_job(stopped).state().history)
+    process = start("resume", stopped, "--max-rounds", str(reached + 2), "--json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    facts = json.loads(out)
+    assert (facts["fits"], facts["reason"]) == (reached + 2, "rounds")
+    rounds = [line.split()[0] for line in err.splitlines() if re.match(r" +(\d+|last) ", line)]
+    assert rounds[:2] == ["1", "2"]
+    assert rounds[-1] == "last"
+    status, *_ = cli(
+        "fit", tour.train, str(tmp_path / "whole"), *LONG[:-2], "--max-rounds", str(reached + 2), "--quiet"
+    )
+    assert status == 0
+    assert same_model(stopped, tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gamma", "3"), r"--gamma cannot be changed by a resume: .* began with 20, not 3\. .*new job"),
+        (("--no-standardize",), r"--standardize cannot be changed .* began with True, not False"),
+        (("--validation", "x.zarr"), r"--validation cannot be changed .* began with None, not x\.zarr"),
+        (("--max-rounds", "0"), r"'0' is not a whole number ≥ 1"),
+        (("--wdith", "3"), r"No such option"),
+        (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster nobody"),
+    ],
+)
+def test_what_resume_refuses(stopped, cli, arguments, message):
+    before = len(open_job(stopped).store.events())
+    status, out, err = cli("resume", stopped, *arguments)
+    assert (status, out) == (2, "")
+    assert re.search(message, err)
+    assert len(open_job(stopped).store.events()) == before
+
+
+def test_a_job_that_is_done_says_what_to_raise(tour, cli):
+    status, _, err = cli("resume", tour.job)
+    assert status == 2
+    assert "it reached max_rounds = 3: resume with a larger max_rounds" in err
+    status, _, err = cli("cancel", tour.job)
+    assert status == 2
+    assert "remove the folder" in err
+
+
+@pytest.mark.parametrize("verb", ["status", "wait", "abort", "cancel", "resume"])
+def test_no_job_there(cli, tmp_path, verb):
+    status, out, err = cli(verb, str(tmp_path / "none"))
+    assert (status, out) == (2, "")
+    assert "no job here" in err
+
+
+def test_two_ctrl_c_leave_at_once(tour, tmp_path):
+    """The job is interrupted, and resumed as if nothing had been."""
+    job = str(tmp_path / "job")
+    process = start("fit", tour.train, job, *LONG)
+    read_until(process.stderr, r"^ +2 ")
+    # the first one ends most fits before a second one comes: the handler is what they both meet
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert out == ""
+    assert f"stopped at once; {job} holds the model of the last round" in err
+    opened = open_job(job)
+    assert opened.status().value == "interrupted"
+    assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
+
+
+def test_follow_shows_rounds_as_they_come(tour, tmp_path):
+    """From another process, until the end; its own Ctrl-C changes nothing for the job."""
+    job = str(tmp_path / "job")
+    process = start("fit", tour.train, job, *LONG, "--quiet")
+    end = time.monotonic() + 30
+    while not (tmp_path / "job" / "events").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    follower, leaver, lines = (start("status", job, "--follow", *more) for more in ((), (), ("--json",)))
+    read_until(leaver.stdout, r"^ +1 ")
+    leaver.send_signal(signal.SIGINT)
+    _, err = leaver.communicate(timeout=30)
+    assert (leaver.returncode, err) == (0, f"stopped looking; {job} goes on\n")
+    seen = read_until(follower.stdout, r"^ +3 ")
+    assert process.poll() is None
+    assert re.search(r"^\d\d:\d\d:\d\d  running: by process \d+ on", seen, re.MULTILINE)
+    open_job(job).abort("enough")
+    out, err = follower.communicate(timeout=30)
+    assert (follower.returncode, err) == (3, "")
+    assert re.search(r"^\d\d:\d\d:\d\d  aborted: enough$", out, re.MULTILINE)
+    assert len(re.findall(r"^round ", seen + out, re.MULTILINE)) == 1
+    entries = [json.loads(line) for line in lines.communicate(timeout=30)[0].splitlines()]
+    assert lines.returncode == 3
+    assert [entry["number"] for entry in entries[:-1]] == list(range(1, len(entries)))
+    assert entries[-1]["status"] == "aborted"
+    process.communicate(timeout=30)
+    assert process.returncode == 3
+
+
+def test_a_report_is_one_page(tour, stopped, cli, tmp_path):
+    page = tmp_path / "job.html"
+    assert cli("report", tour.job, str(page)) == (0, f"{page}: open it in a browser\n", "")
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "max_rounds was reached" in text
+    assert cli("report", stopped, str(page))[0] == 2
+    assert cli("report", stopped, str(page), "--overwrite")[0] == 0
+    assert "aborted" in page.read_text()
+    status, _, err = cli("report", tour.job, str(tmp_path / "job.pdf"))
+    assert status == 2
+    assert "must end in .html" in err
+
+
+def test_detach_wants_a_cluster(tour, cli, tmp_path):
+    status, _, err = cli("fit", tour.train, str(tmp_path / "job"), "--detach")
+    assert status == 2
+    assert "--detach needs --scheduler ADDRESS" in err
+    status, _, err = cli("fit", tour.train, str(tmp_path / "job"), "--detach", "--scheduler", "tcp://x:1", "--verify")
+    assert status == 2
+    assert "not with --detach" in err
+    assert not (tmp_path / "job").exists()

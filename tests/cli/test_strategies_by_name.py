@@ -1,0 +1,65 @@
+"""Every strategy by the command line: what is planned, said while it runs, and told at the end."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+CHOICES = ("--gamma", "1", "--partition-size", "300")
+COURSE = {
+    "split-merge": "10 partitions of 300 rows, merged on 4 levels",
+    "incremental": "10 partitions of 300 rows in order",
+    "working-set": "300 candidates per round, until the evidence is flat",
+}
+LIKELIHOOD = {
+    "full": "",
+    "sample": ", likelihood of a sample of 500 rows",
+    "partition": ", likelihood of a fit's own rows",
+}
+
+
+@pytest.mark.parametrize("strategy", COURSE)
+@pytest.mark.parametrize("likelihood", LIKELIHOOD)
+def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_path):
+    """Its course in the first line, lines while it runs, a summary; and a model that predicts."""
+    asked = (*CHOICES, "--strategy", strategy, "--likelihood", likelihood, "--likelihood-rows", "500")
+    job = str(tmp_path / "job")
+    status, out, err = cli("fit", tour.train, job, *asked)
+    assert status == 0, err
+    first, *lines = err.splitlines()
+    assert first == f"3,000 rows × 2 features in 2 tiles; {strategy}, {COURSE[strategy]}{LIKELIHOOD[likelihood]}"
+    levels = [line for line in lines if line.startswith("level ")]
+    if strategy == "split-merge":
+        fits = [re.match(r"level (\d+): (\d+) fits?, [0-9,]+ candidates → [0-9,]+ vectors, ", line) for line in levels]
+        assert [found and found.groups() for found in fits] == [("0", "10"), ("1", "5"), ("2", "2"), ("3", "1")]
+        assert "19 fits on 5 levels" in out
+    else:
+        assert levels == []
+    assert lines[-1].split()[0] == "last"
+    assert f"strategy        {strategy}, " in out
+    assert "of 3,000 rows" in out
+    if likelihood != "partition":
+        assert cli_json("evaluate", job, tour.test, "--quiet")["rmse"] < 0.13
+
+
+@pytest.mark.parametrize("strategy", COURSE)
+def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path):
+    """√(3,000·2) = 77.5, so 78 rows; by `plan`, while a fit runs, and in its JSON."""
+    asked = ("--gamma", "1", "--strategy", strategy)
+    status, out, _ = cli("plan", tour.train, *asked)
+    assert status == 0
+    told = re.search(
+        r"heuristic   P = (\d+) by sparseness: (\d+) of 78 random rows became vectors \(ρ = (0\.\d+)\)", out
+    )
+    assert told, out
+    P, vectors, rho = int(told[1]), int(told[2]), float(told[3])
+    assert rho == pytest.approx(vectors / 78, abs=0.005)
+    err = cli("fit", tour.train, str(tmp_path / "job"), *asked)[2]
+    line = f"sparseness: {vectors} of 78 random rows became vectors (ρ = {rho:.3f}) → P = {P}"
+    assert line in err.splitlines() or f"{line}, raised to 32" in err.splitlines()
+    facts = cli_json("fit", tour.train, str(tmp_path / "job"), *asked, "--overwrite", "--quiet", "--json")
+    assert facts["rho"] == pytest.approx(vectors / 78, abs=1e-4)
+    assert facts["partition_size"] == max(P, 32)
+    assert (facts["strategy"], facts["likelihood"]) == (strategy, "full")
+    assert facts["fits"] >= facts["rounds"] > 1

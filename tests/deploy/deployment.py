@@ -1,0 +1,136 @@
+"""The commands of deploy/README.md, and processes that run them here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from partirvm.data import ingest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+PATIENCE = 60.0
+"""Seconds within which anything here must happen."""
+
+
+def commands(section: str) -> list[str]:
+    """The lines of all code blocks of a section of the README."""
+    text = DEPLOY.joinpath("README.md").read_text()
+    blocks = text.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```")[1::2]
+    return [line for block in blocks for line in block.strip().splitlines()]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This environment without Dask's settings, with this Python's commands and this checkout's package first."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), plain["PATH"]])
+    package = os.pathsep.join([str(ROOT), *filter(None, [plain.get("PYTHONPATH")])])
+    return {**plain, "PATH": path, "PYTHONPATH": package, **more}
+
+
+def table(path: Path) -> None:
+    """Write a small table of columns a, b, fare."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (400, 2))
+    rows = np.column_stack([X, np.sin(2 * X[:, 0]) * X[:, 1] + 5 + rng.normal(0, 0.1, len(X))])
+    np.savetxt(path, rows, delimiter=",", header="a,b,fare", comments="")
+
+
+def prepared(folder: Path) -> Path:
+    """A folder in which the README's commands find deploy/, trips.csv and trips.zarr."""
+    folder.joinpath("deploy").symlink_to(DEPLOY)
+    table(folder / "trips.csv")
+    ingest(folder / "trips.csv", folder / "trips.zarr", target="fare")
+    return folder
+
+
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
+
+
+def until(happened: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    """Wait for something, and fail if it does not come."""
+    deadline = time.monotonic() + patience
+    while not happened():
+        assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+class Processes:
+    """Servers that run until the end, each with its output in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._running = folder, list[subprocess.Popen[bytes]]()
+
+    def start(self, command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a server."""
+        with self.folder.joinpath(f"server{len(self._running)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._running.append(process)
+        return process
+
+    def logs(self) -> str:
+        """What all servers have printed."""
+        return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
+
+    def stop(self) -> None:
+        """Ask all to end as Docker does, the last one first, and then leave nothing of them."""
+        for process in reversed(self._running):
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._running.clear()
+
+
+@contextlib.contextmanager
+def processes(folder: Path) -> Iterator[Processes]:
+    """Servers for the length of the block."""
+    made = Processes(folder)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def run(command: Sequence[str] | str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command, a line for the shell or a list of words, to its end."""
+    words = ["bash", "-c", command] if isinstance(command, str) else list(command)
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def replaced(words: Sequence[str], replacements: dict[str, str]) -> list[str]:
+    """The words of a command, with names, ports and paths of containers replaced by those of this machine."""
+    found = []
+    for word in words:
+        for old, new in replacements.items():
+            word = word.replace(old, new)
+        found.append(word)
+    return found
+
+
+def split(line: str) -> tuple[dict[str, str], list[str]]:
+    """The variables before a command, and its words."""
+    words = shlex.split(line)
+    variables: dict[str, str] = {}
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        variables[name] = value
+    return variables, words

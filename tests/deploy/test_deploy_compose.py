@@ -1,0 +1,178 @@
+"""The compose file, its commands as processes of this machine instead of containers, and the image by its text."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from dask.utils import parse_bytes
+from deployment import DEPLOY, ROOT, commands, environment, free_port, processes, replaced, run, split, table, until
+from distributed.cli.dask_worker import main as dask_worker
+
+import partirvm
+
+COMPOSE = yaml.safe_load(DEPLOY.joinpath("compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+TLS = yaml.safe_load(DEPLOY.joinpath("compose.tls.yaml").read_text())["services"]
+SERVERS = ("scheduler", "worker")
+DOCKERFILE = [
+    line.split(maxsplit=1) for line in DEPLOY.joinpath("Dockerfile").read_text().splitlines() if line[:1].isalpha()
+]
+
+
+class Machine:
+    """The compose project on this machine: containers are processes, a volume is a folder, a host name 127.0.0.1."""
+
+    def __init__(self, folder: Path, servers) -> None:
+        self.folder, self.servers, self.port = folder, servers, free_port()
+        self.checks = []
+        folder.joinpath("data").mkdir()
+
+    def __call__(self, line: str) -> str:
+        """Do what a `docker compose` line asks for; what the command line in it printed."""
+        words = split(line)[1]
+        assert words[:4] == ["docker", "compose", "--file", "deploy/compose.yaml"]
+        verb, *rest = words[4:]
+        return getattr(self, verb)(*rest)
+
+    def up(self, *options: str) -> str:
+        assert options == ("--build", "--detach", "--wait")
+        for name in SERVERS:
+            for _ in range(SERVICES[name].get("deploy", {}).get("replicas", 1)):
+                names = self.names(free_port())
+                self.servers.start(replaced(SERVICES[name]["command"], names), environment())
+                kind, *check = SERVICES[name]["healthcheck"]["test"]
+                assert kind == "CMD"
+                self.checks.append(replaced(check, names))
+        for check in self.checks:
+            until(lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}")
+        return ""
+
+    def run(self, *words: str) -> str:
+        names = self.names()
+        arguments = list(words)
+        while (option := arguments.pop(0)) != "partirvm":
+            assert option in ("--rm", "--volume")
+            if option == "--volume":
+                there, here, mode = arguments.pop(0).split(":")
+                assert (there, mode) == ("$PWD", "ro")
+                names[here] = str(self.folder)
+        done = run(replaced([*SERVICES["partirvm"]["entrypoint"], *arguments], names), self.folder, environment())
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def down(self) -> str:
+        self.servers.stop()
+        return ""
+
+    def run_check(self, check: list[str]) -> int:
+        return run(check, self.folder, environment()).returncode
+
+    def names(self, http: str = "") -> dict[str, str]:
+        """What containers call things, and what they are here."""
+        here = f"127.0.0.1:{self.port}"
+        return {"scheduler:8786": here, "8786": self.port, "8787": http, "/data": str(self.folder / "data")}
+
+
+def test_the_commands_of_the_readme(tmp_path):
+    """up, ingest, fit on the cluster, down: the health checks pass while the servers run, and fail without them."""
+    table(tmp_path / "trips.csv")
+    with processes(tmp_path) as servers:
+        machine = Machine(tmp_path, servers)
+        up, ingest, fit, down = commands("Docker compose")
+        machine(up)
+        assert len(machine.checks) == 3
+        assert "400 rows × 2 features → fare" in machine(ingest)
+        until(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
+        nannies = [process for process in psutil.process_iter() if machine.port in "".join(cmdline(process))]
+        room = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB") - parse_bytes(worker_options()["memory_limit"])
+        assert max(process.memory_info().rss for process in nannies) < room / 2
+        assert "relevance vectors of 400 rows" in machine(fit)
+        machine(down)
+        assert all(machine.run_check(check) != 0 for check in machine.checks)
+    assert partirvm.load_model(tmp_path / "data" / "jobs" / "run1").predict([[0.0, 1.0]]) == pytest.approx([5], abs=0.3)
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    """The words that started a process; none if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def worker_options() -> dict[str, object]:
+    """The options of the worker's command, as `dask worker` reads them."""
+    program, verb, *options = SERVICES["worker"]["command"]
+    assert (program, verb) == ("dask", "worker")
+    return dask_worker.make_context("worker", options).params
+
+
+def test_the_worker_fits_its_container():
+    """Threads and memory of Dask's worker stay within the container's limits, and nothing swaps."""
+    worker, options = SERVICES["worker"], worker_options()
+    assert options["nthreads"] <= worker["cpus"]
+    assert "--nworkers" not in worker["command"]
+    assert float(options["death_timeout"]) <= 60
+    assert parse_bytes(options["memory_limit"]) + 256 * 2**20 <= parse_bytes(worker["mem_limit"] + "iB")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_bounded(name):
+    service = SERVICES[name]
+    assert service["image"] == f"partirvm:{partirvm.__version__}"
+    assert service["mem_limit"] == service["memswap_limit"]
+    assert "data:/data" in service["volumes"]
+    assert not {"privileged", "network_mode", "user"} & set(service)
+    if name in SERVERS:
+        assert service["restart"] == "unless-stopped"
+        assert {"interval", "timeout", "retries", "start_period"} <= set(service["healthcheck"])
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_the_image_is_pinned_and_its_user_is_not_root():
+    verbs = [verb for verb, _ in DOCKERFILE]
+    (base,) = (rest for verb, rest in DOCKERFILE if verb == "FROM")
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base)
+    (user,) = (rest for verb, rest in DOCKERFILE if verb == "USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    assert verbs.index("USER") > max(place for place, verb in enumerate(verbs) if verb in ("RUN", "COPY"))
+    python = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]["requires-python"]
+    assert tuple(map(int, base[7:].split("-")[0].split("."))) >= tuple(map(int, python.removeprefix(">=").split(".")))
+
+
+def test_the_image_gets_what_the_build_needs_and_no_more():
+    """Files that pyproject.toml names are copied, exist, and pass the ignore file, which lets nothing else in."""
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())
+    needed = {
+        *project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"],
+        *project["project"]["license-files"],
+        project["project"]["readme"],
+        "pyproject.toml",
+    }
+    copied = {name for verb, rest in DOCKERFILE if verb == "COPY" for name in rest.split()[:-1]}
+    ignored, *lines = DEPLOY.joinpath("Dockerfile.dockerignore").read_text().split()
+    assert needed == copied == {line[1:] for line in lines if line.startswith("!")}
+    assert fnmatch("anything", ignored)
+    assert all(ROOT.joinpath(name).exists() for name in copied)
+
+
+def test_compose_with_tls_finds_its_certificates():
+    """Each service gets the folder of its own role where tls.yaml looks for it."""
+    both = "compose.yaml --file deploy/compose.tls.yaml"
+    assert commands("TLS")[-1] == commands("Docker compose")[0].replace("compose.yaml", both)
+    roles = {"scheduler": "scheduler", "worker": "worker", "partirvm": "client"}
+    assert set(TLS) == set(SERVICES)
+    for name, role in roles.items():
+        mounts = dict(volume.split(":")[:2] for volume in TLS[name]["volumes"])
+        assert all(volume.endswith(":ro") for volume in TLS[name]["volumes"])
+        assert mounts == {"./tls.yaml": TLS[name]["environment"]["DASK_CONFIG"],
+                          f"../certificates/{role}": "/etc/partirvm/tls"}  # fmt: skip
+    paths = re.findall(r": (/\S+)", DEPLOY.joinpath("tls.yaml").read_text())
+    assert {Path(path).parent.as_posix() for path in paths} == {"/etc/partirvm/tls"}
+    assert not any("://" in word for name in SERVERS for word in SERVICES[name]["command"])

@@ -1,0 +1,170 @@
+"""The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dask.utils import parse_bytes
+from deployment import DEPLOY, commands, environment, prepared, run, until
+from distributed.cli.dask_worker import main as dask_worker
+
+import partirvm
+
+SBATCH = f"""#!{sys.executable}
+# Starts a job at once, in a session of its own, and prints what sbatch prints.
+import pathlib, shutil, subprocess, sys, tempfile
+if sys.argv[1] == "--test-only":
+    sys.exit(subprocess.run(["bash", "-n"]).returncode)
+spool = pathlib.Path(tempfile.mkdtemp(dir="spool"))
+script = shutil.copy(sys.argv[1], spool / "script")
+with open(spool / "log", "wb") as log:
+    job = subprocess.Popen(["bash", script, *sys.argv[2:]], start_new_session=True, stdout=log, stderr=log)
+(spool / "pid").write_text(str(job.pid))
+print("Submitted batch job", job.pid)
+"""
+
+SCANCEL = f"""#!{sys.executable}
+import os, signal, sys
+os.killpg(int(sys.argv[1]), signal.SIGTERM)
+"""
+
+
+class Slurm:
+    """A folder to submit from, with sbatch and scancel of this machine alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = prepared(folder)
+        self.env = environment()
+        self.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{self.env['PATH']}"
+        for name in ("bin", "spool"):
+            folder.joinpath(name).mkdir()
+        self.command("sbatch", SBATCH)
+        self.command("scancel", SCANCEL)
+
+    def command(self, name: str, text: str) -> None:
+        """Put a command in place."""
+        path = self.folder / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def __call__(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of the shell to its end."""
+        return run(line, self.folder, self.env)
+
+    def jobs(self) -> list[int]:
+        """The process groups of the jobs that still run."""
+        return [pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))]
+
+    def logs(self) -> str:
+        """What all jobs have printed."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("spool/*/log")))
+
+    def rounds(self, job: str) -> int:
+        """The rounds that a fit has finished."""
+        events = [json.loads(path.read_text()) for path in self.folder.joinpath(job).glob("events/0*.json")]
+        return sum(event["event"] == "fit" for event in events)
+
+
+def alive(group: int) -> bool:
+    """Whether a process group has a member that is not a zombie."""
+    found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    return any(int(pgid) == group and state[0] != "Z" for pgid, state in map(str.split, found.splitlines()))
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """A folder to submit from; no job outlives the test."""
+    made = Slurm(tmp_path)
+    yield made
+    for group in made.jobs():
+        os.killpg(group, signal.SIGKILL)
+
+
+def test_the_commands_of_the_readme(slurm):
+    """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no job is left."""
+    install, batch, direct = commands("Slurm")
+    assert install == 'pip install ".[deploy]"'
+    submitted = slurm(batch)
+    assert submitted.stdout.startswith("Submitted batch job "), submitted.stderr
+    until(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
+    assert "relevance vectors of 400 rows" in slurm.logs()
+    assert len(list(slurm.folder.glob("spool/*"))) == 1 + 4
+    done = slurm(direct)
+    assert done.returncode == 0, done.stderr
+    assert "relevance vectors of 400 rows" in done.stdout
+    assert slurm.jobs() == []
+    first, second = (
+        partirvm.load_model(slurm.folder / "jobs" / name).predict([[0.0, 1.0]]) for name in ("run1", "run2")
+    )
+    assert first == second == pytest.approx([5], abs=0.3)
+
+
+def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
+    """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops, its model predicts."""
+    directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE))
+    assert set(directives) == {"job-name", "output", "cpus-per-task", "mem", "time", "signal"}
+    receiver, name, _ = re.split("[:@]", directives["signal"])
+    assert receiver == "B"
+    long = "--gamma 20 --partition-size 10 --max-rounds 500 --selection random"
+    group = int(slurm(f"sbatch deploy/fit.sbatch trips.zarr jobs/run1 {long}").stdout.split()[-1])
+    until(lambda: slurm.rounds("jobs/run1") >= 2, f"two rounds\n{slurm.logs()}")
+    os.kill(group, signal.Signals[f"SIG{name}"])
+    until(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
+    assert "Aborted: the model so far is usable." in slurm.logs()
+    assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
+
+
+def test_a_run_over_tls(slurm):
+    """DASK_CONFIG is all that the launcher and, by the environment of its jobs, the workers need."""
+    assert slurm("python deploy/certificates.py certificates").returncode == 0
+    slurm.env["DASK_CONFIG"] = str(slurm.folder / "certificates" / "scheduler" / "tls.yaml")
+    done = slurm("python deploy/slurm.py --workers 1 -- fit trips.zarr job --max-rounds 1")
+    assert done.returncode == 0, done.stderr
+    assert "Registered to:" in slurm.logs()
+    assert "tls://" in slurm.logs()
+    assert "tcp://" not in slurm.logs()
+
+
+def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
+    """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no sbatch."""
+    slurm.env["PATH"] = environment()["PATH"]
+    options = "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out --print-script"
+    done = slurm(f"python deploy/slurm.py {options} -- fit trips.zarr job")
+    assert done.returncode == 0, done.stderr
+    directives = dict(
+        line.split()[1:] for line in done.stdout.splitlines() if line.startswith("#SBATCH -") and "=" not in line
+    )
+    assert directives.pop("-o") == "out/partirvm-worker-%J.out"
+    assert directives.pop("-e") == "out/partirvm-worker-%J.err"
+    assert directives == {"-J": "partirvm-worker", "-p": "long", "-A": "sun", "-n": "1", "-t": "02:00:00"}
+    assert "#SBATCH --cpus-per-task=8\n" in done.stdout
+    assert "#SBATCH --mem=16384M\n" in done.stdout
+    python, flag, module, *words = shlex.split(done.stdout.splitlines()[-1])
+    assert (python, flag, module) == (sys.executable, "-m", "distributed.cli.dask_worker")
+    worker = dask_worker.make_context("worker", words).params
+    assert worker["scheduler"].startswith("tcp://")
+    assert (worker["nthreads"], worker["nanny"], worker["death_timeout"]) == (8, True, "60")
+    assert 0.85 * 2**34 < parse_bytes(worker["memory_limit"]) <= 0.9 * 2**34
+
+
+def test_refusals(slurm):
+    """sbatch's own message at once, and a worker that never starts is not waited for beyond the patience."""
+    slurm.command("sbatch", "#!/bin/sh\necho 'sbatch: error: invalid partition specified: x' >&2\nexit 1\n")
+    done = slurm("python deploy/slurm.py --partition x -- fit trips.zarr job")
+    assert done.returncode == 2
+    assert "invalid partition specified: x\nslurm: sbatch refuses the workers' jobs" in done.stderr
+    slurm.command("sbatch", "#!/bin/sh\necho Submitted batch job 1000000000\n")
+    slurm.command("scancel", "#!/bin/sh\necho $1 >> cancelled\n")
+    done = slurm("python deploy/slurm.py --workers 1 --patience 2s -- fit trips.zarr job")
+    assert done.returncode == 4
+    assert "slurm: no worker came within 2 s" in done.stderr
+    assert slurm.folder.joinpath("cancelled").read_text() == "1000000000\n"
+    assert not slurm.folder.joinpath("job").exists()

@@ -1,0 +1,208 @@
+"""A TLS cluster of the README's commands: who has its certificates may work there, nobody else."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+from cryptography import x509
+from deployment import DEPLOY, commands, environment, free_port, prepared, processes, replaced, run, split, until
+
+import partirvm
+
+ROLES = ("scheduler", "worker", "client")
+FILES = ("ca.pem", "cert.pem", "key.pem", "tls.yaml")
+BOUND = 20.0
+"""Seconds within which a refusal must come."""
+
+
+class Cluster:
+    """The scheduler and the worker of the README, with a port of their own."""
+
+    def __init__(self, folder, servers):
+        self.folder, self.servers, self.port = prepared(folder), servers, free_port()
+        make, scheduler, worker, self.fit, _ = commands("TLS")
+        assert run(make, folder, environment()).returncode == 0
+        ports = {"scheduler": ["--port", self.port, "--dashboard-address", ":0"], "worker": ["--death-timeout", "8"]}
+        for line in (scheduler, worker):
+            variables, words = split(line)
+            servers.start([*self.here(words), *ports[words[1]]], environment(**variables))
+        until(lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS")
+
+    def here(self, words):
+        """Words of a command, with this cluster's port."""
+        return replaced(words, {"localhost:8786": f"127.0.0.1:{self.port}"})
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A running cluster; beside its certificates, those of another authority, and a mixture of both."""
+    folder = tmp_path_factory.mktemp("tls")
+    with processes(folder) as servers:
+        made = Cluster(folder, servers)
+        other, mixed = folder / "other", folder / "mixed"
+        assert run([sys.executable, "deploy/certificates.py", "other"], folder, environment()).returncode == 0
+        # trusts the cluster, and shows it a certificate of the other authority
+        shutil.copytree(other / "client", mixed)
+        shutil.copy(folder / "certificates" / "client" / "ca.pem", mixed)
+        text = mixed.joinpath("tls.yaml").read_text()
+        mixed.joinpath("tls.yaml").write_text(text.replace(str(other / "client"), str(mixed)))
+        yield made
+
+
+def test_the_commands_of_the_readme(cluster):
+    """A fit over TLS by the command line gives the model of a fit in one process, bit for bit."""
+    variables, words = split(cluster.fit)
+    done = run(cluster.here(words), cluster.folder, environment(**variables))
+    assert done.returncode == 0, done.stderr
+    assert "Receive client connection" in cluster.servers.logs()
+    assert run(["partirvm", "fit", "trips.zarr", "alone"], cluster.folder, environment()).returncode == 0
+    jobs = [cluster.folder / "jobs" / "run1", cluster.folder / "alone"]
+    assert len({partirvm.load_model(job).predict([[0.0, 1.0]])[0] for job in jobs}) == 1
+    assert cluster.servers.logs().count("TLS handshake failed") == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "scheme", "said"),
+    [
+        (None, "tls", "no certificate to show to the Dask scheduler"),
+        (None, "tcp", "closed the connection"),
+        ("certificates/client", "tcp", "encryption required by Dask configuration"),
+        ("other/client", "tls", "do not accept each other's certificates"),
+        ("mixed", "tls", "do not accept each other's certificates"),
+        ("nowhere", "tls", "cannot read the certificates"),
+    ],
+)
+def test_a_client_without_the_certificates_is_refused(cluster, config, scheme, said):
+    """In bounded time, with what to do, and nothing written."""
+    environ = environment()
+    if config == "nowhere":
+        shutil.copy(DEPLOY / "tls.yaml", cluster.folder / "nowhere.yaml")
+        environ = environment(DASK_CONFIG="nowhere.yaml")
+    elif config:
+        environ = environment(DASK_CONFIG=f"{config}/tls.yaml")
+    address = f"{scheme}://127.0.0.1:{cluster.port}"
+    began = time.monotonic()
+    done = run(["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address], cluster.folder, environ)
+    assert time.monotonic() - began < BOUND
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "tls://" in done.stderr or "DASK_CONFIG" in done.stderr
+    assert not cluster.folder.joinpath("refused").exists()
+
+
+def test_tls_to_a_scheduler_without_is_refused(cluster, tmp_path):
+    port = free_port()
+    with processes(tmp_path) as servers:
+        servers.start(
+            ["dask", "scheduler", "--host", "127.0.0.1", "--port", port, "--dashboard-address", ":0"], environment()
+        )
+        until(lambda: "Scheduler at:" in servers.logs(), "a scheduler")
+        command = ["partirvm", "fit", "trips.zarr", "refused", "--scheduler", f"tls://127.0.0.1:{port}"]
+        done = run(command, cluster.folder, environment(DASK_CONFIG="certificates/client/tls.yaml"))
+    assert done.returncode == 2
+    assert "a scheduler without TLS has a tcp:// address" in done.stderr
+
+
+@pytest.mark.parametrize("shown", [None, "other/client", "certificates/client"])
+def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
+    """Whatever a client's own checks are: only with a certificate of the cluster does the scheduler answer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if shown:
+        context.load_cert_chain(cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem")
+    with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=5) as plain:
+        try:
+            with context.wrap_socket(plain) as tls:
+                greeting = tls.recv(1)
+        except (ssl.SSLError, ConnectionError):
+            greeting = b""
+    assert bool(greeting) is (shown == "certificates/client")
+
+
+def test_a_worker_of_another_authority_does_not_join(cluster):
+    """It gives up by itself, and the scheduler never had it."""
+    command = [
+        "dask",
+        "worker",
+        f"127.0.0.1:{cluster.port}",
+        "--nthreads",
+        "1",
+        "--death-timeout",
+        "8",
+        "--name",
+        "stranger",
+    ]
+    done = run(command, cluster.folder, environment(DASK_CONFIG="mixed/tls.yaml"))
+    assert done.returncode != 0
+    assert "stranger" not in cluster.servers.logs()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Certificates of the script."""
+    folder = tmp_path_factory.mktemp("certificates")
+    subprocess.run(
+        [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"], check=True, capture_output=True
+    )
+    return folder
+
+
+def test_what_the_script_makes(made):
+    """Files of mode 0600, keys of 256 bits on a curve, 30 days, an authority that signs nothing but these."""
+    assert sorted(path.relative_to(made).as_posix() for path in made.rglob("*.*")) == sorted(
+        f"{role}/{name}" for role in ROLES for name in FILES
+    )
+    assert {path.stat().st_mode & 0o777 for path in made.rglob("*.*")} == {0o600}
+    authorities = set()
+    for role in ROLES:
+        ca, cert = (x509.load_pem_x509_certificate((made / role / name).read_bytes()) for name in FILES[:2])
+        authorities.add(ca)
+        cert.verify_directly_issued_by(ca)
+        assert cert.public_key().key_size == ca.public_key().key_size == 256
+        assert cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+        purposes = cert.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert (x509.ExtendedKeyUsageOID.SERVER_AUTH in purposes) is (role != "client")
+        assert timedelta(days=29) < cert.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=30)
+        assert cert.not_valid_before_utc < datetime.now(UTC)
+        tls = yaml.safe_load((made / role / "tls.yaml").read_text())["distributed"]["comm"]
+        assert (tls["require-encryption"], tls["default-scheme"]) == (True, "tls")
+        assert tls["tls"]["ca-file"] == str(made / role / "ca.pem")
+        assert all(tls["tls"][each]["key"] == str(made / role / "key.pem") for each in ROLES)
+    assert len(authorities) == 1
+
+
+def test_nothing_is_overwritten_unasked(made, tmp_path):
+    """Even if only one of the files is there; with --overwrite all are new, and of mode 0600 again."""
+    script = [sys.executable, str(DEPLOY / "certificates.py")]
+    one = tmp_path / "worker" / "key.pem"
+    one.parent.mkdir()
+    one.write_text("precious")
+    done = run([*script, str(tmp_path)], tmp_path, environment())
+    assert done.returncode == 2
+    assert f"{one} exists; --overwrite" in done.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [one]
+    one.chmod(0o644)
+    assert run([*script, str(tmp_path), "--overwrite"], tmp_path, environment()).returncode == 0
+    assert "PRIVATE KEY" in one.read_text()
+    assert one.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("days", ["0", "x", "4000", "-1"])
+def test_days_out_of_range_are_a_usage_error(tmp_path, days):
+    done = run(
+        [sys.executable, str(DEPLOY / "certificates.py"), str(tmp_path / "c"), f"--days={days}"],
+        tmp_path,
+        environment(),
+    )
+    assert done.returncode == 2
+    assert "whole number of days from 1 to 3650" in done.stderr
+    assert not tmp_path.joinpath("c").exists()

@@ -1,0 +1,184 @@
+"""RVMRegressor's known answers, units, weights and attributes."""
+
+from __future__ import annotations
+
+import warnings
+
+import naive
+import numpy as np
+import pytest
+from regressions import plane, sinc
+
+from partirvm import RVMRegressor
+from partirvm.core.termination import Termination
+from partirvm.errors import (
+    DataWarning,
+)
+
+
+@pytest.mark.parametrize("strategy", ["basic", "working-set"])
+@pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
+def test_sinc(strategy, noise):
+    """Noise sd within 20 % of the truth, few vectors, an error well below the noise (Tipping 2001, §4.1)."""
+    X, y = sinc(200, noise)
+    model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
+    test = np.linspace(-9.5, 9.5, 300)[:, None]
+    truth = np.sinc(test[:, 0] / np.pi)
+    mean, std = model.predict(test, return_std=True)
+    assert model.noise_variance_**0.5 == pytest.approx(noise, rel=0.2)
+    assert 3 <= model.n_relevance_vectors_ <= 20
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.5 * noise
+    fresh = truth + noise * np.random.default_rng(9).normal(size=300)
+    assert np.mean(np.abs(fresh - mean) <= 1.96 * std) == pytest.approx(0.95, abs=0.04)
+    assert (std**2 >= model.noise_variance_).all()
+
+
+def phi(model, X):
+    """The design of a fitted model by pairwise differences, standardised by the model's own moments."""
+    s = model.model_.design.scaling
+    centres = (model.relevance_vectors_ - s.x_shift) / s.x_scale
+    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, centres, np.array(model.model_.design.kernel.gamma))
+    return np.hstack([np.ones((len(X), int(model.model_.design.bias))), kernels])
+
+
+@pytest.mark.parametrize("options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40}])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
+    """At the α and σ² found: mean, sd and evidence of the dense formulas (eqs. 15, 21, 22) in the target's units."""
+    X, y = plane(150)
+    X = X * [1.0, 30.0, 0.1] + [0, 100, 5]
+    w = np.random.default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
+    gamma = 0.3 if standardize else [0.3, 0.0003, 30.0]
+    model = RVMRegressor(gamma=gamma, standardize=standardize, random_state=0, **options)
+    model.fit(X, y, sample_weight=w)
+    scaling = model.model_.design.scaling
+    shift, scale = scaling.t_shift[0], scaling.t_scale[0]
+    np.testing.assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
+    expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
+    np.testing.assert_allclose(scale, expected_sd, rtol=1e-12)
+    Phi, t = phi(model, X), (y - shift) / scale
+    alpha, beta = model.model_.alpha, scale**2 / model.noise_variance_
+    test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
+    mean, variance = naive.predict_by_rows(phi(model, test), Phi, t, alpha, beta, w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        found, std = model.predict(test, return_std=True)
+    np.testing.assert_allclose(found, shift + scale * mean, atol=1e-6 * y.std())
+    np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
+    evidence = naive.log_evidence(Phi, t, alpha, beta, w) - len(y) * np.log(scale)
+    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*far from every relevance vector:partirvm.errors.DataWarning")
+def test_the_basic_strategy_ends_where_the_dense_loop_ends():
+    """All rows as candidates and MacKay's updates to their end: predictions, noise and evidence of ``naive.rvm``."""
+    X, y = sinc(80, 0.1)
+    model = RVMRegressor(gamma=0.5, strategy="basic", standardize=False, tol=1e-10, random_state=0).fit(X, y)
+    Phi = np.hstack([np.ones((80, 1)), naive.gaussian(X, X, 0.5)])
+    t = y - y.mean()
+    kept, alpha, beta = naive.rvm(Phi, t, beta=10 / t.var())
+    mean, _ = naive.posterior(Phi[:, kept], t, alpha, beta)
+    np.testing.assert_allclose(model.predict(X), y.mean() + Phi[:, kept] @ mean, atol=0.02 * y.std())
+    np.testing.assert_allclose(model.noise_variance_, 1 / beta, rtol=0.03)
+    assert model.log_evidence_ >= naive.log_evidence(Phi[:, kept], t, alpha, beta) - 0.5
+
+
+@pytest.mark.parametrize("cx", [1e-3, 50.0])
+@pytest.mark.parametrize("cy", [1e-4, 300.0])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_units_do_not_matter(cx, cy, offset):
+    """Other units of X and y: predictions follow, the evidence falls by N·log c (density of y), σ² rises by c²."""
+    X, y = plane(120)
+    options = {"gamma": 0.3, "strategy": "working-set", "partition_size": 40, "max_rounds": 2, "random_state": 0}
+    one = RVMRegressor(**options).fit(X, y)
+    other = RVMRegressor(**options).fit(offset + cx * X, offset + cy * y)
+    np.testing.assert_allclose(other.predict(offset + cx * X) - offset, cy * one.predict(X), atol=1e-4 * cy * y.std())
+    np.testing.assert_allclose(other.noise_variance_, cy**2 * one.noise_variance_, rtol=1e-3)
+    np.testing.assert_allclose(other.log_evidence_, one.log_evidence_ - 120 * np.log(cy), atol=0.05)
+
+
+def test_without_standardisation_gamma_is_in_the_inputs_own_units():
+    """standardize=False with X·c and gamma/c² is the same problem; α and evidence too."""
+    X, y = plane(120)
+    options = {
+        "strategy": "working-set",
+        "partition_size": 40,
+        "max_rounds": 2,
+        "random_state": 0,
+        "standardize": False,
+    }
+    one = RVMRegressor(gamma=0.3, **options).fit(X, y)
+    other = RVMRegressor(gamma=0.3 / 64, **options).fit(8 * X, y)
+    np.testing.assert_array_equal(other.predict(8 * X), one.predict(X))
+    np.testing.assert_array_equal(other.alpha_, one.alpha_)
+    assert other.log_evidence_ == one.log_evidence_
+
+
+def test_gamma_scale_is_one_over_d_var():
+    """gamma="scale" is 1/(d·var) of what the kernel sees, as in scikit-learn's SVR; "auto" means the same."""
+    X, y = plane(100, d=4)
+    X = X * [1, 2, 3, 4]
+    raw = RVMRegressor(gamma="scale", standardize=False, random_state=0).fit(X, y)
+    np.testing.assert_allclose(raw.model_.design.kernel.gamma, [1 / (4 * X.var())], rtol=1e-12)
+    for name in ("scale", "auto"):
+        scaled = RVMRegressor(gamma=name, random_state=0).fit(X, y)
+        np.testing.assert_allclose(scaled.model_.design.kernel.gamma, [1 / 4], rtol=1e-12)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_a_given_noise_is_kept_in_the_targets_unit(standardize):
+    """noise_variance=v: noise_variance_ is v, and it is what the predictive variance is at least."""
+    X, y = sinc(100)
+    model = RVMRegressor(gamma=2.0, noise_variance=0.03, standardize=standardize, random_state=0).fit(X, 7 * y)
+    assert model.noise_variance_ == pytest.approx(0.03, rel=1e-12)
+    assert (model.predict(X, return_std=True)[1] ** 2 >= 0.03 * (1 - 1e-12)).all()
+
+
+def test_without_an_intercept_there_is_no_bias():
+    """fit_intercept=False: as many weights as vectors, and intercept_ is the target's mean."""
+    X, y = plane(100)
+    model = RVMRegressor(fit_intercept=False, random_state=0).fit(X, y)
+    assert not model.model_.design.bias
+    assert model.intercept_ == pytest.approx(y.mean())
+    assert len(model.weights_) == len(model.alpha_) == model.n_relevance_vectors_ == len(model.relevance_vectors_)
+
+
+def test_the_attributes_make_the_prediction():
+    """mean = intercept_ + sd(y)·Σ_m weights_m k(x, z_m), z_m rows of X in its own units."""
+    X, y = plane(200)
+    model = RVMRegressor(gamma=0.3, partition_size=50, random_state=0).fit(X, y)
+    kernels = naive.gaussian(X / X.std(axis=0), model.relevance_vectors_ / X.std(axis=0), 0.3)
+    np.testing.assert_allclose(model.predict(X), model.intercept_ + y.std() * kernels @ model.weights_, atol=1e-9)
+    assert {tuple(row) for row in model.relevance_vectors_} <= {tuple(row) for row in X}
+    assert model.n_features_in_ == 3
+    assert isinstance(model.termination_, Termination)
+    last = model.history_[-1]
+    assert (last["kind"], last["vectors"]) == ("final", model.n_relevance_vectors_)
+    assert last["train_rmse"] == pytest.approx(np.sqrt(np.mean((y - model.predict(X)) ** 2)), rel=1e-6)
+    assert last["log_evidence"] == pytest.approx(model.log_evidence_)
+
+
+def test_a_zero_weight_is_an_absent_row():
+    """Rows of weight zero, however absurd, change no prediction."""
+    X, y = sinc(100)
+    w = np.ones(100)
+    w[::7] = 0
+    spoiled = np.where(w > 0, y, 1e6)
+    options = {"gamma": 2.0, "strategy": "basic", "random_state": 0}
+    with_weights = RVMRegressor(**options).fit(X, spoiled, sample_weight=w)
+    without = RVMRegressor(**options).fit(X[w > 0], y[w > 0])
+    np.testing.assert_allclose(with_weights.predict(X), without.predict(X), atol=1e-10)
+    assert with_weights.log_evidence_ == pytest.approx(without.log_evidence_, abs=1e-8)
+
+
+def test_precise_rows_count_for_more():
+    """Half of the rows with a tenth of the noise: by their precisions as weights the noise of weight 1 is found."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-10, 10, size=(400, 1))
+    w = np.where(np.arange(400) % 2, 100.0, 1.0)
+    y = np.sinc(X[:, 0] / np.pi) + 0.3 / np.sqrt(w) * rng.normal(size=400)
+    model = RVMRegressor(gamma=4.0, partition_size=60, random_state=0).fit(X, y, sample_weight=w)
+    assert model.noise_variance_**0.5 == pytest.approx(0.3, rel=0.1)
+    test = np.linspace(-9, 9, 200)[:, None]
+    assert np.sqrt(np.mean((model.predict(test) - np.sinc(test[:, 0] / np.pi)) ** 2)) < 0.02

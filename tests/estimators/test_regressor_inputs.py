@@ -1,0 +1,185 @@
+"""Every kind of input, names of features, validation data, and plans."""
+
+from __future__ import annotations
+
+import warnings
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from regressions import plane
+
+from partirvm import RVMRegressor, ingest, plan
+from partirvm.data import as_source
+from partirvm.errors import (
+    DataError,
+    DataWarning,
+)
+
+
+def kinds(folder):
+    """The same rows as every kind of input, in the same order."""
+    X, y = plane(150)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    group = zarr.open_group(str(folder / "own.zarr"), mode="w")
+    for name, values in (("X", X), ("y", y)):
+        array = group.create_array(name, shape=values.shape, dtype="f8", chunks=(40, *values.shape[1:]))
+        array[:] = values
+    return {
+        "list": (X.tolist(), y.tolist()),
+        "fortran": (np.asfortranarray(X), y),
+        "pandas": (frame, pd.Series(y, name="height")),
+        "zarr": (group["X"], group["y"]),
+        "dask array": (da.from_array(X, chunks=(40, 3)), da.from_array(y, chunks=40)),
+        "dask array, numpy y": (da.from_array(X, chunks=(40, 3)), y),
+        "dask frame": (dd.from_pandas(frame, npartitions=3), da.from_array(y, chunks=50)),
+        "data": (str(ingest((X, y), folder / "rows.zarr", shuffle=None).url), None),
+        "path": (folder / "rows.zarr", None),
+    }
+
+
+KINDS = ["list", "fortran", "pandas", "zarr", "dask array", "dask array, numpy y", "dask frame", "data", "path"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_input_gives_the_same_model(tmp_path, kind):
+    """Every row is a candidate, so that the order of rows does not matter: the dense answer to rounding."""
+    X, y = plane(150)
+    options = {"gamma": 0.3, "strategy": "basic", "random_state": 0}
+    expected = RVMRegressor(**options).fit(X, y)
+    given = kinds(tmp_path)[kind]
+    found = RVMRegressor(**options).fit(*given)
+    assert found.n_features_in_ == 3
+    np.testing.assert_allclose(found.log_evidence_, expected.log_evidence_, atol=1e-3)
+    mean, std = found.predict(given[0], return_std=True)
+    wanted, spread = expected.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, wanted, atol=1e-3 * y.std())
+    np.testing.assert_allclose(std, spread, rtol=1e-2)
+
+
+def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):
+    """DATA is shuffled on disk; predictions are not."""
+    X, y = plane(150)
+    model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
+    data = ingest((X, y), tmp_path / "rows.zarr", shuffle=4, tile_rows=32)
+    np.testing.assert_allclose(model.predict(data.url), model.predict(X), atol=1e-12)
+
+
+def test_rows_in_memory_and_tiles_are_predicted_to_the_same_bits():
+    """One BLAS thread for both, whatever is set around them."""
+    X, y = plane(4000, d=3)
+    model = RVMRegressor(strategy="working-set", partition_size=60, max_rounds=1, random_state=0).fit(X, y)
+    in_memory = model.predict(X, return_std=True)
+    tiles = model.predict(as_source(X, tile_rows=len(X)), return_std=True)
+    np.testing.assert_array_equal(in_memory[0], tiles[0])
+    np.testing.assert_array_equal(in_memory[1], tiles[1])
+
+
+def test_names_and_number_of_features_follow_each_fit(tmp_path):
+    """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
+    X, y = plane(60)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = RVMRegressor(random_state=0).fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
+    assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
+    model.predict(frame)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["b", "a", "c"]])
+    model.fit(dd.from_pandas(frame[["b", "a"]], npartitions=2), da.from_array(y, chunks=30))
+    assert (model.n_features_in_, list(model.feature_names_in_)) == (2, ["b", "a"])
+    ingest((X, y), tmp_path / "d.zarr")
+    for rows in ((da.from_array(X, chunks=30), da.from_array(y, chunks=30)), (str(tmp_path / "d.zarr"),), (X, y)):
+        model.fit(frame, y).fit(*rows)
+        assert model.n_features_in_ == 3
+        assert not hasattr(model, "feature_names_in_")
+
+
+def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(tmp_path):
+    """[X, y] as (X, y); a frame of other columns or another order is refused, whatever kinds the two are."""
+    X, y = plane(80)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    made = RVMRegressor(random_state=0)
+    pair = made.fit(X, y, validation=(X, y)).history_[-1]["held_out_rmse"]
+    assert made.fit(X, y, validation=[X, y]).history_[-1]["held_out_rmse"] == pair
+    ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
+    out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=40)
+    for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
+        for other in (frame[["b", "a", "c"]], frame.rename(columns={"c": "d"})):
+            for held_out in (other, dd.from_pandas(other, npartitions=2)):
+                with pytest.raises(DataError, match="validation data have the features"):
+                    made.fit(*training, validation=(held_out, y))
+        for held_out in (frame, dd.from_pandas(frame, npartitions=2), X):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="X .* feature names")
+                assert made.fit(*training, validation=(held_out, y)).history_[-1]["held_out_rmse"] > 0
+    made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
+
+
+def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
+    """All positive: the source gets the array that was given; all zero: DataError."""
+    X, y = plane(60)
+    given = []
+
+    def spy(X, *rest, **options):
+        given.append(X)
+        return as_source(X, *rest, **options)
+
+    monkeypatch.setattr("partirvm.estimators.as_source", spy)
+    RVMRegressor(random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
+    assert np.shares_memory(given[0], X)
+    with pytest.raises(DataError, match="no row has a weight above zero"):
+        RVMRegressor().fit(X, y, sample_weight=np.zeros(60))
+
+
+def test_feature_names():
+    """Of a data frame; another order or other names are refused, a bare array warns as scikit-learn does."""
+    X, y = plane(60)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = RVMRegressor(random_state=0).fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["b", "a", "c"]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X)
+
+
+def test_validation_ends_up_in_the_history():
+    """Held-out rmse and nlpd of every round, by the formulas at the last one."""
+    X, y = plane(400)
+    test, truth = plane(100, seed=8)
+    model = RVMRegressor(gamma=0.3, partition_size=60, max_rounds=3, random_state=0).fit(X, y, validation=(test, truth))
+    assert all(np.isfinite(entry["held_out_rmse"]) for entry in model.history_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        mean, std = model.predict(test, return_std=True)
+    last = model.history_[-1]
+    assert last["held_out_rmse"] == pytest.approx(np.sqrt(np.mean((truth - mean) ** 2)))
+    surprise = 0.5 * np.log(2 * np.pi * std**2) + (truth - mean) ** 2 / (2 * std**2)
+    assert last["held_out_nlpd"] == pytest.approx(surprise.mean())
+
+
+def test_validation_data_on_disk(tmp_path):
+    """DATA as validation beside DATA, and the same scores."""
+    X, y = plane(400)
+    held = plane(100, seed=8)
+    train, test = ingest((X, y), tmp_path / "train.zarr"), ingest(held, tmp_path / "test.zarr")
+    options = {"gamma": 0.3, "partition_size": 60, "max_rounds": 2, "random_state": 0}
+    found = RVMRegressor(**options).fit(train.url, validation=test.url).history_
+    again = RVMRegressor(**options).fit(train.url, validation=held).history_
+    assert found[-1]["held_out_rmse"] == pytest.approx(again[-1]["held_out_rmse"], rel=1e-10)
+
+
+def test_a_plan_without_a_fit(tmp_path):
+    """``plan(estimator, DATA)``: rows, candidates and passes as the fit will have them, and it prints."""
+    X, y = plane(500)
+    data = ingest((X, y), tmp_path / "rows.zarr")
+    estimator = RVMRegressor(gamma=0.3, partition_size=60, max_rounds=3, selection="random", random_state=0)
+    made = plan(estimator, data.url)
+    assert (made.shape.n_rows, made.partition_size, made.max_rounds) == (500, 60, 3)
+    assert "P = 60" in str(made)
+    assert not hasattr(estimator, "model_")
+    fitted = estimator.fit(data.url)
+    assert fitted.plan_.partition_size == 60
+    assert sum(entry["passes"] for entry in fitted.history_) >= made.passes

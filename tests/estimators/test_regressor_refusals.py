@@ -1,0 +1,194 @@
+"""What RVMRegressor refuses, and what it says then."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from regressions import plane
+
+from partirvm import RVMRegressor, plan
+from partirvm.errors import (
+    DataError,
+    MemoryLimitError,
+    PartirvmError,
+    UsageError,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("kernel", "laplace", "gaussian"),
+        ("kernel", None, "gaussian"),
+        ("gamma", 0.0, "positive"),
+        ("gamma", -1.0, "positive"),
+        ("gamma", float("nan"), "positive"),
+        ("gamma", [1.0, 2.0], "3 features"),
+        ("gamma", [0.0, 0.0, 0.0], "positive"),
+        ("gamma", "wide", "scale"),
+        ("gamma", None, "scale"),
+        ("strategy", "greedy", "working-set"),
+        ("partition_size", 0, "whole number"),
+        ("partition_size", 2.5, "whole number"),
+        ("partition_size", "large", "whole number ≥ 1 or 'auto'"),
+        ("likelihood", "half", "auto, full, sample, partition"),
+        ("final_likelihood", "auto", "full, sample, partition"),
+        ("final_likelihood", None, "full, sample, partition"),
+        ("likelihood_rows", 0, "whole number ≥ 1"),
+        ("likelihood_rows", "many", "whole number ≥ 1 or 'auto'"),
+        ("noise_rows", 0, "whole number ≥ 1"),
+        ("noise_rows", 0.5, "whole number ≥ 1"),
+        ("noise_every", 0, "whole number ≥ 1"),
+        ("noise_every", None, "whole number ≥ 1"),
+        ("heuristic_rows", 0, "whole number ≥ 1"),
+        ("heuristic_rows", "auto", "whole number ≥ 1"),
+        ("stop_rule", "half", "candidates, partition"),
+        ("selection", "best", "random"),
+        ("solver", "newton", "fixed-point"),
+        ("noise_variance", 0.0, "> 0"),
+        ("noise_variance", "guess", "> 0"),
+        ("noise_variance", float("inf"), "> 0"),
+        ("stop_fraction", 1.0, "< 1"),
+        ("stop_fraction", -0.1, "≥ 0"),
+        ("max_vectors", 0, "whole number"),
+        ("max_rounds", -1, "whole number"),
+        ("max_rounds", True, "whole number"),
+        ("time_limit", "soon", "1h"),
+        ("time_limit", -5, "1h"),
+        ("memory_limit", "lots", "512MiB"),
+        ("memory_limit", 0, "512MiB"),
+        ("tol", 0.0, "> 0"),
+        ("tol", "small", "> 0"),
+    ],
+)
+def test_each_parameter_that_cannot_be_is_named(name, value, says):
+    """UsageError, a ValueError, with the parameter's name and what it may be; nothing is fitted."""
+    X, y = plane(30)
+    estimator = RVMRegressor(**{name: value, "random_state": 0})
+    with pytest.raises(UsageError, match=name) as caught:
+        estimator.fit(X, y)
+    assert says in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+    assert not hasattr(estimator, "model_")
+
+
+def test_split_merge_has_no_rounds():
+    """max_rounds with it is refused, with what to use instead."""
+    X, y = plane(30)
+    with pytest.raises(UsageError, match=r"max_rounds is 3, but split-merge has no rounds.*max_vectors"):
+        RVMRegressor(strategy="split-merge", max_rounds=3).fit(X, y)
+
+
+def spoiled(row, column, value):
+    X, y = plane(50)
+    X[row, column] = value
+    return X, y
+
+
+@pytest.mark.parametrize("container", ["dask", "zarr", "source"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_out_of_core(tmp_path, container, value):
+    """Count, first row and the name of its column, found by a pass over the tiles."""
+    X, y = spoiled(33, 1, value)
+    X[40, 2] = np.nan
+    given = X
+    if container == "dask":
+        given = da.from_array(X, chunks=(20, 3))
+    if container == "zarr":
+        group = zarr.open_group(str(tmp_path / "own.zarr"), mode="w")
+        given = group.create_array("X", shape=X.shape, dtype="f8", chunks=(20, 3))
+        given[:] = X
+    if container == "source":
+        from partirvm.data import as_source
+
+        given, y = as_source(X, y), None
+    with pytest.raises(DataError, match=r"2 values .* row 33, column 'x1'"):
+        RVMRegressor().fit(given, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "says"),
+    [
+        pytest.param(*spoiled(3, 0, np.nan), "NaN", id="NaN"),
+        pytest.param(*spoiled(3, 0, np.inf), "infinity", id="inf"),
+        pytest.param(np.ones((5, 2)), [1, 2, np.nan, 4, 5], "NaN", id="NaN target"),
+        pytest.param(np.array([["a", "b"]] * 5), np.arange(5.0), "could not convert", id="text"),
+        pytest.param(
+            pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [1.0, 2.0], "could not convert", id="text column"
+        ),
+        pytest.param(np.ones((0, 2)), np.ones(0), "0 sample", id="no rows"),
+        pytest.param(np.ones((1, 2)), np.ones(1), "1 sample|minimum of 2", id="one row"),
+        pytest.param(np.ones((5, 0)), np.ones(5), "0 feature", id="no features"),
+        pytest.param(np.ones(5), np.ones(5), "2D array", id="one dimension"),
+        pytest.param(np.ones((5, 2)), np.ones(4), "inconsistent", id="another length"),
+        pytest.param(np.ones((5, 2)), None, "requires y", id="no target"),
+    ],
+)
+def test_arrays_that_cannot_be_used(X, y, says):
+    """What scikit-learn's own validation says; always a ValueError."""
+    with pytest.raises(ValueError, match=says):
+        RVMRegressor().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "says"),
+    [
+        pytest.param(da.ones((0, 2)), np.ones(0), "no rows", id="no rows"),
+        pytest.param(da.ones((1, 2)), np.ones(1), "one row", id="one row"),
+        pytest.param(da.ones((5, 2)), np.ones(4), "5 rows, but y has 4", id="another length"),
+        pytest.param(da.from_array(np.array([["a", "b"]] * 5)), np.ones(5), "text", id="text"),
+        pytest.param(da.ones(5), np.ones(5), "two dimensions", id="one dimension"),
+        pytest.param(da.ones((5, 2)), np.ones((5, 3)), "3 columns: one target", id="several targets"),
+    ],
+)
+def test_out_of_core_arrays_that_cannot_be_used(X, y, says):
+    """The same rows through Dask: DataError (or UsageError) of partirvm."""
+    with pytest.raises(PartirvmError, match=says) as caught:
+        RVMRegressor().fit(X, y)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_wrong_number_of_features_at_prediction():
+    """In memory as scikit-learn says it, out of core as partirvm does."""
+    X, y = plane(40)
+    model = RVMRegressor(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="2 features"):
+        model.predict(X[:, :2])
+    with pytest.raises(DataError, match="3 features"):
+        model.predict(da.from_array(X[:, :2], chunks=20))
+
+
+def test_validation_of_other_features():
+    """Refused before anything is fitted."""
+    X, y = plane(40)
+    with pytest.raises(ValueError, match="2 features"):
+        RVMRegressor().fit(X, y, validation=(X[:, :2], y))
+    with pytest.raises(UsageError, match="3 parts"):
+        RVMRegressor().fit(X, y, validation=(X, y, y))
+
+
+@pytest.mark.parametrize("w", [np.zeros(40), -np.ones(40), np.ones(39), np.full(40, np.nan)])
+def test_weights_that_cannot_be(w):
+    """All zero, negative, of another length, not finite: a ValueError."""
+    X, y = plane(40)
+    with pytest.raises(ValueError, match=r"weight|NaN|row|sample"):
+        RVMRegressor().fit(X, y, sample_weight=w)
+
+
+def test_a_plan_of_what_is_no_path():
+    """UsageError that says what is wanted."""
+    X, y = plane(40)
+    for data, validation, name in ((X, None, "data is of type ndarray"), ("d.zarr", (X, y), "validation is of type")):
+        with pytest.raises(UsageError, match=name):
+            plan(RVMRegressor(), data, validation=validation)
+
+
+def test_a_memory_limit_that_cannot_hold_is_refused():
+    """Need, have and what to change; a MemoryError; nothing fitted."""
+    X, y = plane(100)
+    with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*limit is 20 MiB.*(raise|lower)") as caught:
+        RVMRegressor(memory_limit="20MiB").fit(X, y)
+    assert isinstance(caught.value, MemoryError)

@@ -1,0 +1,240 @@
+"""Every strategy with every likelihood, partition sizes left to the heuristic, and limits, through RVMRegressor."""
+
+from __future__ import annotations
+
+import warnings
+from math import ceil, sqrt
+
+import numpy as np
+import pytest
+from regressions import plane
+
+from partirvm import RVMRegressor
+from partirvm.core.termination import Termination
+from partirvm.errors import DataWarning, LimitWarning
+from partirvm.strategies.partition_size import fraction
+
+PARTITIONED = ("split-merge", "incremental", "working-set")
+LIKELIHOODS = ("full", "sample", "partition")
+NOISE = 0.1
+
+
+def truth(X):
+    """What ``plane`` adds noise to."""
+    return 5 + np.sin(X[:, 0]) + 0.5 * X[:, -1]
+
+
+def error(model):
+    """Root mean square error against the noise-free function on fresh rows."""
+    X, _ = plane(400, seed=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        return np.sqrt(np.mean((model.predict(X) - truth(X)) ** 2))
+
+
+@pytest.fixture(scope="module")
+def basic():
+    """Every row a candidate."""
+    return RVMRegressor(strategy="basic", gamma=0.1, random_state=0).fit(*plane(600))
+
+
+@pytest.mark.parametrize("strategy", PARTITIONED)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
+    """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
+    options = {"partition_size": 60, "likelihood_rows": 200, "gamma": 0.1, "random_state": 0}
+    model = RVMRegressor(strategy=strategy, likelihood=likelihood, **options).fit(*plane(600))
+    assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
+    assert model.noise_variance_ == pytest.approx(basic.noise_variance_, rel=0.1)
+    assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
+    *before, last = model.history_
+    assert (last["kind"], last["likelihood"], last["rows"]) == ("final", "full", 600)
+    assert {entry["likelihood"] for entry in before} == {likelihood}
+    rows = {entry["rows"] for entry in before}
+    if likelihood == "partition":
+        assert all(entry["rows"] == entry["candidates"] for entry in before)
+    else:
+        assert rows == {600 if likelihood == "full" else 200}
+
+
+@pytest.mark.parametrize("strategy", PARTITIONED)
+@pytest.mark.parametrize("likelihood", ["sample", "partition"])
+def test_the_last_fit_may_see_as_little(strategy, likelihood):
+    """final_likelihood: for reproducing the literal scheme; a usable model, told in the history."""
+    options = {"likelihood": likelihood, "final_likelihood": likelihood, "likelihood_rows": 200}
+    X, y = plane(600)
+    model = RVMRegressor(strategy=strategy, partition_size=60, gamma=0.1, random_state=0, **options).fit(X, y)
+    assert {entry["likelihood"] for entry in model.history_} == {likelihood}
+    assert model.history_[-1]["rows"] <= 200
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    assert model.score(X, y) > 0.8
+
+
+def test_noise_from_a_few_rows_now_and_then():
+    """noise_rows and noise_every of "partition" change the path, hardly the end."""
+    options = {"strategy": "incremental", "likelihood": "partition", "partition_size": 60, "gamma": 0.1}
+    X, y = plane(600)
+    often = RVMRegressor(random_state=0, **options).fit(X, y)
+    seldom = RVMRegressor(random_state=0, noise_rows=150, noise_every=4, **options).fit(X, y)
+    assert often.history_[0]["noise_variance"] != seldom.history_[0]["noise_variance"]
+    assert often.history_[0]["pass_rows"] == 60 + 600
+    assert seldom.history_[0]["pass_rows"] == 60 + 150
+    assert seldom.noise_variance_ == pytest.approx(often.noise_variance_, rel=0.1)
+
+
+@pytest.mark.parametrize("strategy", PARTITIONED)
+@pytest.mark.parametrize("rule", ["candidates", "partition"])
+def test_the_stop_rule_of_every_intermediate_fit(strategy, rule):
+    """It ends when the vectors are half of its candidates, or of P, and for no other reason but convergence.
+
+    Only the working set lets some converge beyond that: to see whether the evidence still rises.
+    """
+    options = {"strategy": strategy, "partition_size": 60, "stop_rule": rule, "gamma": 0.2, "random_state": 0}
+    *before, last = RVMRegressor(**options).fit(*plane(600)).history_
+    for entry in before:
+        bound = int(0.5 * (entry["candidates"] if rule == "candidates" else 60))
+        patient = strategy == "working-set" and entry["termination"] == "converged"
+        assert entry["termination"] == ("halved" if entry["vectors"] <= bound and not patient else "converged")
+    assert {"halved"} <= {entry["termination"] for entry in before}
+    assert last["termination"] == "converged"
+
+
+@pytest.mark.parametrize("strategy", PARTITIONED)
+def test_the_heuristic_chooses_the_partition_size(strategy):
+    """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the plan's text."""
+    N, d = 1200, 12
+    X, y = plane(N, d)
+    model = RVMRegressor(strategy=strategy, gamma=0.1, random_state=0).fit(X, y)
+    first, found = model.history_[0], model.plan_.sparseness
+    assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
+    assert (found.rows, found.vectors, found.rho) == (first["rows"], first["vectors"], first["vectors"] / first["rows"])
+    assert found.partition_size == ceil(fraction(found.rho) * sqrt(N * d))
+    assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found.partition_size
+    assert first["notes"] == []
+    assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0
+    assert f"P = {found.partition_size} by sparseness" in str(model.plan_)
+
+
+def test_the_measured_rows_do_not_depend_on_the_strategy():
+    """The same seed measures the same ρ."""
+    X, y = plane(600)
+    found = {RVMRegressor(strategy=s, gamma=0.1, random_state=3).fit(X, y).plan_.sparseness for s in PARTITIONED}
+    assert len(found) == 1
+
+
+def test_every_cap_is_noted():
+    """The least P of auto, the rows of ρ, max_vectors: in the plan and in the heuristic's line of history."""
+    X, y = plane(600)
+    options = {"strategy": "working-set", "gamma": 0.1, "random_state": 0}
+    model = RVMRegressor(**options).fit(X, y)
+    assert model.plan_.partition_size == model.history_[0]["partition_size"] == 32
+    assert model.history_[0]["notes"] == [f"P raised from {model.plan_.sparseness.partition_size} to 32: "
+                                          "auto takes 32 at least"]  # fmt: skip
+    few = RVMRegressor(heuristic_rows=20, max_vectors=25, **options).fit(X, y)
+    assert few.history_[0]["rows"] == 20
+    assert few.plan_.partition_size == 25
+    assert {"ρ measured on 20 rows instead of 43: heuristic_rows", "P held to 25 by max_vectors"} <= {*few.plan_.notes}
+    assert all(note in str(few.plan_) for note in few.history_[0]["notes"])
+
+
+def test_the_memory_limit_caps_the_measured_rows(monkeypatch):
+    """Where a basic RVM on √(N·d) rows would not fit."""
+    monkeypatch.setattr("partirvm.service.preparing.affordable", lambda *args, **options: (1, 30))
+    model = RVMRegressor(strategy="working-set", gamma=0.1, random_state=0).fit(*plane(600))
+    assert model.history_[0]["rows"] == 30
+    assert "ρ measured on 30 rows instead of 43: the memory limit" in model.plan_.notes
+
+
+def test_a_kernel_that_is_too_narrow_is_warned_of():
+    """ρ near 1: nearly every row would be a vector."""
+    X, y = plane(600)
+    with pytest.warns(DataWarning, match="random rows became vectors: the kernel is probably too narrow") as caught:
+        model = RVMRegressor(strategy="working-set", gamma=500.0, max_rounds=2, random_state=0).fit(X, y)
+    assert model.plan_.sparseness.rho > 0.9
+    assert f"{model.plan_.sparseness.rho:.0%} of 43" in str(caught[0].message)
+    assert any("too narrow" in note for note in model.plan_.notes)
+
+
+def test_basic_measures_nothing():
+    """No P, no heuristic, one fit, whatever the options of the others say."""
+    options = {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3}
+    X, y = plane(100)
+    plain, odd = (RVMRegressor(strategy="basic", gamma=0.1, random_state=0, **kw).fit(X, y) for kw in ({}, options))
+    for model in (plain, odd):
+        assert [(entry["kind"], entry["likelihood"]) for entry in model.history_] == [("final", "full")]
+        assert (model.plan_.sparseness, model.plan_.partition_size, model.plan_.likelihood) == (None, 100, "full")
+    np.testing.assert_array_equal(plain.weights_, odd.weights_)
+
+
+def dense():
+    """Nearly every row is a vector to the first fits."""
+    return plane(600, noise=0.02)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reason", "says"),
+    [
+        ("split-merge", Termination.CONVERGED, r"\d+ vectors had to go at merges"),
+        ("incremental", Termination.VECTORS, r"Only \d+ of 20 partitions were seen"),
+        ("working-set", Termination.VECTORS, None),
+    ],
+)
+def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
+    """No more vectors in any model; a warning where that cost vectors, or candidates that nobody saw."""
+    options = {"strategy": strategy, "gamma": 1.0, "partition_size": 100, "max_vectors": 60, "random_state": 0}
+    X, y = dense()
+    if says is None:
+        model = RVMRegressor(**options).fit(X, y)
+    else:
+        with pytest.warns(LimitWarning, match=says):
+            model = RVMRegressor(**options).fit(X, y)
+    assert model.termination_ is reason
+    assert 0 < model.n_relevance_vectors_ <= 60
+    assert all(entry["vectors"] <= 60 for entry in model.history_ if entry["kind"] in ("round", "final"))
+    assert (model.history_[-1]["dropped"] > 0) == (strategy == "split-merge")
+    assert model.score(X, y) > 0.9
+
+
+def test_limits_that_basic_cannot_keep_are_warned_of():
+    """It has one fit, and no model before its end."""
+    X, y = dense()
+    with pytest.warns(LimitWarning, match="vectors are more than max_vectors = 10: basic makes every row"):
+        RVMRegressor(strategy="basic", gamma=1.0, max_vectors=10, random_state=0).fit(X[:100], y[:100])
+
+
+@pytest.mark.parametrize("strategy", ["basic", "split-merge"])
+def test_a_time_limit_needs_a_model_to_keep(strategy):
+    """Where there is none before the last fit it is warned of; the fit is whole."""
+    X, y = plane(100)
+    with pytest.warns(LimitWarning, match=f"longer than time_limit: {strategy} has no model before its last fit"):
+        model = RVMRegressor(strategy=strategy, partition_size=40, time_limit=1e-9, random_state=0).fit(X, y)
+    assert model.history_[-1]["kind"] == "final"
+
+
+def test_incremental_keeps_its_last_model_when_time_is_up():
+    """After the first partition already."""
+    X, y = plane(300)
+    model = RVMRegressor(strategy="incremental", partition_size=50, time_limit=1e-9, random_state=0).fit(X, y)
+    assert model.termination_ is Termination.TIME
+    assert [entry["kind"] for entry in model.history_] == ["round"]
+
+
+@pytest.mark.parametrize("strategy", PARTITIONED)
+def test_held_out_errors_of_every_fit(strategy):
+    """Parts of split-merge have one too; the heuristic has none."""
+    X, y = plane(400)
+    model = RVMRegressor(strategy=strategy, gamma=0.1, random_state=0).fit(X, y, validation=plane(100, seed=8))
+    heuristic, *fits = model.history_
+    assert heuristic["held_out_rmse"] is None
+    assert all(entry["held_out_rmse"] > 0 for entry in fits)
+
+
+def test_split_merge_tells_levels():
+    """Seven partitions: 7 fits, 3 merges and an odd part that waits, 2 merges, the last fit."""
+    model = RVMRegressor(strategy="split-merge", partition_size=50, gamma=0.1, random_state=0).fit(*plane(350))
+    levels = [entry["level"] for entry in model.history_]
+    assert levels == [*[0] * 7, *[1] * 3, *[2] * 2, None]
+    assert [cost.fits for cost in model.plan_.rounds] == [7, 3, 2, 1]
+    assert sum(entry["candidates"] for entry in model.history_ if entry["level"] == 0) == 350
+    assert [entry["passes"] for entry in model.history_] == [*[1] * 12, 2]
+    assert {entry["pass_rows"] for entry in model.history_} == {350, 700}

@@ -1,0 +1,122 @@
+"""Odd data and limits: a warning, and a correct fit."""
+
+from __future__ import annotations
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from regressions import plane, sinc
+
+from partirvm import RVMRegressor
+from partirvm.core.termination import Termination
+from partirvm.errors import (
+    DataWarning,
+    LimitWarning,
+    NoiseFloorWarning,
+)
+
+STRATEGIES = ["basic", "split-merge", "incremental", "working-set"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_constant_feature_warns_and_changes_nothing(strategy):
+    """Named in a DataWarning; predictions are those without it (gamma is given, so the kernel is the same)."""
+    X, y = plane(100, d=2)
+    constant = np.column_stack([X, np.full(100, 0.1)])
+    options = {"gamma": 0.3, "strategy": strategy, "partition_size": 30, "random_state": 0}
+    with pytest.warns(DataWarning, match="constant features.*x2"):
+        model = RVMRegressor(**options).fit(constant, y)
+    np.testing.assert_allclose(model.predict(constant), RVMRegressor(**options).fit(X, y).predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("value", [0.0, 7.3, -1e9])
+def test_a_constant_target_warns_and_is_returned(strategy, value):
+    """A model of no vectors whose mean is the constant, with a finite sd."""
+    X, _ = plane(50)
+    with pytest.warns(DataWarning, match="target 'y' is constant"):
+        model = RVMRegressor(strategy=strategy, partition_size=20, random_state=0).fit(X, np.full(50, value))
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, value, rtol=1e-12)
+    assert np.isfinite(std).all()
+    assert model.n_relevance_vectors_ == 0
+    assert model.termination_ is Termination.CONSTANT
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_duplicate_rows_make_a_correct_fit(strategy):
+    """Every row five times: a warning, no vector twice, and σ² is that of the rows about the curve."""
+    X, _ = sinc(60, 0.1)
+    X = np.vstack([X] * 5)
+    y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(1).normal(size=300)
+    with pytest.warns(DataWarning, match="candidates had the same inputs"):
+        model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=40, random_state=0).fit(X, y)
+    assert len(np.unique(model.relevance_vectors_, axis=0)) == model.n_relevance_vectors_
+    assert model.noise_variance_**0.5 == pytest.approx(0.1, rel=0.2)
+
+
+def test_rows_that_are_all_the_same():
+    """Nothing to learn from: the prediction is the mean of the targets, σ² their variance."""
+    y = np.random.default_rng(0).normal(5, 2, size=40)
+    with pytest.warns(DataWarning) as caught:
+        model = RVMRegressor(random_state=0).fit(np.ones((40, 2)), y)
+    texts = " ".join(str(warning.message) for warning in caught)
+    assert all(part in texts for part in ("constant features", "39 candidates", "no relevance vector"))
+    np.testing.assert_allclose(model.predict(np.ones((1, 2))), y.mean())
+    np.testing.assert_allclose(model.noise_variance_, y.var(), rtol=0.05)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_noise_free_data_warn_of_the_floor(strategy):
+    """A target in the span of two kernels: NoiseFloorWarning, σ² = 1e-8·var(y), and a mean that is right."""
+    X = np.linspace(-3, 3, 150)[:, None]
+    y = 5 + naive.gaussian(X, X[[40, 110]], 2.0 / X.var()) @ [3.0, -2.0]
+    with pytest.warns(NoiseFloorWarning, match="noise_variance"):
+        model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.noise_variance_, 1e-8 * y.var(), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-3)
+
+
+def test_far_rows_warn_at_prediction():
+    """Their number, a prediction of about the mean; rows near the vectors do not warn."""
+    X, y = plane(100)
+    model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
+    far = np.vstack([X[:5], np.full((2, 3), 1e3)])
+    with pytest.warns(DataWarning, match="2 of 7 rows are far"):
+        mean = model.predict(far)
+    np.testing.assert_allclose(mean[5:], model.intercept_)
+    with pytest.warns(DataWarning, match="2 of 7 rows are far"):
+        model.predict(da.from_array(far, chunks=4))
+    model.predict(model.relevance_vectors_)
+
+
+def test_limits_end_a_fit_with_a_usable_model():
+    """max_rounds, max_vectors and time_limit: the reason is a value with advice, the model predicts."""
+    X, y = plane(1000, noise=0.01)
+    options = {"gamma": 0.5, "partition_size": 40, "strategy": "working-set", "random_state": 0}
+    rounds = RVMRegressor(max_rounds=2, **options).fit(X, y)
+    assert rounds.termination_ is Termination.ROUNDS
+    assert "max_rounds" in rounds.termination_.advice
+    vectors = RVMRegressor(max_vectors=50, **options).fit(X, y)
+    assert vectors.termination_ is Termination.VECTORS
+    assert vectors.n_relevance_vectors_ <= 50
+    late = RVMRegressor(time_limit=1e-6, **options).fit(X, y)
+    assert late.termination_ is Termination.TIME
+    assert [entry["kind"] for entry in late.history_] == ["round"]
+    assert np.isfinite(late.predict(X[:3])).all()
+
+
+def test_the_limit_of_memory_ends_rounds_with_a_warning(monkeypatch):
+    """Columns that do not fit any more: LimitWarning, Termination.MEMORY, a usable model."""
+    from partirvm.service import preparing
+
+    made = preparing.make_plan
+    from dataclasses import replace
+
+    monkeypatch.setattr(preparing, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=70))
+    X, y = plane(1000, noise=0.01)
+    with pytest.warns(LimitWarning, match="memory_limit"):
+        model = RVMRegressor(gamma=0.5, partition_size=40, strategy="working-set", random_state=0).fit(X, y)
+    assert model.termination_ is Termination.MEMORY
+    assert model.n_relevance_vectors_ <= 70

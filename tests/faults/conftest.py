@@ -1,0 +1,43 @@
+"""Data, jobs that nobody disturbed, and a process that forks others."""
+
+from __future__ import annotations
+
+import pytest
+from fault_cases import CASES, carry, make_data, make_long_data, mother, queued
+
+from partirvm.jobs.state import Status
+
+
+@pytest.fixture(scope="session")
+def breeder(tmp_path_factory):
+    """Forks processes that have imported everything already."""
+    folder = tmp_path_factory.mktemp("said")
+    folder.parent.parent.chmod(0o755)
+    folder.parent.chmod(0o755)
+    folder.chmod(0o777)  # some of them are nobody
+    with mother(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """DATA to train on, DATA to look at meanwhile."""
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def long_data(tmp_path_factory):
+    """DATA over which a pass takes seconds."""
+    return make_long_data(tmp_path_factory.mktemp("long"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(breeder, data, tmp_path_factory):
+    """A job of each case, done without a fault."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    found = {case: queued(data, folder / case, case) for case in CASES}
+    for store in found.values():
+        breeder.call(carry, job=store.location).end()
+        assert store.state().status is Status.DONE
+        assert [event["event"] for event in store.events()].count("running") == 1
+    return found

@@ -1,0 +1,192 @@
+"""A driver on a cluster of three worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from fault_cases import (
+    CASES,
+    SLACK,
+    WITHIN,
+    aborted,
+    assert_one_round_repeated,
+    assert_same_end,
+    assert_usable,
+    carry,
+    count_lines,
+    wait_for,
+)
+
+from partirvm.backends.dask import connect
+from partirvm.jobs.state import Status
+from partirvm.service.jobs import open_job, submit
+
+CASE = "incremental"
+"""The case with the most passes over all rows, a second's work or two for three workers."""
+
+BOUND = 60.0
+"""Seconds after which a job whose scheduler is gone counts as interrupted, at the latest."""
+
+
+class Processes:
+    """A scheduler and its workers, each a process as a person starts it."""
+
+    def __init__(self, folder):
+        self._folder, self._all = folder, []
+        self.workers = []
+        contact = folder / "scheduler.json"
+        self.scheduler = self._start(
+            "scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact)
+        )
+        wait_for(lambda: contact.exists() and contact.read_text(), what="the scheduler")
+        self.address = json.loads(contact.read_text())["address"]
+        self.add(3)
+        self.client = connect(self.address)
+        self.client.wait_for_workers(3, timeout=60)
+
+    def add(self, n):
+        """Start so many workers of one thread."""
+        alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "2GiB")
+        folder = ("--local-directory", str(self._folder))
+        self.workers += [self._start("worker", self.address, *alone, *folder) for _ in range(n)]
+
+    def kill(self, pid):
+        """kill −9 of the worker with this number."""
+        (worker,) = [each for each in self.workers if each.pid == pid]
+        worker.kill()
+        worker.wait()
+        self.workers.remove(worker)
+
+    def close(self):
+        """Let nothing live on."""
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=5)
+        for process in self._all:
+            process.kill()
+            process.wait()
+
+    def _start(self, *arguments):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        with (self._folder / f"{arguments[0]}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
+            )
+        self._all.append(process)
+        return process
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three workers; who kills some starts others."""
+    made = Processes(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job(cluster, data, undisturbed, tmp_path):
+    """A job whose driver runs on the cluster, after its second line of history."""
+    cluster.client.wait_for_workers(3, timeout=60)
+    parameters = CASES[CASE]
+    made = submit(data[0], str(tmp_path / "job"), parameters, validation=data[1], client=cluster.client)
+    wait_for(lambda: count_lines(made.location) >= 2)
+    return made
+
+
+def to_be_begun(dask_scheduler):
+    """Tasks that no worker is at work on yet."""
+    return [task.key for task in dask_scheduler.tasks.values() if task.state in ("queued", "waiting", "no-worker")]
+
+
+def driver(job):
+    """The number of the process that holds the job's lease."""
+    return job.store.holder().process.pid
+
+
+def assert_done(job, whole):
+    """It comes to the end of the undisturbed job, whoever brings it there."""
+    wait_for(lambda: job.status() in (Status.DONE, Status.FAILED), what="the end of the job")
+    assert_same_end(job.store, whole)
+    assert_one_round_repeated(job.store.events())
+
+
+def test_a_killed_worker(cluster, job, undisturbed):
+    """One that only does tasks: the driver goes on as if nothing had been."""
+    victim = next(worker.pid for worker in cluster.workers if worker.pid != driver(job))
+    assert not job.status().final
+    cluster.kill(victim)
+    cluster.add(1)
+    assert_done(job, undisturbed[CASE])
+    assert [event["event"] for event in job.store.events()].count("running") == 1
+
+
+def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
+    """The scheduler begins the driver elsewhere, which goes on from the last checkpoint."""
+    first = driver(job)
+    assert not job.status().final
+    cluster.kill(first)
+    cluster.add(1)
+    assert_done(job, undisturbed[CASE])
+    assert driver(job) != first
+    kinds = [event["event"] for event in job.store.events()]
+    assert (kinds.count("running"), kinds.count("interrupted")) == (2, 1)
+
+
+def test_all_workers_then_new_ones(cluster, job, undisturbed):
+    """Nobody is at work for a while; the first of the new workers takes the driver."""
+    assert not job.status().final
+    for worker in list(cluster.workers):
+        cluster.kill(worker.pid)
+    assert job.status() is Status.INTERRUPTED
+    time.sleep(1)
+    cluster.add(3)
+    assert_done(job, undisturbed[CASE])
+    assert [event["event"] for event in job.store.events()].count("running") == 2
+
+
+def test_a_worker_that_is_stopped_for_a_moment(cluster, job, undisturbed):
+    """SIGSTOP and SIGCONT of one that only does tasks: no fault at all."""
+    assert not job.status().final
+    victim = next(worker for worker in cluster.workers if worker.pid != driver(job))
+    victim.send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    victim.send_signal(signal.SIGCONT)
+    assert_done(job, undisturbed[CASE])
+    assert [event["event"] for event in job.store.events()].count("running") == 1
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_an_abort_there(cluster, data, long_data, tmp_path, within):
+    """As in one process: within a task's or an iteration's time and a second; nothing of the pass is begun after it."""
+    train, test = long_data if within == "passes" else data
+    made = submit(train, str(tmp_path / "job"), WITHIN[within], validation=test, client=cluster.client)
+    wait_for(lambda: count_lines(made.location) >= 1)
+    time.sleep(1.5)
+    assert aborted(made.location, "flat enough") < 1 + SLACK
+    assert_usable(made.store, "flat enough")
+    wait_for(lambda: made.store.holder().gone, 20)
+    wait_for(lambda: not cluster.client.run_on_scheduler(to_be_begun), 1 + SLACK, "the end of what was given up")
+
+
+def test_the_scheduler(breeder, cluster, job, undisturbed):
+    """The job is interrupted, in bounded time and with a reason; resumed in one process it comes to the same end."""
+    assert not job.status().final
+    cluster.scheduler.kill()
+    began = time.monotonic()
+    wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), BOUND, "the end of the driver")
+    assert time.monotonic() - began < BOUND
+    state = job.state()
+    assert state.status is Status.INTERRUPTED, state.reason
+    assert state.reason
+    assert job.model().n_vectors > 0
+    wait_for(lambda: job.store.holder().gone, BOUND)
+    open_job(job.location).requeue()
+    breeder.call(carry, job=job.location).end()
+    assert_done(job, undisturbed[CASE])

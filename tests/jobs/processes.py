@@ -1,0 +1,47 @@
+"""Real processes that write to a job until they are told, or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = str(Path(__file__).parent)
+
+HEAD = f"""
+import sys; sys.path.insert(0, {HERE!r})
+import numpy as np, time
+from reference import QUICK, model
+from partirvm.errors import *
+from partirvm.jobs.store import JobStore
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+@contextmanager
+def running(code, *arguments, stdin=False):
+    """A Python process, killed at the end; with ``stdin`` it can be written to."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", HEAD + code, *map(str, arguments)],
+        stdin=subprocess.PIPE if stdin else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition, seconds=20.0):
+    """Until it holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)

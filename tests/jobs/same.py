@@ -1,0 +1,39 @@
+"""Whether two values are the same to the bit: types, bits, order of memory, sharing of arrays."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+
+
+def assert_same(one, two, where="value", pairs=None):
+    """Raise AssertionError at the first difference."""
+    pairs = {} if pairs is None else pairs
+    assert type(one) is type(two), where
+    if isinstance(one, np.ndarray):
+        assert (one.dtype, one.shape) == (two.dtype, two.shape), where
+        assert one.tobytes() == two.tobytes(), where
+        if one.flags.c_contiguous or one.flags.f_contiguous:
+            for flag in ("C_CONTIGUOUS", "F_CONTIGUOUS"):
+                assert one.flags[flag] == two.flags[flag], f"{where}: {flag}"
+        assert pairs.setdefault(id(one), id(two)) == id(two), f"{where}: one array has become two"
+    elif isinstance(one, np.generic):
+        assert one.dtype == two.dtype, where
+        assert one.tobytes() == two.tobytes(), where
+    elif isinstance(one, float):
+        assert struct.pack(">d", one) == struct.pack(">d", two), where
+    elif is_dataclass(one):
+        for each in fields(one):
+            assert_same(getattr(one, each.name), getattr(two, each.name), f"{where}.{each.name}", pairs)
+    elif isinstance(one, tuple | list):
+        assert len(one) == len(two), where
+        for number, (mine, yours) in enumerate(zip(one, two, strict=True)):
+            assert_same(mine, yours, f"{where}[{number}]", pairs)
+    elif isinstance(one, dict):
+        assert_same(tuple(one), tuple(two), where, pairs)
+        for key in one:
+            assert_same(one[key], two[key], f"{where}[{key!r}]", pairs)
+    else:
+        assert one == two, where

@@ -1,0 +1,104 @@
+"""The driver goes on from any of its checkpoints, with the bits of a run that was never away."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.service.preparing import prepare
+from partirvm.strategies import STRATEGIES
+from partirvm.types import FitParameters
+
+TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory"}
+
+
+class Recorder(MemoryJournal):
+    """Keeps every checkpoint as bytes, with the number of lines that were written before it."""
+
+    def __init__(self):
+        super().__init__()
+        self.checkpoints = []
+
+    def checkpoint(self, checkpoint):
+        self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-3, 3, size=(700, 2))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=700)
+
+
+def left(journal):
+    """The model's bits and the lines of history, but for times and bytes."""
+    lines = [{k: repr(v) for k, v in line.items() if k not in TIMES} for line in journal.history]
+    model = journal.model
+    return model.mean.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+@pytest.mark.parametrize("strategy", ["split-merge", "incremental", "working-set"])
+def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validated):
+    """Model and history are those of the run that was never away; at most one round is done again."""
+    X, y = rows
+    held_out = ArraySource(X[:100], y[:100]) if validated else None
+    source = ArraySource(X[100:], y[100:], tile_rows=128)
+    limit = None if strategy == "split-merge" else 5
+    asked = FitParameters(
+        gamma=0.4, strategy=strategy, likelihood=likelihood, likelihood_rows=300, partition_size=60, max_rounds=limit
+    )
+    executor = LocalExecutor(2)
+    prepared = prepare(source, asked, executor, held_out)
+    driver = Driver(executor, source, held_out)
+    whole = Recorder()
+    machine = STRATEGIES[strategy]
+    end = driver.run(machine(), prepared.problem, prepared.options, whole)
+    assert len(whole.checkpoints) >= 3
+    for lines, stored in whole.checkpoints:
+        journal = MemoryJournal(history=whole.history[:lines])
+        resumed = driver.run(
+            machine(), prepared.problem, prepared.options, journal, resume=pickle.loads(stored), elapsed=100.0
+        )
+        assert resumed.reason is end.reason
+        assert left(journal) == left(whole)
+        assert journal.history[-1]["seconds"] > 100
+    executor.close()
+
+
+def test_there_is_no_checkpoint_of_a_run_that_is_over(rows):
+    """The last fit is none to go on from: a limit that is raised later finds the round before it."""
+    X, y = rows
+    executor = LocalExecutor(1)
+    source = ArraySource(X, y)
+    prepared = prepare(source, FitParameters(gamma=0.4, partition_size=60, max_rounds=3), executor)
+    journal = Recorder()
+    Driver(executor, source).run(STRATEGIES["working-set"](), prepared.problem, prepared.options, journal)
+    assert [lines for lines, _ in journal.checkpoints] == [1, 2]
+    assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
+    executor.close()
+
+
+def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):
+    """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
+    X, y = rows
+    executor = LocalExecutor(1)
+    source = ArraySource(X, y)
+    prepared = prepare(source, FitParameters(gamma=0.4, partition_size=60, max_rounds=4), executor)
+    journal = Recorder()
+    machine = STRATEGIES["working-set"]
+    Driver(executor, source).run(machine(), prepared.problem, prepared.options, journal)
+    at = pickle.loads(journal.checkpoints[0][1])
+    late = Driver(executor, source, interrupted=lambda: Termination.TIME)
+    again = MemoryJournal()
+    found = late.run(machine(), prepared.problem, prepared.options, again, resume=at, usable=True)
+    assert found.reason is Termination.TIME
+    assert again.history == []
+    executor.close()

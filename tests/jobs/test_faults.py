@@ -1,0 +1,171 @@
+"""Full disks, forbidden folders, damaged files: a clear error, and nothing lost that was whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from processes import running
+from reference import model
+
+from partirvm.errors import FormatError, MissingDataError
+from partirvm.jobs.store import JobStore
+from partirvm.storage import open_folder
+
+FULL = """
+import resource, signal
+from reference import QUICK
+store = JobStore(sys.argv[1])
+lease = store.acquire(timing=QUICK)
+from partirvm.storage.lease import holder
+big = model(5, m=60)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+for write in (
+    lambda: store.save(big),
+    lambda: store.record({"event": "note", "text": "x" * 3000}),
+    lambda: store.checkpoint({"n": 2, "big": np.zeros(20_000)}),
+    lambda: store.request("abort", 1, "y" * 3000),
+    lambda: JobStore.create(sys.argv[1] + "-other", {"text": "x" * 3000}),
+):
+    try:
+        write()
+        say("written")
+    except StorageError as error:
+        say(error)
+time.sleep(0.5)
+mute = store.holder().beat
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+time.sleep(0.5)
+say(mute, store.holder().beat > mute)
+store.save(big); store.record({"event": "note", "n": 2}); store.checkpoint({"n": 2}); lease.release()
+say("there is room again")
+"""
+
+
+@pytest.mark.parametrize("limit", [10, 700])
+def test_a_full_disk(tmp_path, limit):
+    """StorageError from everything that writes; what was whole is there; with room again the job goes on."""
+    store = JobStore.create(tmp_path / "job", {})
+    store.save(model(1))
+    store.record({"event": "note", "n": 1})
+    store.checkpoint({"n": 1})
+    with running(FULL, tmp_path / "job", limit) as child:
+        said = [child.stdout.readline() for _ in range(5)]
+        assert all("cannot be written: a file would exceed" in line for line in said), (said, child.stderr.read())
+        assert "events" in said[1]
+        assert not (tmp_path / "job-other").exists()
+        assert (store.model().mean == model(1).mean).all()
+        assert [event["n"] for event in store.events()] == [1]
+        assert store.restore().value == {"n": 1}
+        found = {path.name for path in (tmp_path / "job").rglob("*")}
+        assert not [name for name in found if name.endswith(".part")]
+        assert len(list((tmp_path / "job" / "models").iterdir())) == 2
+        assert len(list((tmp_path / "job" / "checkpoints").iterdir())) == 2
+        mute, heard = child.stdout.readline().split()
+        assert heard == "True", "a sign of life that could not be written must not end the thread"
+        assert limit != 10 or int(mute) <= 1
+        assert child.stdout.readline() == "there is room again\n"
+    assert [event["n"] for event in store.events()] == [1, 2]
+    assert store.restore().value == {"n": 2}
+    assert store.model().n_vectors == 60
+
+
+FORBIDDEN = """
+import os
+import fsspec.implementations.local, partirvm.jobs.checkpoint, partirvm.model.files, zarr
+JobStore(sys.argv[1]).model()
+if os.getuid() == 0:
+    os.setuid(65534)
+store = JobStore(sys.argv[1])
+for write in (
+    lambda: store.save(model(5)),
+    lambda: store.record({"event": "note"}),
+    lambda: store.checkpoint({"n": 2}),
+    lambda: store.request("abort", 1),
+    lambda: store.acquire(),
+    lambda: JobStore.create(sys.argv[1], {}, overwrite=True),
+    lambda: JobStore.create(sys.argv[1] + "-other", {}),
+):
+    try:
+        write()
+        say("written")
+    except StorageError as error:
+        say(error)
+say(store.restore().value["n"], store.events()[0]["n"], store.state().status, store.model().n_vectors)
+"""
+
+
+def test_a_folder_that_may_only_be_read(tmp_path):
+    """StorageError with the place and the reason; watching and predicting still work."""
+    top = tmp_path / "top"
+    top.mkdir()
+    store = JobStore.create(top / "job", {})
+    store.save(model(1))
+    store.record({"event": "note", "n": 1})
+    store.checkpoint({"n": 1})
+    files = {path: path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    for path in [tmp_path.parent.parent, tmp_path.parent, tmp_path]:
+        os.chmod(path, 0o755)  # noqa: PTH101
+    folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
+    for path in [*folders, *files]:
+        path.chmod(0o555)
+    try:
+        with running(FORBIDDEN, top / "job") as child:
+            said = [child.stdout.readline() for _ in range(8)]
+            assert all("cannot be written: Permission denied" in line for line in said[:7]), (said, child.stderr.read())
+            assert all(str(top / "job") in line for line in said[:7])
+            assert said[7] == "1 1 None 3\n"
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+    assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file()} == files
+
+
+def test_a_damaged_pointer(place):
+    """FormatError that names it: whether something newer was whole must not be guessed."""
+    store, folder = JobStore.create(place, {}), open_folder(place)
+    store.checkpoint({"n": 1})
+    (name,) = [name for name in folder.list("checkpoints") if name.endswith(".json")]
+    folder.write(f"checkpoints/{name}", b"{")
+    with pytest.raises(FormatError, match=f"{name}: damaged"):
+        store.restore()
+
+
+def test_a_lost_model(place):
+    """MissingDataError that names it."""
+    store, folder = JobStore.create(place, {}), open_folder(place)
+    store.save(model(1))
+    folder.remove("models/000000-000001/mean")
+    with pytest.raises(MissingDataError, match="000000-000001: array 'mean'"):
+        store.model()
+
+
+def test_remains_of_killed_writers_harm_nobody(tmp_path):
+    """A group without a pointer, a pointer without a group, hidden parts: passed over, and cleared by the next one."""
+    store = JobStore.create(tmp_path / "job", {})
+    store.checkpoint({"n": 1})
+    checkpoints = tmp_path / "job" / "checkpoints"
+    shutil.copytree(checkpoints / "000000-000001", checkpoints / "000000-000002")
+    (checkpoints / ".000000-000003.json.abc.part").write_text("{")
+    assert store.restore().value == {"n": 1}
+    store.checkpoint({"n": 3})
+    store.checkpoint({"n": 4})
+    assert store.restore().value == {"n": 4}
+    names = sorted(path.name for path in checkpoints.iterdir() if not path.name.startswith("."))
+    assert names == ["000000-000003", "000000-000003.json", "000000-000004", "000000-000004.json"]
+    shutil.rmtree(checkpoints / "000000-000004")
+    assert store.restore().value == {"n": 3}
+
+
+def test_an_unwritable_value_leaves_no_trace(place):
+    """TypeError with its place in the value."""
+    store = JobStore.create(place, {})
+    store.checkpoint({"n": 1})
+    with pytest.raises(TypeError, match=r"value\['n'\]"):
+        store.checkpoint({"n": object(), "big": np.zeros(20_000)})
+    assert store.restore().value == {"n": 1}
+    assert len(open_folder(place).list("checkpoints")) == 2

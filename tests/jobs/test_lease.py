@@ -1,0 +1,315 @@
+"""One driver at a time: real processes that fight, die, freeze and wake up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import running, wait_for
+from reference import QUICK, model
+
+from partirvm.errors import FormatError, LeaseError, LeaseLostError
+from partirvm.jobs.store import JobStore
+from partirvm.storage import open_folder
+from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
+from partirvm.storage.process import Process, started
+
+HOLD = """
+store = JobStore(sys.argv[1])
+lease = store.acquire(timing=QUICK)
+store.record({"event": "note", "epoch": lease.epoch})
+say("holds", lease.epoch)
+"""
+
+SLEEP = HOLD + "time.sleep(60)"
+
+
+def test_the_numbers_are_those_of_the_promise():
+    """15 s, and several signs of life in them."""
+    assert TIMING.expiry == EXPIRY == 15
+    assert TIMING.beat * 4 < TIMING.expiry
+
+
+def test_two_processes_fight(tmp_path):
+    """Of five that try at once, again and again, each epoch goes to one, and nobody is in while another is."""
+    store = JobStore.create(tmp_path / "job", {})
+    code = """
+store = JobStore(sys.argv[1])
+got = 0
+end = time.monotonic() + 25
+while got < 4 and time.monotonic() < end:
+    try:
+        lease = store.acquire(patience=0.02)
+    except LeaseError:
+        continue
+    store.record({"event": "enter"})
+    store.record({"event": "leave"})
+    lease.release()
+    got += 1
+say(got)
+"""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", _head() + code, str(tmp_path / "job")], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    assert [child.communicate(timeout=60)[0].strip() for child in children] == ["4"] * 4
+    events = store.events()
+    assert [(event["event"], event["epoch"]) for event in events] == [
+        (kind, epoch) for epoch in range(1, 17) for kind in ("enter", "leave")
+    ]
+
+
+def _head():
+    from processes import HEAD
+
+    return HEAD
+
+
+def test_a_dead_process_frees_it_at_once(tmp_path):
+    """Killed, whether or not its parent has noticed."""
+    store = JobStore.create(tmp_path / "job", {})
+    with running(SLEEP, tmp_path / "job") as child:
+        assert child.stdout.readline() == "holds 1\n"
+        with pytest.raises(LeaseError, match=rf"in use by process {child.pid} on "):
+            store.acquire()
+        assert store.holder().alive()
+        child.send_signal(signal.SIGKILL)
+        wait_for(lambda: store.holder().process.dead)
+        assert child.poll() is None or child.returncode == -9
+        began = time.monotonic()
+        with store.acquire() as lease:  # the real timing: 15 s would be noticed
+            assert lease.epoch == 2
+        assert time.monotonic() - began < 2
+
+
+def test_a_number_that_was_given_to_another_process(tmp_path):
+    """The start time tells."""
+    store = JobStore.create(tmp_path / "job", {})
+    store.acquire().release()
+    me = Process.this().to_json()
+    claim = {"epoch": 2, **me, "time": time.time(), "marks": {}}
+    folder = open_folder(str(tmp_path / "job"))
+    folder.create("lease/000002.json", json.dumps(claim).encode())
+    with pytest.raises(LeaseError):
+        store.acquire()
+    claim["began"] = "12345"
+    folder.write("lease/000002.json", json.dumps(claim).encode())
+    with store.acquire() as lease:
+        assert lease.epoch == 3
+
+
+@pytest.mark.parametrize("change", ["host", "space"])
+def test_elsewhere_only_silence_tells(tmp_path, change):
+    """Another host, or this one before a reboot or in another container: after the expiry, not before."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+    claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": time.time(), "marks": {}}
+    folder.create("lease/000001.json", json.dumps({**claim, change: "elsewhere"}).encode())
+    with pytest.raises(LeaseError, match="in use by process 1"):
+        store.acquire(timing=QUICK)
+    began = time.monotonic()
+    with store.acquire(timing=QUICK, patience=10) as lease:
+        assert lease.epoch == 2
+    assert 0.5 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, ahead):
+    """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for the expiry, it is gone."""
+    store = JobStore.create(tmp_path / "job", {})
+    folder = open_folder(str(tmp_path / "job"))
+    claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": time.time() + ahead, "marks": {}}
+    folder.create("lease/000001.json", json.dumps(claim).encode())
+    timing = Timing(beat=0.4, expiry=1.0)
+    code = """
+from partirvm.storage import open_folder
+import json
+folder, end, beat = open_folder(sys.argv[1]), time.monotonic() + 2.5, 0
+while time.monotonic() < end:
+    beat += 1
+    life = {"beat": beat, "time": time.time() + float(sys.argv[2])}
+    folder.write("lease/000001.beat.json", json.dumps(life).encode())
+    if beat == 1:
+        say("beats")
+    time.sleep(0.1)
+"""
+    with running(code, tmp_path / "job", ahead) as child:
+        assert child.stdout.readline() == "beats\n"
+        began = time.monotonic()
+        with store.acquire(timing=timing, patience=20) as lease:
+            assert lease.epoch == 2
+        assert time.monotonic() - began > 2.0
+
+
+def test_signs_of_life_keep_it(tmp_path):
+    """Longer than the expiry."""
+    store = JobStore.create(tmp_path / "job", {})
+    with store.acquire(timing=QUICK) as lease:
+        time.sleep(2 * QUICK.expiry)
+        assert store.holder().alive(QUICK)
+        assert store.holder().beat > 2
+        lease.check()
+        assert not lease.lost
+
+
+FROZEN = (
+    HOLD
+    + """
+store.save(model(1)); store.checkpoint({"from": "old"})
+say("ready")
+while not lease.lost:
+    time.sleep(0.01)
+for publish in (lambda: store.record({"event": "note"}), lambda: store.save(model(9)), lambda: store.checkpoint(9)):
+    try:
+        publish()
+    except LeaseLostError as error:
+        say("fenced", error)
+"""
+)
+
+
+def test_a_frozen_holder_is_fenced_off(tmp_path):
+    """SIGSTOP beyond the expiry: taken over on the same host; SIGCONT: it learns of it, and cannot publish."""
+    store = JobStore.create(tmp_path / "job", {})
+    with running(FROZEN, tmp_path / "job") as child:
+        assert child.stdout.readline() == "holds 1\n"
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGSTOP)
+        with pytest.raises(LeaseError):
+            store.acquire(timing=QUICK)
+        began = time.monotonic()
+        lease = store.acquire(timing=QUICK, patience=20)
+        assert time.monotonic() - began > 0.3
+        assert store.restore().value == {"from": "old"}
+        child.send_signal(signal.SIGCONT)
+        said = [child.stdout.readline() for _ in range(3)]
+        assert all(line.startswith("fenced") and "taken over by process" in line for line in said)
+        assert [event["epoch"] for event in store.events()] == [1]
+        assert store.restore().value == {"from": "old"}
+        assert (store.model().mean == model(1).mean).all()
+        store.record({"event": "note"})
+        store.save(model(2))
+        assert [event["epoch"] for event in store.events()] == [1, 2]
+        assert (store.model().mean == model(2).mean).all()
+        lease.release()
+
+
+class Paused(Exception):
+    """Where the old driver falls asleep."""
+
+
+@pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
+def test_wherever_a_publication_is_held_up(place, what):
+    """The old driver stops before each of its writes in turn, another takes over and publishes, the old one goes on.
+
+    What the old one writes then never counts, and what counted when it was taken over is there for every reader.
+    """
+    act = {
+        "record": lambda store, n: store.record({"event": "note", "n": n}),
+        "save": lambda store, n: store.save(model(n)),
+        "checkpoint": lambda store, n: store.checkpoint({"n": n}),
+    }[what]
+    look = {
+        "record": lambda store: [event["n"] for event in store.events()][-1],
+        "save": lambda store: next(n for n in range(9) if (model(n).mean == store.model().mean).all()),
+        "checkpoint": lambda store: store.restore().value["n"],
+    }[what]
+    held_up = 0
+    for at in range(20):
+        job = f"{place}{at}"
+        old, new = JobStore.create(job, {}), JobStore(job)
+        old.acquire()
+        act(old, 1)
+        act(old, 2)
+        create, calls, taken = old._folder.create, iter(range(99)), []
+
+        def sleepy(name, data, create=create, calls=calls, at=at, taken=taken, new=new, job=job, old=old):
+            if next(calls) == at // 2:
+                if at % 2:
+                    create(name, data)
+                open_folder(job).write("lease/000001.over.json", b"{}")  # as if it had been silent
+                taken.append(new.acquire())
+                if not at % 2:
+                    create(name, data)
+                return
+            create(name, data)
+
+        old._folder.create = sleepy
+        try:
+            act(old, 3)
+            lost = False
+        except LeaseLostError:
+            lost = True
+        if not taken:
+            old.lease.release()
+            break
+        held_up += 1
+        assert lost
+        # what was whole when the other one claimed counts, what came after does not
+        assert look(JobStore(job)) == look(new) == (3 if at % 2 else 2)
+        act(new, 4)
+        assert look(JobStore(job)) == look(old) == 4
+        new.lease.release()
+        old.lease._ended.set()
+    assert held_up >= 2
+
+
+def test_what_is_valid():
+    """By the definition: beyond the mark of a later epoch nothing of an earlier one counts."""
+    marks = [(1, (0, 0)), (2, (1, 5)), (4, (2, 7))]
+    assert valid(1, (1, 5), marks)
+    assert not valid(1, (1, 6), marks)
+    assert valid(2, (2, 7), marks)
+    assert not valid(2, (2, 8), marks)
+    assert not valid(0, (0, 1), marks)
+    assert valid(4, (4, 99), marks)
+    assert valid(5, (5, 1), marks)
+
+
+def test_a_damaged_lease_is_an_error_that_names_it(place):
+    """Nobody takes a job over on a guess."""
+    store = JobStore.create(place, {})
+    store.acquire().release()
+    folder = open_folder(place)
+    folder.write("lease/000001.json", b"{")
+    with pytest.raises(FormatError, match=r"lease/000001\.json: damaged"):
+        store.acquire()
+    with pytest.raises(FormatError, match=r"lease/000001\.json: damaged"):
+        limits(folder, "events")
+    folder.remove("lease")
+    assert holder(folder) is None
+
+
+def test_when_processes_started():
+    """Mine is what it was; one that is gone, or was killed and not yet waited for, has none."""
+    mine = started(os.getpid())
+    assert mine
+    assert mine == started(os.getpid()) == Process.this().began
+    assert not Process.this().dead
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    seen = Process(Process.this().host, child.pid, started(child.pid), Process.this().space)
+    assert not seen.dead
+    assert Process.from_json(json.loads(json.dumps(seen.to_json()))) == seen
+    child.kill()
+    wait_for(lambda: seen.dead)
+    child.wait()
+    assert seen.dead
+    assert started(child.pid) is None
+
+
+def test_a_lost_lease_is_told_by_the_thread(tmp_path):
+    """Without a look at the store."""
+    store = JobStore.create(tmp_path / "job", {})
+    lease = store.acquire(timing=QUICK)
+    claim = {"epoch": 2, **Process.this().to_json(), "time": time.time(), "marks": {}}
+    open_folder(str(tmp_path / "job")).create("lease/000002.json", json.dumps(claim).encode())
+    wait_for(lambda: lease.lost)
+    with pytest.raises(LeaseLostError, match="epoch 2"):
+        lease.check()

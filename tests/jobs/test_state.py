@@ -1,0 +1,122 @@
+"""What events add up to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.errors import TransitionError
+from partirvm.jobs.state import TRANSITIONS, JobState, Status, advance, fold, observed
+
+
+def life(*kinds, **fields):
+    """Events of these kinds, a second apart."""
+    return [{"event": kind, "time": float(second), "reason": f"r{second}"} for second, kind in enumerate(kinds)]
+
+
+PATHS = {
+    None: (),
+    Status.QUEUED: ("queued",),
+    Status.RUNNING: ("queued", "running"),
+    Status.ABORTING: ("queued", "running", "aborting"),
+    Status.ABORTED: ("queued", "running", "aborting", "aborted"),
+    Status.FAILED: ("queued", "failed"),
+    Status.INTERRUPTED: ("queued", "running", "interrupted"),
+    Status.DONE: ("queued", "running", "done"),
+    Status.CANCELLED: ("queued", "cancelled"),
+}
+
+
+@pytest.mark.parametrize("before", PATHS, ids=str)
+@pytest.mark.parametrize("after", Status)
+def test_every_transition(before, after):
+    """Those of the table are made, with time and reason; all others raise and name what stands before."""
+    events = life(*PATHS[before], after.value)
+    if after in TRANSITIONS[before]:
+        state = fold(events)
+        assert (state.status, state.since, state.reason) == (after, len(events) - 1.0, f"r{len(events) - 1}")
+    else:
+        name = "no event" if before is None else repr(before.value)
+        with pytest.raises(TransitionError, match=rf"event {len(events)}: '{after.value}' cannot follow {name}"):
+            fold(events)
+
+
+def test_the_table_knows_every_status():
+    """And each has advice; a cancelled job is over for good."""
+    assert set(TRANSITIONS) == set(PATHS) == {None, *Status}
+    assert all(status.advice.endswith(".") for status in Status)
+    assert TRANSITIONS[Status.CANCELLED] == set()
+
+
+def test_a_long_life():
+    """Plan and history, times and attempts, through an interruption and a resume that repeats a round."""
+    events = [
+        {"event": "queued", "time": 1.0, "reason": "submitted"},
+        {"event": "running", "time": 2.0, "history": 0},
+        {"event": "plan", "time": 2.5, "passes": 7},
+        {"event": "fit", "time": 3.0, "number": 1},
+        {"event": "fit", "time": 4.0, "number": 2},
+        {"event": "interrupted", "time": 9.0, "reason": "gone"},
+        {"event": "running", "time": 9.5, "history": 1},
+        {"event": "fit", "time": 10.0, "number": 2, "again": True},
+        {"event": "done", "time": 11.0, "reason": "rounds"},
+        {"event": "queued", "time": 20.0},
+        {"event": "running", "time": 21.0, "history": 2},
+    ]
+    done = fold(events[:9])
+    assert (done.status, done.reason, done.attempt) == (Status.DONE, "rounds", 1)
+    assert (done.queued, done.began, done.ended, done.events) == (1.0, 2.0, 11.0, 9)
+    assert done.plan["passes"] == 7
+    assert [(line["number"], line.get("again")) for line in done.history] == [(1, None), (2, True)]
+    resumed = fold(events)
+    assert (resumed.status, resumed.attempt, resumed.began, resumed.ended) == (Status.RUNNING, 2, 2.0, None)
+    assert len(resumed.history) == 2
+
+
+@pytest.mark.parametrize("kinds", [("fit",), ("queued", "fit"), ("queued", "running", "done", "fit")])
+def test_a_round_outside_a_run(kinds):
+    """Nobody can have made it."""
+    with pytest.raises(TransitionError, match="'fit' cannot follow"):
+        fold(life(*kinds))
+
+
+def test_events_of_other_kinds_change_nothing():
+    """A newer version may write them."""
+    state = fold(life("queued", "running"))
+    assert advance(state, {"event": "worker joined", "time": 7.0}).status is state.status
+
+
+@given(
+    st.lists(st.sampled_from([*(status.value for status in Status), "plan", "fit"]), max_size=12), st.integers(0, 12)
+)
+def test_a_fold_may_be_cut_anywhere(kinds, cut):
+    """fold(a + b) is fold(b) from fold(a); what raises raises either way, at the same event."""
+    events = life(*kinds)
+
+    def outcome(act):
+        try:
+            return act()
+        except TransitionError as error:
+            return str(error)
+
+    whole = outcome(lambda: fold(events))
+    assert outcome(lambda: fold(events[cut:], fold(events[:cut]))) == whole
+
+
+@pytest.mark.parametrize(
+    ("kinds", "held", "aborting", "status"),
+    [
+        (("queued",), False, False, Status.QUEUED),
+        (("queued", "running"), True, False, Status.RUNNING),
+        (("queued", "running"), True, True, Status.ABORTING),
+        (("queued", "running"), False, True, Status.INTERRUPTED),
+        (("queued", "running", "aborting"), False, True, Status.INTERRUPTED),
+        (("queued", "running", "done"), False, True, Status.DONE),
+        ((), False, False, None),
+    ],
+)
+def test_what_a_watcher_sees(kinds, held, aborting, status):
+    """The lease and the flags tell what no event says yet."""
+    assert observed(fold(life(*kinds)), held=held, aborting=aborting).status is status
+    assert fold([]) == JobState()

@@ -1,0 +1,169 @@
+"""Any sequence of what two processes may do: the store on disk, or in memory, says what the reference says."""
+
+from __future__ import annotations
+
+import tempfile
+
+import fsspec
+import numpy as np
+import reference
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from reference import ReferenceStore, model
+
+from partirvm.errors import PartirvmError, TransitionError
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.storage import open_folder
+from partirvm.storage.lease import Timing
+
+WHO = st.integers(0, 1)
+STILL = Timing(beat=1000, expiry=1000)
+"""A holder is gone when it says so; threads stay out of it."""
+
+
+def bare(events):
+    """Without the time of the clock."""
+    return [{key: value for key, value in event.items() if key != "time"} for event in events]
+
+
+class Jobs(RuleBasedStateMachine):
+    """Two stores of one job, each with its twin in the reference."""
+
+    kind = "folder"
+
+    @initialize()
+    def begin(self):
+        reference.WORLD.clear()
+        self.folder = tempfile.TemporaryDirectory() if self.kind == "folder" else None
+        self.place = f"{self.folder.name}/job" if self.folder else "memory://machine/job"
+        self.pairs = [(JobStore(self.place), ReferenceStore("job")) for _ in range(2)]
+        self.leases = []
+        self.count = 0
+
+    def teardown(self):
+        for lease in getattr(self, "leases", []):
+            lease._ended.set()
+        if getattr(self, "folder", None):
+            self.folder.cleanup()
+        fs = fsspec.filesystem("memory")
+        if fs.exists("/machine"):
+            fs.rm("/machine", recursive=True)
+
+    def both(self, who, act):
+        """Do it in both worlds; the same kind of error, or the same answer."""
+        outcomes = []
+        for store in self.pairs[who]:
+            try:
+                outcomes.append(act(store))
+            except PartirvmError as error:
+                outcomes.append(type(error))
+        return outcomes
+
+    @rule(who=WHO, overwrite=st.booleans())
+    def create(self, who, overwrite):
+        self.count += 1
+        made = self.both(who, lambda store: type(store).create(store.location, {"n": self.count}, overwrite=overwrite))
+        if isinstance(made[1], type):
+            assert made[0] is made[1]
+        else:
+            self.pairs[who] = tuple(made)
+            self.pairs[1 - who] = JobStore(self.place), ReferenceStore("job")
+
+    @rule(who=WHO)
+    def acquire(self, who):
+        mine, theirs = self.both(who, lambda store: store.acquire(timing=STILL))
+        if isinstance(theirs, type):
+            assert mine is theirs
+        else:
+            assert mine.epoch == theirs.epoch
+            self.leases.append(mine)
+
+    @rule(who=WHO)
+    def release(self, who):
+        for store in self.pairs[who]:
+            if store.lease is not None:
+                store.lease.release()
+
+    @rule()
+    def lapse(self):
+        """The holder falls silent: as seen by others it is gone, itself it does not know."""
+        if "job" in reference.WORLD and reference.WORLD["job"]["held"]:
+            reference.WORLD["job"]["held"] = False
+            epoch = reference.WORLD["job"]["epoch"]
+            open_folder(self.place).write(f"lease/{epoch:06d}.over.json", b"{}")
+
+    @rule(who=WHO, kind=st.sampled_from(["plan", "fit", "note", *(status.value for status in Status)]))
+    def record(self, who, kind):
+        if "job" not in reference.WORLD:
+            return
+        self.count += 1
+        mine, theirs = self.both(who, lambda store: store.record({"event": kind, "n": self.count}))
+        assert mine is theirs
+
+    @rule(who=WHO)
+    def save(self, who):
+        if "job" in reference.WORLD:
+            self.count += 1
+            mine, theirs = self.both(who, lambda store: store.save(model(self.count, m=1)))
+            assert mine is theirs
+
+    @rule(who=WHO)
+    def checkpoint(self, who):
+        if "job" in reference.WORLD:
+            self.count += 1
+            mine, theirs = self.both(who, lambda store: store.checkpoint({"n": self.count}, note=self.count))
+            assert mine is theirs
+
+    @rule(who=WHO, what=st.sampled_from(["abort", "cancel"]), attempt=st.integers(1, 2))
+    def request(self, who, what, attempt):
+        if "job" in reference.WORLD:
+            mine, theirs = self.both(who, lambda store: store.request(what, attempt))
+            assert mine is theirs
+
+    @rule(who=WHO)
+    def discard(self, who):
+        if "job" in reference.WORLD and not reference.WORLD["job"]["held"]:
+            for store in self.pairs[who]:
+                store.discard()
+            self.pairs = [(JobStore(self.place), ReferenceStore("job")) for _ in range(2)]
+
+    @invariant()
+    def what_a_newcomer_sees(self):
+        if not hasattr(self, "pairs"):
+            return
+        mine, theirs = JobStore(self.place), ReferenceStore("job")
+        if "job" not in reference.WORLD:
+            assert not open_folder(self.place).exists()
+            return
+        assert mine.spec() == theirs.spec()
+        assert bare(mine.events()) == bare(theirs.events())
+        assert mine.has_model() == theirs.has_model()
+        if theirs.has_model():
+            np.testing.assert_array_equal(mine.model().mean, theirs.model().mean)
+        found, expected = mine.restore(), theirs.restore()
+        assert (found is None) == (expected is None)
+        if found is not None:
+            assert (found.value, found.about["note"]) == (expected.value, expected.about["note"])
+        for attempt in (1, 2):
+            assert mine.requested(attempt) == theirs.requested(attempt)
+        try:
+            status = theirs.state().status
+        except TransitionError:
+            status = TransitionError
+        try:
+            assert mine.state().status is status
+        except TransitionError:
+            assert status is TransitionError
+
+
+class JobsInMemory(Jobs):
+    """Behind an fsspec URL."""
+
+    kind = "memory"
+
+
+TestFolder = Jobs.TestCase
+TestMemory = JobsInMemory.TestCase
+TestFolder.settings = TestMemory.settings = settings(max_examples=40, stateful_step_count=25)

@@ -1,0 +1,184 @@
+"""Floating-point work and seconds by the formulas of planning/cost.py, written down again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from partirvm.planning.cost import (
+    NOT_LOOKING,
+    Looking,
+    Rates,
+    Seen,
+    Work,
+    fit_cost,
+    gram_cost,
+    levels_cost,
+    look_cost,
+    rounds_cost,
+)
+
+READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
+RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
+
+
+def work(n=10**6, seen=None, looking=NOT_LOOKING, threads=1):
+    return Work(n, Seen(n) if seen is None else seen, looking, RATES, threads)
+
+
+def gram(rows, kept, new):
+    """Products and seconds of one gram pass on one thread."""
+    products = rows * (2 * kept * new + new**2)
+    return products, rows * READ + rows * (kept + new) * ELEMENT + products / PRODUCT
+
+
+def dense(columns):
+    """Seconds of 30 iterations of (M + P)³."""
+    return 30 * columns**3 / PRODUCT + 5e-3
+
+
+@given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
+def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
+    """2MP + P² products and M + P elements per row; 30 dense iterations; it is a pass only over all rows."""
+    cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
+    products, seconds = gram(rows, kept, new)
+    assert cost.gram_flops == products
+    assert cost.pass_seconds == pytest.approx(seconds / threads)
+    assert cost.solve_seconds == pytest.approx(dense(kept + new)), "one fit is one thread's"
+    assert (cost.passes, cost.fits) == (int(rows == 10**6), 1)
+    assert (cost.kept, cost.candidates) == (kept, new)
+
+
+@given(st.integers(1, 100), st.integers(1, 16))
+def test_fits_side_by_side(fits, threads):
+    """Rows are read once for all; everything else is as often as there are fits; dense ones share the threads."""
+    cost = gram_cost(work(1000, threads=threads), 1000, 1, 50, fits=fits, threads=threads)
+    products, seconds = gram(1000, 1, 50)
+    alone = 1000 * READ
+    assert cost.gram_flops == fits * products
+    assert cost.pass_seconds == pytest.approx((alone + fits * (seconds - alone)) / threads)
+    assert cost.solve_seconds == pytest.approx(fits * dense(51) / min(threads, fits))
+    assert (cost.passes, cost.fits) == (fits, fits)
+
+
+@pytest.mark.parametrize(
+    ("seen", "rows", "kept", "new", "passes"),
+    [
+        pytest.param(Seen(10**6), 10**6, 30, 50, 1, id="full"),
+        pytest.param(Seen(1000), 1000, 30, 50, 0, id="sample"),
+        pytest.param(Seen(None, 10**6), 10**6 + 80, 0, 80, 1, id="partition, noise of all"),
+        pytest.param(Seen(None, 700), 780, 0, 80, 0, id="partition, noise of a sample"),
+    ],
+)
+def test_an_intermediate_fit_by_likelihood(seen, rows, kept, new, passes):
+    """30 kept, 50 new: an extension over the rows seen; all columns over their own rows and those of the noise."""
+    cost = fit_cost(work(seen=seen), 30, 50)
+    products, seconds = gram(rows, kept, new)
+    assert (cost.kept, cost.candidates, cost.passes) == (30, 50, passes)
+    assert cost.gram_flops == products
+    assert cost.pass_seconds == pytest.approx(seconds)
+    assert cost.solve_seconds == pytest.approx(dense(80))
+
+
+@given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.sampled_from("eEg"), st.integers(1, 16))
+def test_the_look_for_candidates(n, kept, pool, look, threads):
+    """M elements for each row whose residual is taken, all (E) or half of them (e).
+
+    M + Q elements and 2MQ products for each row where Q columns are on trial (g).
+    """
+    looking = {"e": Looking(rows=n // 2), "E": Looking(rows=n), "g": Looking(pool=pool)}[look]
+    seconds, passes = look_cost(work(n, looking=looking, threads=threads), kept)
+    rows = n // 2 if look == "e" else n
+    elements, products = (kept + pool, 2 * kept * pool) if look == "g" else (kept, 0)
+    assert seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
+    assert passes == (look != "e")
+
+
+@given(st.integers(10, 300), st.integers(1, 12))
+def test_sets_grow_as_in_the_paper(partition_size, rounds):
+    """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias aside)."""
+    assume(partition_size % 2 == 0)
+    costs = rounds_cost(work(looking=Looking(rows=10**6)), partition_size, rounds, 0.5)
+    totals = [cost.kept - 1 + cost.candidates for cost in costs]
+    expected = [partition_size * (2 - 0.5**k) for k in range(rounds)]
+    assert totals == pytest.approx(expected, abs=rounds)
+    assert max(totals) <= 2 * partition_size
+
+
+def settling(n, kept):
+    """The residual pass of the last fit."""
+    return n * READ + n * kept * ELEMENT
+
+
+def test_rounds_look_but_for_the_first_and_settle_at_the_end():
+    """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows before two of them."""
+    n, kept = 10**4, (1, 51, 76)
+    costs = rounds_cost(work(n, looking=Looking(rows=n)), 100, 3, 0.5)
+    expected = [gram(n, m, 100)[1] + (settling(n, m) if k else 0) for k, m in enumerate(kept)]
+    expected[-1] += settling(n, 1 + int(0.5 * 175))
+    assert [cost.pass_seconds for cost in costs] == pytest.approx(expected)
+    assert [cost.passes for cost in costs] == [1, 2, 3]
+    assert sum(cost.passes for cost in rounds_cost(work(n), 100, 3, 0.5)) == 4
+
+
+@pytest.mark.parametrize("seen", [Seen(500), Seen(None, 0), Seen(None, 500)])
+def test_the_last_round_sees_all_rows(seen):
+    """Its columns, those that were kept too, come in one pass over all rows, and a residual pass follows."""
+    n = 10**4
+    costs = rounds_cost(work(n, seen=seen), 100, 3, 0.5)
+    assert [cost.passes for cost in costs] == [0, 0, 2]
+    assert (costs[-1].kept, costs[-1].candidates) == (76, 100)
+    assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))
+
+
+def levels_of(parts):
+    """Numbers of fits: each level merges pairs, an odd part waits, the last two are the last fit."""
+    fits = [parts]
+    while parts > 2:
+        fits.append(parts // 2)
+        parts -= parts // 2
+    return fits if parts == 2 and fits != [1] else []
+
+
+@given(st.integers(2, 5000), st.integers(1, 300))
+def test_the_fits_of_every_level(n, partition_size):
+    """As many as there are pairs; P candidates on each level with stop_fraction ½; one last fit of all rows."""
+    assume(partition_size % 2 == 0 and partition_size <= n)
+    costs = levels_cost(work(n, seen=Seen(n)), partition_size, 0.5)
+    assert [cost.fits for cost in costs] == [*levels_of(-(-n // partition_size)), 1]
+    assert {cost.candidates for cost in costs} == {partition_size}
+    assert costs[-1].kept == 0
+
+
+def test_levels_cost_what_their_fits_cost():
+    """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual pass."""
+    n = 400
+    costs = levels_cost(work(n, threads=2), 100, 0.5)
+    products, seconds = gram(n, 1, 100)
+    alone = n * READ
+    for cost, fits in zip(costs, (4, 2), strict=False):
+        assert cost.gram_flops == fits * products
+        assert cost.pass_seconds == pytest.approx((alone + fits * (seconds - alone)) / 2)
+        assert cost.solve_seconds == pytest.approx(fits * dense(101) / 2)
+        assert cost.passes == fits
+    last = costs[2]
+    assert last.pass_seconds == pytest.approx((gram(n, 0, 101)[1] + settling(n, 50)) / 2)
+    assert last.solve_seconds == pytest.approx(dense(101))
+    assert last.passes == 2
+
+
+@pytest.mark.parametrize("seen", [Seen(2000), Seen(None, 2000)])
+@pytest.mark.parametrize("strategy", ["rounds", "levels"])
+def test_a_bounded_likelihood_is_linear_in_rows(seen, strategy):
+    """Fixed P: doubling the rows doubles fits and seconds; with all rows in each fit seconds rise fourfold."""
+    P = 100
+
+    def seconds(n, seen):
+        w = work(n, seen=seen)
+        costs = levels_cost(w, P, 0.5) if strategy == "levels" else rounds_cost(w, P, n // P, 0.5)
+        return sum(cost.pass_seconds + cost.solve_seconds for cost in costs)
+
+    assert seconds(160_000, seen) / seconds(80_000, seen) == pytest.approx(2, rel=0.02)
+    full = [sum(c.gram_flops for c in levels_cost(work(n), P, 0.5)) for n in (80_000, 160_000)]
+    assert full[1] / full[0] == pytest.approx(4, rel=0.02)

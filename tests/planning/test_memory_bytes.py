@@ -1,0 +1,115 @@
+"""Bytes of each step by the table at the head of planning/memory.py, and what fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.planning.memory import BATCH, DataShape, batch_elements, most_columns, step_bytes
+from partirvm.types import PANEL_ROWS
+
+shapes = st.builds(
+    DataShape,
+    n_rows=st.integers(2, 10**8),
+    n_features=st.integers(1, 200),
+    n_targets=st.integers(1, 3),
+    tile_rows=st.sampled_from([1, 100, 2048, 16384]),
+)
+
+
+@given(shapes, st.integers(0, 3000), st.integers(1, 1000), st.integers(1, 64), st.booleans())
+def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
+    """The table at the head of planning/memory.py, written down again."""
+    f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
+    R = min(shape.tile_rows, shape.n_rows)
+    B = min(PANEL_ROWS, R)
+    tiles = -(-shape.n_rows // shape.tile_rows)
+    levels = max((tiles - 1).bit_length(), 1)
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * f * (M + P) * P
+    waiting = f * (levels + threads + 1) * (M + P) * P
+    passing = threads * (tile + panel + block) + waiting + 3 * f * (M + P) ** 2
+    solving = 10 * f * (M + P) ** 2
+    best = 2 * f * (M + P) ** 2 if held_out else 0
+    found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
+    assert (found.passing, found.solving) == (passing + best, solving + best)
+    assert found.peak == max(passing, solving) + best
+
+
+@given(shapes, st.integers(0, 1000), st.integers(1, 500), st.integers(1, 16), st.booleans())
+def test_more_of_anything_never_needs_less(shape, kept, candidates, threads, held_out):
+    """Monotone in kept columns, candidates, threads, features and held-out rows."""
+    peak = step_bytes(shape, kept, candidates, threads, held_out=held_out).peak
+    wider = DataShape(shape.n_rows, shape.n_features + 1, shape.n_targets, shape.tile_rows)
+    for more in (
+        step_bytes(shape, kept + 1, candidates, threads, held_out=held_out),
+        step_bytes(shape, kept, candidates + 1, threads, held_out=held_out),
+        step_bytes(shape, kept, candidates, threads + 1, held_out=held_out),
+        step_bytes(wider, kept, candidates, threads, held_out=held_out),
+        step_bytes(shape, kept, candidates, threads, held_out=True),
+    ):
+        assert more.peak >= peak
+
+
+@given(
+    st.integers(2, 5000),
+    st.integers(1, 30),
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.integers(0, 3_000_000),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out, whole):
+    """The largest M + P that fits, found by trying them all; 0 where not even one kept column does.
+
+    Where a pass brings the whole of them, all count as new.
+    """
+    shape = DataShape(n, d, 1, 64)
+    fitting = [
+        columns
+        for columns in range(candidates + 1, 700)
+        if step_bytes(
+            shape, 0 if whole else columns - candidates, columns if whole else candidates, threads, held_out=held_out
+        ).peak
+        <= budget
+    ]
+    found = most_columns(shape, candidates, threads, budget, held_out=held_out, whole=whole)
+    assert found == max(fitting, default=0)
+
+
+def test_a_pool_takes_its_memory():
+    """With Q columns on trial: panels of M + Q columns, nodes of M·Q where that is more than (M + P)·P."""
+    shape, f, M, P, Q, threads = DataShape(10**6, 4, 1, 8192), 8, 1000, 100, 400, 2
+    plain, pooled = step_bytes(shape, M, P, threads), step_bytes(shape, M, P, threads, pool=Q)
+    assert pooled.panel - plain.panel == 2 * f * PANEL_ROWS * (Q - P)
+    assert pooled.block == 3 * f * M * Q > plain.block == 3 * f * (M + P) * P
+
+
+@given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(0, 10**7))
+def test_a_batch_takes_its_memory(shape, candidates, threads, elements):
+    """f·E·(4 threads + log₂ tiles + 9) on top of the rest, in passes and in dense fits."""
+    levels = max((-(-shape.n_rows // shape.tile_rows) - 1).bit_length(), 1)
+    alone = step_bytes(shape, 0, candidates, threads)
+    batch = step_bytes(shape, 0, candidates, threads, elements=elements)
+    assert batch.batch == 8 * elements * (4 * threads + levels + 9)
+    assert batch.passing - alone.passing == batch.solving - alone.solving == batch.batch
+
+
+@given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))
+def test_the_batch_that_fits(shape, candidates, threads, spare):
+    """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of them at most."""
+    one, found = (candidates + 1) ** 2, batch_elements(shape, candidates, threads, spare)
+    assert one <= found <= BATCH * one
+    if found > one:
+        assert step_bytes(shape, 0, 1, threads, elements=found).batch <= spare
+    if found < BATCH * one:
+        assert step_bytes(shape, 0, 1, threads, elements=found + 1).batch > spare
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_whole_pass_needs_more(held_out):
+    """All columns at once: statistics of (M + P)² instead of (M + P)·P on their way up the sum."""
+    shape = DataShape(10**6, 4, 1, 8192)
+    most = [most_columns(shape, 100, 2, 200 << 20, held_out=held_out, whole=whole) for whole in (False, True)]
+    assert most[1] < most[0]

@@ -1,0 +1,220 @@
+"""Plans: what is decided from memory, refusals with numbers, and a text that says it all."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.errors import MemoryLimitError
+from partirvm.planning.cost import Rates, Seen
+from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
+from partirvm.planning.plan import Machine, Sparseness, affordable, make_plan
+from partirvm.planning.units import format_bytes, format_duration
+
+RATES = Rates(read=1e-7, element=2e-9, product=1e10)
+STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
+
+
+def plan_of(**changes):
+    """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
+    shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
+    machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
+    options = {
+        "strategy": "working-set",
+        "selection": "error",
+        "likelihood": "full",
+        "partition_size": 500,
+        "stop_fraction": 0.5,
+        "max_rounds": 5,
+        "max_vectors": None,
+        "held_out": False,
+    }
+    return make_plan(shape, machine, RATES, **(options | changes))
+
+
+def test_a_plan_says_it_all():
+    """Rows, tiles, strategy, P, rounds, every cap, passes, threads, time and memory of what."""
+    plan = plan_of(max_vectors=1200, notes=("P was held to 500",))
+    text = str(plan)
+    for part in (
+        "1,000,000 rows × 8 features",
+        "62 tiles of 16,384 rows",
+        "working-set, likelihood full, selection error",
+        "P = 500 per round, 5 rounds",
+        f"at most {plan.max_columns:,} fit in memory",
+        "max_vectors 1,200",
+        f"{plan.passes} passes over the rows",
+        "2 threads",
+        format_duration(plan.seconds),
+        f"{format_bytes(plan.peak)} of 1 GiB",
+        "process 150 MiB",
+        "P was held to 500",
+    ):
+        assert part in text, part
+    assert "no limit set" not in text
+    assert "10 rounds (no limit set; as many assumed)" in str(plan_of(max_rounds=None))
+    assert "3 workers × 2 threads" in str(plan_of(machine=Machine(2, 150 << 20, 1 << 30, workers=3)))
+
+
+def test_a_plan_is_json():
+    """Plain values that say the same."""
+    plan = plan_of(max_vectors=1200)
+    found = json.loads(json.dumps(plan.to_json()))
+    assert found["rows"] == 1_000_000
+    assert found["max_vectors"] == 1200
+    assert found["memory_peak"] == plan.peak <= found["memory_limit"] == 1 << 30
+    assert found["passes"] == plan.passes
+    assert found["seconds"] == pytest.approx(plan.seconds, abs=0.01)
+
+
+def test_what_cannot_fit_is_refused_with_need_have_and_advice():
+    """The need is the formula's, and raising the limit to it is enough."""
+    machine = Machine(threads=2, base=150 << 20, limit=220 << 20)
+    with pytest.raises(MemoryLimitError) as caught:
+        plan_of(machine=machine)
+    message = str(caught.value)
+    shape = DataShape(1_000_000, 8, 1, 16384)
+    need = machine.base + ALLOWANCE + step_bytes(shape, 1, 500, 1).peak
+    assert format_bytes(need) in message
+    assert "220 MiB" in message
+    assert re.search(r"raise memory_limit or lower partition_size", message)
+    assert plan_of(machine=Machine(2, machine.base, need)).threads == 1
+    with pytest.raises(MemoryLimitError):
+        plan_of(machine=Machine(2, machine.base, need - 1))
+
+
+def test_fewer_threads_where_all_would_not_fit():
+    """A note says so; without leave to shrink the limit of all threads counts."""
+    shape = DataShape(1_000_000, 8, 1, 16384)
+    need = 150 * 2**20 + ALLOWANCE + step_bytes(shape, 501, 500, 16).peak
+    few = plan_of(machine=Machine(16, 150 << 20, need - 1))
+    assert few.threads == 15
+    assert any("15 of 16 threads" in note for note in few.notes)
+    assert plan_of(machine=Machine(16, 150 << 20, need)).threads == 16
+    fixed = plan_of(machine=Machine(16, 150 << 20, need - 1), shrink_threads=False)
+    assert fixed.threads == 16
+    assert fixed.max_columns < few.max_columns
+
+
+@given(st.integers(2, 10**6), st.integers(1, 1000), st.integers(1, 30), st.booleans())
+def test_a_plan_keeps_its_promises(n, partition_size, max_rounds, held_out):
+    """P ≤ N; rounds no more than the rows can feed; the expected peak is within the limit."""
+    plan = plan_of(
+        shape=DataShape(n, 4, 1, 2048), partition_size=partition_size, max_rounds=max_rounds, held_out=held_out
+    )
+    assert plan.partition_size == min(n, partition_size)
+    assert 1 <= len(plan.rounds) <= min(max_rounds, -(-n // plan.partition_size))
+    assert plan.peak <= plan.machine.limit
+
+
+def test_candidates_are_held_by_the_most_vectors():
+    """No more than max_vectors candidates ever join: what they need is what is asked for."""
+    plan = plan_of(partition_size=2500, max_vectors=10)
+    assert plan.partition_size == 10
+    assert "P held to 10 by max_vectors" in str(plan)
+
+
+def test_a_partition_that_was_left_open_is_held_by_memory():
+    """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and the plan says so."""
+    machine = Machine(threads=1, base=100 << 20, limit=200 << 20)
+    with pytest.raises(MemoryLimitError):
+        plan_of(machine=machine, partition_size=4000)
+    plan = plan_of(machine=machine, partition_size=4000, shrink_partition=True)
+    assert 50 <= plan.partition_size < 4000
+    assert plan.max_columns >= 2 * plan.partition_size + 1
+    assert f"P held to {plan.partition_size} by the memory limit" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"strategy": "basic", "partition_size": 900}, "P = 900, all rows at once"),
+        ({"strategy": "split-merge"}, "P = 100, 9 partitions, merged in pairs on 4 levels"),
+        ({"strategy": "split-merge", "partition_size": 450}, "P = 450, 2 partitions, merged in pairs on 1 level"),
+        ({"strategy": "split-merge", "partition_size": 900}, "P = 900, one partition"),
+        ({"strategy": "incremental"}, "P = 100, 9 partitions in order"),
+        ({"strategy": "incremental", "max_rounds": 4}, "P = 100, 9 partitions in order, at most 4 of them"),
+        ({"strategy": "working-set", "max_rounds": 4}, "P = 100 per round, 4 rounds"),
+    ],
+)
+def test_the_course_of_every_strategy(changes, says):
+    """In words, its line to the end; only the working set has a selection."""
+    options = {"max_rounds": None, "partition_size": 100, **changes}
+    text = str(plan_of(shape=DataShape(900, 3, 1, 2048), **options))
+    assert f"candidates  {says}\n" in text
+    assert ("selection" in text) == (options["strategy"] == "working-set")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
+    """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a sample."""
+    seen = {"full": None, "sample": Seen(2000), "partition": Seen(None, 500)}[likelihood]
+    options = {"strategy": strategy, "likelihood": likelihood, "seen": seen, "max_rounds": None}
+    plan = plan_of(shape=DataShape(3000, 4, 1, 2048), partition_size=3000 if strategy == "basic" else 64, **options)
+    assert plan.peak <= plan.machine.limit
+    found = json.loads(json.dumps(plan.to_json()))
+    assert (found["strategy"], found["likelihood"]) == (strategy, likelihood)
+    assert found["likelihood_rows"] == plan.likelihood_rows == (2000 if likelihood == "sample" else None)
+    assert found["partitions"] == plan.partitions == -(-3000 // plan.partition_size)
+    assert found["rounds"] == len(plan.rounds)
+    assert found["rho"] is None
+    assert ("sample of 2,000 rows" in str(plan)) == (likelihood == "sample")
+    assert (plan.batch_elements > 0) == (strategy == "split-merge")
+
+
+def test_only_split_merge_takes_memory_for_fits_side_by_side():
+    """Half of what a step leaves of the budget, 64 fits of P candidates at most; part of the expected peak."""
+    shape, machine = DataShape(100_000, 4, 1, 2048), Machine(threads=2, base=100 << 20, limit=400 << 20)
+    for partition_size in (20, 500):
+        plan = plan_of(shape=shape, machine=machine, strategy="split-merge", partition_size=partition_size)
+        step = step_bytes(shape, 0, partition_size + 1, plan.threads)
+        spare = machine.limit - machine.base - ALLOWANCE - step.peak
+        assert plan.batch_elements == batch_elements(shape, partition_size, plan.threads, spare // 2)
+        batch = step_bytes(shape, 0, 1, plan.threads, elements=plan.batch_elements).batch
+        assert plan.peak == machine.base + ALLOWANCE + step.peak + batch <= machine.limit
+
+
+SPARSENESS = Sparseness(rows=222, vectors=27, partition_size=45)
+
+
+def test_the_heuristic_is_told():
+    """ρ, the rows that measured it, P as it came out; and every cap that followed."""
+    plan = plan_of(partition_size=45, sparseness=SPARSENESS, max_vectors=30)
+    text = str(plan)
+    assert "heuristic   P = 45 by sparseness: 27 of 222 random rows became vectors (ρ = 0.122)\n" in text
+    assert "note        P held to 30 by max_vectors" in text
+    found = plan.to_json()
+    assert (found["rho"], found["rho_rows"], found["partition_size"]) == (pytest.approx(27 / 222, abs=1e-4), 222, 30)
+    assert "P held to 30 by max_vectors" in found["notes"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most"), [("split-merge", 40), ("incremental", 40), ("working-set", 81), ("basic", 600)]
+)
+def test_candidates_are_held_where_partitions_join_whole(strategy, most):
+    """max_vectors = 81: half of it where as many that were kept must have room beside a partition; basic has no P."""
+    plan = plan_of(shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81)
+    assert plan.partition_size == most
+    assert plan.notes == (() if strategy == "basic" else (f"P held to {most} by max_vectors",))
+    assert len(plan.rounds) == 1 or strategy != "basic"
+
+
+@given(st.integers(2, 3000), st.integers(1, 8), st.integers(60, 600), st.booleans())
+def test_what_can_be_measured_on(candidates, threads, limit, shrink):
+    """The heuristic's fit brings all its columns at once; as many as fit on the most threads that let them."""
+    shape, machine = DataShape(10**6, 8, 1, 4096), Machine(threads, 50 << 20, limit << 20)
+    found, rows = affordable(shape, machine, candidates, shrink_threads=shrink)
+    room = machine.limit - machine.base - ALLOWANCE
+    assert 2 <= rows <= candidates
+    if rows > 2:
+        assert step_bytes(shape, 0, rows + 1, found).peak <= room
+    if rows < candidates:
+        assert found == (1 if shrink else threads)
+        assert step_bytes(shape, 0, rows + 2, found).peak > room or rows == 2
+    elif found < threads:
+        assert step_bytes(shape, 0, rows + 1, found + 1).peak > room

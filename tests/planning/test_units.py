@@ -1,0 +1,64 @@
+"""Bytes and durations as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.errors import UsageError
+from partirvm.planning.units import format_bytes, format_duration, parse_bytes, parse_duration
+
+
+@given(st.integers(1, 10**15))
+def test_plain_bytes_are_bytes(number):
+    """A number and its text."""
+    assert parse_bytes(number) == parse_bytes(str(number)) == parse_bytes(f" {number} B ") == number
+
+
+@given(st.integers(1, 999), st.sampled_from(["KiB", "MiB", "GiB", "TiB"]), st.sampled_from(["", " "]), st.booleans())
+def test_units_of_bytes(number, unit, space, lower):
+    """Binary units, a single letter is binary too, and kB MB GB TB are decimal."""
+    power = "KMGT".index(unit[0]) + 1
+    text = f"{number}{space}{unit}"
+    assert parse_bytes(text.lower() if lower else text) == number * 1024**power
+    assert parse_bytes(f"{number}{unit[0]}") == number * 1024**power
+    assert parse_bytes(f"{number}{unit[0]}B") == number * 1000**power
+
+
+@given(st.integers(1, 2**55))
+def test_formatted_bytes_parse_back(number):
+    """To the three digits that are shown."""
+    assert parse_bytes(format_bytes(number)) == pytest.approx(number, rel=6e-3)
+
+
+@given(st.floats(1e-3, 1e7))
+def test_durations(seconds):
+    """Numbers, suffixes, and the texts that people read."""
+    assert parse_duration(seconds) == pytest.approx(seconds, rel=1e-12)
+    for suffix, factor in [("s", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86400)]:
+        assert parse_duration(f"{seconds!r}{suffix}") == pytest.approx(seconds * factor, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 0 s"),
+        (3599.4, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (90061, "25 h 1 min"),
+    ],
+)
+def test_durations_for_people(seconds, text):
+    """Seconds below a minute, minutes and seconds below an hour, hours and minutes from there."""
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_duration])
+@pytest.mark.parametrize("text", ["", "much", "-1", "0", "1 parsec", "1 2", "nan", "inf", None, "1h30"])
+def test_what_is_no_quantity(parse, text):
+    """UsageError that names the option, the text and an example."""
+    with pytest.raises(UsageError, match=r"limit .*expected a (size|duration) such as"):
+        parse(text)

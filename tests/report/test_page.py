@@ -1,0 +1,386 @@
+"""The page of a job: complete in itself, true to its numbers, safe to open; and a browser draws it well."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import warnings
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict, replace
+from html import escape, unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from partirvm import ingest, service
+from partirvm.core.termination import Termination
+from partirvm.errors import PartirvmWarning
+from partirvm.planning.units import format_bytes, format_duration
+from partirvm.report.page import TONES, JobFacts, page
+from partirvm.report.text import format_error, format_evidence
+from partirvm.types import FitParameters
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Training and held-out DATA."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, (500, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
+    folder = tmp_path_factory.mktemp("data")
+    for name, rows in (("train", slice(0, 400)), ("held-out", slice(400, 500))):
+        ingest((X[rows], y[rows]), str(folder / name))
+    return str(folder / "train"), str(folder / "held-out")
+
+
+@pytest.fixture(scope="module")
+def fitted(tables, tmp_path_factory, one_blas_thread):
+    """A job of each strategy, with held-out rows and without, fitted once each."""
+    jobs = {}
+
+    def of(strategy, held_out=True):
+        if (strategy, held_out) not in jobs:
+            data, validation = tables
+            parameters = FitParameters(
+                strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None
+            )
+            if strategy in ("split-merge", "incremental"):
+                parameters = replace(parameters, partition_size=50)
+            job = str(tmp_path_factory.mktemp("jobs") / strategy)
+            validation = validation if held_out else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PartirvmWarning)
+                result = service.fit(data, job, parameters, validation=validation)
+            reason = result.outcome.reason
+            jobs[strategy, held_out] = JobFacts(
+                location=job,
+                status="done",
+                status_advice="Its model is ready.",
+                reason=reason.value,
+                advice=reason.advice,
+                queued=1785600000.0,
+                began=1785600001.0,
+                ended=1785600100.0,
+                spec={
+                    "data": data,
+                    "validation": validation,
+                    "parameters": asdict(parameters),
+                    "versions": {"partirvm": "0.1.0", "python": "3.11.7"},
+                    "tile_rows": result.plan.shape.tile_rows,
+                },
+                plan=result.plan.to_json(),
+                history=json.loads(json.dumps(result.history)),
+            )
+        return jobs[strategy, held_out]
+
+    return of
+
+
+@pytest.fixture(params=["queued", "planned", "running", "no model", "aborting", "aborted", "failed", "interrupted"])
+def unfinished(request, fitted):
+    """A job in each state but done."""
+    name = request.param
+    job = fitted("split-merge" if name == "no model" else "working-set")
+    status = {"planned": "running", "no model": "running"}.get(name, name)
+    job = replace(job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None)
+    if name == "queued":
+        return replace(job, began=None, plan=None, history=[])
+    if name == "planned":
+        return replace(job, history=[])
+    if name == "aborted":
+        job = replace(job, reason="aborted", advice=Termination.ABORTED.advice)
+    if name == "failed":
+        job = replace(job, reason="StorageError: no room\n  left on the device", ended=1785600050.0)
+    return replace(job, history=job.history[: 10 if name == "no model" else 3])
+
+
+class Checker(HTMLParser):
+    """Reads a page: text, elements with their attributes, and whether every element is closed where it should be."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        """All text, runs of blanks made one."""
+        return " ".join(" ".join(self.texts).split())
+
+
+def check(source):
+    """Well formed, and nothing in it that is fetched or run."""
+    read = Checker(source)
+    for tag, attributes in read.elements:
+        assert tag not in ("script", "link", "img", "iframe", "object", "base")
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("src", "href", "action", "data", "srcset"):
+                assert value.startswith("#")
+    assert not re.search(r"url\(|@import|@font-face", source.partition("</style>")[0])
+    drawings = re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL)
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+        assert "nan" not in re.sub(r"<title>.*?</title>", "", drawing)
+    return read, drawings
+
+
+def series(drawings, style):
+    """Number of points of the lines of this style in each drawing that has one."""
+    paths = re.findall(rf'class="line {style}" d="(.*?)"', "".join(drawings))
+    return [path.count("L") + 1 for path in paths]
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_number_is_there(fitted, strategy, held_out):
+    job = fitted(strategy, held_out)
+    read, drawings = check(page(job))
+    last, plan = job.history[-1], job.plan
+    figures = [
+        job.location,
+        "done",
+        job.status_advice,
+        job.advice,
+        "2026-08-01 16:00:00 UTC",
+        "2026-08-01 16:01:40 UTC",
+        f"{last['vectors']:,}",
+        "of 400 rows",
+        format_error(last["train_rmse"]),
+        format_error(math.sqrt(last["noise_variance"])),
+        format_evidence(last["log_evidence"]),
+        format_duration(last["seconds"]),
+        "peak memory " + format_bytes(max(entry["peak_memory"] for entry in job.history)),
+        "400 rows × 2 features",
+        f"P = {plan['partition_size']}",
+        job.spec["data"],
+        "gamma 0.5",
+        "partirvm 0.1.0, python 3.11.7",
+        format_bytes(plan["memory_limit"]),
+        f"Passes {plan['passes']} {sum(entry['passes'] for entry in job.history)}",
+    ]
+    if held_out:
+        figures += [format_error(last["held_out_rmse"]), "NLPD " + format_error(last["held_out_nlpd"])]
+        figures.append(job.spec["validation"])
+    else:
+        assert "Held-out error" not in read.text
+    for figure in figures:
+        assert figure.replace("-", "−") in read.text.replace("-", "−")
+    rounds = [entry for entry in job.history if entry["kind"] in ("round", "final")]
+    levels = {entry["level"] for entry in job.history if entry["kind"] == "part"}
+    points = len(rounds) + len(levels)
+    assert series(drawings, "training") == ([points] * 2 if points > 1 else [])
+    assert series(drawings, "held-out") == ([points] * 2 if points > 1 and held_out else [])
+    assert series(drawings, "vectors") == ([points] * 2 if points > 1 else [])
+    fits = re.search(r"<details>.*?</details>", page(job), flags=re.DOTALL)
+    assert fits[0].count("<tr") == len(job.history) + 1
+
+
+def test_any_state(unfinished):
+    read, _ = check(page(unfinished))
+    assert f"{unfinished.status} It is {unfinished.status}." in read.text
+    assert " ".join(unfinished.reason.split()) in read.text
+    assert ("No model" in read.text) != any(entry["kind"] == "round" for entry in unfinished.history)
+    if unfinished.ended is None:
+        assert " ended 2" not in read.text
+
+
+def test_every_status_of_a_job_has_a_tone(fitted):
+    """And one that a later version adds is no reason to fail."""
+    for status in (*TONES, "a later one"):
+        source = page(replace(fitted("basic"), status=status))
+        assert f'class="status {status if status in TONES else "other"}"' in source
+
+
+def test_levels_that_are_not_done_say_so(fitted):
+    """400 rows in partitions of 50 are 8 fits on level 0, and 4 merges."""
+    job = fitted("split-merge")
+    for fits, expected in ((3, "0 3 of 8"), (10, "1 2 of 4")):
+        read, _ = check(page(replace(job, status="running", history=job.history[:fits])))
+        assert expected in read.text
+
+
+def test_a_long_history_is_folded(fitted):
+    job = fitted("working-set")
+    line = next(entry for entry in job.history if entry["kind"] == "round")
+    history = [{**line, "number": number, "seconds": 100.0 * number} for number in range(1, 1001)]
+    read, drawings = check(page(replace(job, history=history)))
+    assert "988 more" in read.text
+    assert "All 1,000 fits, every column" in read.text
+    assert all(points <= 241 for points in series(drawings, "training"))
+    assert "elapsed, h" in read.text
+
+
+def test_hostile_text_stays_text(fitted):
+    """Whatever a job is called and says: the page holds the text, and no element of it."""
+    job = fitted("working-set")
+    plan = {**job.plan, "notes": [HOSTILE], "strategy": HOSTILE, "selection": HOSTILE}
+    history = [{**entry, "termination": HOSTILE} for entry in job.history]
+    spec = {
+        "data": HOSTILE,
+        "validation": HOSTILE,
+        "parameters": {**job.spec["parameters"], "kernel": HOSTILE, HOSTILE: HOSTILE},
+        "versions": {HOSTILE: HOSTILE},
+        "tile_rows": 1,
+    }
+    for reason in (HOSTILE, "short<b>"):
+        hostile = JobFacts(HOSTILE, HOSTILE, HOSTILE, reason, HOSTILE, 0.0, 1.0, 2.0, spec, plan, history)
+        source = page(hostile)
+        read, _ = check(source)
+        assert "<script" not in source
+        assert "<img" not in source
+        assert source.count("</style>") == 1
+        assert read.text.count(" ".join(HOSTILE.split())) >= 8
+        assert escape(HOSTILE) in source
+
+
+def test_values_that_are_no_numbers_are_left_out(fitted):
+    job = fitted("incremental")
+    history = [dict(entry) for entry in job.history]
+    history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
+    _, drawings = check(page(replace(job, history=history)))
+    assert series(drawings, "training") == [len(history) - 1] * 2
+
+
+def test_a_job_of_another_version_is_shown(fitted):
+    """Fields that are not there are left out."""
+    job = fitted("working-set")
+    needed = {"kind", "number", "level", "rows", "candidates", "vectors", "iterations", "termination", "seconds"}
+    needed |= {"train_rmse", "log_evidence", "noise_variance"}
+    history = [{name: value for name, value in entry.items() if name in needed} for entry in job.history]
+    check(page(replace(job, history=history, spec={}, queued=None, began=None, ended=None)))
+
+
+def test_parameters_that_differ_come_first(fitted):
+    source = page(fitted("incremental"))
+    first, _, rest = source.partition("<h2>Parameters</h2>")[2].partition("<details>")
+    assert re.findall(r"<dt>(.*?)</dt>", first) == ["gamma", "strategy", "partition_size"]
+    assert rest.count("<tr>") == len(asdict(FitParameters())) + 1
+
+
+MEASURE = """
+<script>
+addEventListener("load", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+  const wide = document.documentElement.scrollWidth, found = [];
+  for (const drawing of document.querySelectorAll("svg")) {
+    const frame = drawing.getBoundingClientRect();
+    const boxes = [...drawing.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+    boxes.forEach(([text, a], k) => {
+      if (a.left < frame.left - 1 || a.right > frame.right + 6 || a.bottom > frame.bottom + 1 || a.top < frame.top - 1)
+        found.push("cut off: " + text);
+      for (const [other, b] of boxes.slice(k + 1))
+        if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+          found.push("on one another: " + text + ", " + other);
+    });
+  }
+  for (const part of document.querySelectorAll(".value, h1, dd, p"))
+    if (part.scrollWidth > part.clientWidth + 1) found.push("too wide: " + part.textContent);
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const measured = {wide, seen: innerWidth, found, paper, title: document.title, text: document.body.innerText};
+  parent.document.body.dataset.measured = JSON.stringify(measured);
+});
+</script>
+"""
+"""Runs in the browser, after the page: what does not fit, what lies on something else."""
+
+
+def browse(folder, source, *options, width, height=2000):
+    """What a browser makes of the page: measures, and its picture (height, width, 3) in 0 … 1.
+
+    It is measured inside a frame, for a window may not be as narrow as a phone.
+    """
+    from matplotlib.image import imread
+
+    (folder / "page.html").write_text(source, encoding="utf-8")
+    inside = escape(source.replace("</body>", MEASURE + "</body>"))
+    frame = (
+        f'<!DOCTYPE html><meta charset="utf-8"><iframe width="{width}" height="{height}" srcdoc="{inside}"></iframe>'
+    )
+    (folder / "measured.html").write_text(frame, encoding="utf-8")
+    quiet = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *quiet.split(), "--hide-scrollbars", *options]
+    command += [f"--user-data-dir={folder / 'profile'}", f"--window-size={width},{height}"]
+
+    def run(*last):
+        return subprocess.run([*command, *map(str, last)], capture_output=True, text=True, timeout=120, check=True)
+
+    tree = run("--dump-dom", (folder / "measured.html").as_uri()).stdout
+    run(f"--screenshot={folder / 'page.png'}", (folder / "page.html").as_uri())
+    measured = json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
+    return measured, imread(folder / "page.png")[..., :3]
+
+
+def holds(picture, colour):
+    """Whether there are pixels of this colour, as #rrggbb."""
+    rgb = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    return int((np.abs(picture - rgb).max(axis=2) < 0.02).sum()) > 50
+
+
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+
+
+@browser
+@pytest.mark.parametrize(
+    ("strategy", "width"), [("working-set", 1100), ("split-merge", 390), ("incremental", 390), ("basic", 320)]
+)
+def test_a_browser_draws_it(fitted, tmp_path, strategy, width):
+    """Nothing is cut off, nothing lies on something else, and the page is no wider than the window."""
+    job = fitted(strategy)
+    measured, picture = browse(tmp_path, page(job), width=width)
+    assert measured["found"] == []
+    assert measured["wide"] <= measured["seen"] == width
+    assert f"Relevance vectors\n{job.history[-1]['vectors']:,}\n" in measured["text"]
+    assert measured["text"].count("elapsed, s") == (0 if strategy == "basic" else 3)
+    assert holds(picture, "#ffffff")
+    assert holds(picture, "#f6f6f3")
+    assert strategy == "basic" or (holds(picture, "#2c66a8") and holds(picture, "#bf4f2c"))
+
+
+@browser
+def test_a_browser_draws_it_dark(fitted, tmp_path):
+    measured, picture = browse(
+        tmp_path, page(fitted("working-set")), "--blink-settings=preferredColorScheme=0", width=900
+    )
+    assert measured["paper"] == "rgb(20, 23, 27)"
+    assert float(picture.mean()) < 0.25
+    assert holds(picture, "#6ea8e6")
+
+
+@browser
+def test_a_browser_runs_nothing_of_a_hostile_job(fitted, tmp_path):
+    """Long words do not burst the page either."""
+    job = fitted("working-set")
+    name = HOSTILE + "<script>document.title = 'taken'</script>" + "x" * 300
+    spec = {**job.spec, "data": name}
+    hostile = replace(job, location=name, status="failed", reason=name, spec=spec)
+    measured, _ = browse(tmp_path, page(hostile), width=390)
+    assert measured["title"].endswith("· failed · partirvm")
+    assert name in measured["text"]
+    assert measured["wide"] <= measured["seen"] == 390

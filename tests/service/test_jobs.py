@@ -1,0 +1,446 @@
+"""A job's whole life by its handle: every state, who may end or resume it, and that a resume changes no bit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, load_model, open_job, service, submit
+from partirvm.core.termination import Termination
+from partirvm.data import ZarrSource
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    ExistsError,
+    LeaseError,
+    MissingDataError,
+    PartirvmWarning,
+    UsageError,
+)
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
+LONG = FitParameters(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """DATA of a rough function, which takes many rounds to learn."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(3000, 2))
+    y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
+    return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
+
+
+def until(condition, seconds=30.0):
+    """Wait for it, and return what it says."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+    return found
+
+
+def bits(model):
+    """All that a prediction depends on."""
+    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.noise_variance
+
+
+def kinds(job):
+    """The events that are transitions."""
+    names = {status.value for status in Status}
+    return [event["event"] for event in job.store.events() if event["event"] in names]
+
+
+class Stopper(Watcher):
+    """Says so once there are this many lines of history."""
+
+    def __init__(self, after):
+        self.after, self.lines = after, 0
+
+    def on_record(self, entry):
+        self.lines += 1
+
+    def __call__(self):
+        return self.lines >= self.after
+
+
+def broken_off(data, job, asked=ASKED, after=1):
+    """A job whose process has left in mid-round."""
+
+    class Broken(Stopper):
+        def on_step(self, info, candidates):
+            if self():
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        service.fit(data, job, asked, watcher=Broken(after))
+    return open_job(job)
+
+
+def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
+    """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
+    monkeypatch.chdir(tmp_path)
+    place = os.path.relpath(data)
+    estimator = RVMRegressor(gamma=2.0, partition_size=30, max_rounds=3, selection="random", random_state=4)
+    job = submit(estimator, place, "job")
+    monkeypatch.chdir("/")
+    assert job.wait(timeout=60) is Status.DONE
+    assert str(job.status()) == "done"
+    events = [event for event in job.store.events() if event["event"] in {"queued", "running", "done"}]
+    assert [event["event"] for event in events] == ["queued", "running", "done"]
+    assert all(event["time"] and event["reason"] for event in events)
+    assert job.progress()["advice"] == Termination.ROUNDS.advice
+    fitted = estimator.fit(data)
+    assert job.model().mean.tobytes() == fitted.model_.mean.tobytes()
+    assert bits(load_model(tmp_path / "job")) == bits(open_job(tmp_path / "job").model())
+    with pytest.raises(ExistsError, match="resume"):
+        submit(estimator, data, tmp_path / "job")
+
+
+def test_what_submit_refuses_at_once(data, tmp_path):
+    """Rows in memory, no data, an option that cannot be: nothing is left behind."""
+    with pytest.raises(UsageError, match="submit takes the path"):
+        submit(RVMRegressor(), np.zeros((5, 2)), tmp_path / "job")
+    with pytest.raises(MissingDataError):
+        submit(RVMRegressor(), tmp_path / "nothing.zarr", tmp_path / "job")
+    with pytest.raises(UsageError, match="gamma"):
+        submit(RVMRegressor(kernel="gamma"), data, tmp_path / "job")
+    with pytest.raises(MissingDataError, match="no job here"):
+        open_job(tmp_path / "job")
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
+    """resume(2n) after run(n): the bits of run(2n), and its history."""
+    short = FitParameters(**{**vars(ASKED), "max_rounds": rounds})
+    twice = FitParameters(**{**vars(ASKED), "max_rounds": 2 * rounds})
+    service.fit(data, str(tmp_path / "job"), short)
+    whole = service.fit(data, str(tmp_path / "whole"), twice)
+    job = open_job(tmp_path / "job").resume(max_rounds=2 * rounds)
+    assert job.wait(timeout=60) is Status.DONE
+    assert bits(job.model()) == bits(whole.model)
+    found = job.state().history
+    same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
+    assert [[one[key] for key in same] for one in found] == [[one[key] for key in same] for one in whole.history]
+    assert job.asked()["max_rounds"] == 2 * rounds
+    assert job.progress()["attempt"] == 2
+
+
+def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
+    """abort from another handle ends the thread's job with a usable model; the resumed one equals one never aborted."""
+    job = service.submit(data, str(tmp_path / "job"), LONG)
+    until(lambda: len(job.state().history) >= 2)
+    with pytest.raises(LeaseError, match="in use by"):
+        job.resume()
+    with pytest.raises(LeaseError, match="in use by"):
+        service.submit(data, str(tmp_path / "job"), LONG, overwrite=True)
+    with pytest.raises(TimeoutError, match="still running"):
+        job.wait(timeout=0.1)
+    assert open_job(tmp_path / "job").abort("flat enough") is Status.ABORTING
+    assert job.wait(timeout=30) is Status.ABORTED
+    assert kinds(job) == ["queued", "running", "aborting", "aborted"]
+    state, reached = job.state(), len(job.state().history)
+    assert state.reason == "flat enough"
+    assert job.model().n_vectors == state.history[-1]["vectors"]
+    assert job.abort() is Status.ABORTED
+    limit = reached + 2
+    assert job.resume(max_rounds=limit).wait(timeout=60) is Status.DONE
+    whole = service.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": limit}))
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
+    """Queued, then aborted at once, without a model; it can be resumed."""
+    from partirvm.service.carrying import create
+
+    create(data, str(tmp_path / "job"), ASKED, None, False)
+    job = open_job(tmp_path / "job")
+    assert job.status() is Status.QUEUED
+    assert job.progress()["seconds"] is None
+    assert job.abort() is Status.ABORTED
+    assert "before there was a model" in job.progress()["advice"]
+    assert service.carry_out(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
+    with pytest.raises(MissingDataError, match="no model yet"):
+        job.model()
+    assert job.resume().wait(timeout=60) is Status.DONE
+
+
+def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
+    """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
+    from partirvm.service.carrying import create
+
+    create(data, str(tmp_path / "job"), ASKED, None, False)
+    job = open_job(tmp_path / "job")
+    state = job.requeue(max_rounds=2)
+    assert state.attempt == 2
+    assert service.carry_out(str(tmp_path / "job"), attempt=1) is None
+    assert len(service.carry_out(str(tmp_path / "job"), attempt=2).history) == 2
+    assert kinds(job) == ["queued", "interrupted", "queued", "running", "done"]
+
+
+def test_a_cancelled_job_is_over_for_good(data, tmp_path):
+    """Running or aborted: its models and checkpoints go, its events stay."""
+    job = service.submit(data, str(tmp_path / "job"), LONG)
+    until(lambda: len(job.state().history) >= 2)
+    assert job.cancel("wrong target") is Status.ABORTING
+    assert job.wait(timeout=30) is Status.CANCELLED
+    aborted = broken_off(data, str(tmp_path / "other"), LONG)
+    aborted.abort()
+    assert aborted.cancel() is Status.CANCELLED
+    assert aborted.cancel() is Status.CANCELLED
+    for each in (job, aborted):
+        with pytest.raises(UsageError, match="discarded"):
+            each.model()
+        with pytest.raises(UsageError, match="cancelled"):
+            each.resume()
+        with pytest.raises(MissingDataError):
+            load_model(each.location)
+        assert each.abort() is Status.CANCELLED
+        assert len(each.state().history) >= 1
+    assert job.state().reason == "wrong target"
+
+
+def test_a_cancel_outweighs_an_abort(data, tmp_path):
+    """Asked for both, the stronger one is done."""
+    job = service.submit(data, str(tmp_path / "job"), LONG)
+    until(lambda: len(job.state().history) >= 1)
+    job.abort()
+    job.cancel()
+    assert job.wait(timeout=30) is Status.CANCELLED
+
+
+def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
+    """UsageError that says what would have to change."""
+    service.fit(data, str(tmp_path / "job"), ASKED)
+    job = open_job(tmp_path / "job")
+    assert job.abort() is Status.DONE
+    with pytest.raises(UsageError, match="remove the folder"):
+        job.cancel()
+    for changed in ({}, {"max_rounds": 3}, {"max_rounds": 2}, {"max_vectors": 500}):
+        with pytest.raises(UsageError, match="reached max_rounds = 3"):
+            job.resume(**changed)
+    with pytest.raises(UsageError, match="cannot change gamma, seed"):
+        job.resume(gamma=1.0, seed=3, max_rounds=9)
+    with pytest.raises(UsageError, match="max_rounds is 0"):
+        job.resume(max_rounds=0)
+    assert kinds(job) == ["queued", "running", "done"]
+    service.fit(data, str(tmp_path / "basic"), FitParameters(gamma=0.01, strategy="basic", partition_size="auto"))
+    with pytest.raises(UsageError, match="would change nothing"):
+        open_job(tmp_path / "basic").resume(max_rounds=99)
+
+
+def test_a_job_out_of_time_gets_more(data, tmp_path):
+    """Done by its time limit: a resume counts it anew."""
+    service.fit(data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "time_limit": 1e-6}))
+    job = open_job(tmp_path / "job")
+    assert job.state().reason == "time"
+    assert job.resume(time_limit="1h").wait(timeout=60) is Status.DONE
+    assert job.state().reason == "rounds"
+    whole = service.fit(data, str(tmp_path / "whole"), ASKED)
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_a_job_that_broke_off_is_interrupted(data, tmp_path):
+    """Leaving at once leaves it to be resumed; the history says nothing twice."""
+    job = broken_off(data, str(tmp_path / "job"), after=2)
+    assert job.status() is Status.INTERRUPTED
+    assert job.wait(timeout=5) is Status.INTERRUPTED
+    assert job.resume().wait(timeout=60) is Status.DONE
+    whole = service.fit(data, str(tmp_path / "whole"), ASKED)
+    assert bits(job.model()) == bits(whole.model)
+    assert [entry["number"] for entry in job.state().history] == [entry["number"] for entry in whole.history]
+
+
+CHILD = """
+import sys
+from partirvm import service
+from partirvm.types import FitParameters
+job = service.submit(sys.argv[1], sys.argv[2], FitParameters(
+    gamma=20.0, partition_size=30, max_rounds=400, selection="random", seed=4))
+print("submitted", flush=True)
+if sys.argv[3] == "wait":
+    job.wait()
+"""
+
+
+def test_a_killed_process_leaves_a_job_to_resume(data, tmp_path):
+    """kill -9 in the middle: interrupted at once for whoever looks, and resumed here to the same bits."""
+    place = str(tmp_path / "job")
+    process = subprocess.Popen([sys.executable, "-c", CHILD, data, place, "wait"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"submitted\n"
+        job = open_job(place)
+        until(lambda: len(job.state().history) >= 2)
+    finally:
+        process.kill()
+        process.communicate()
+    assert job.status() is Status.INTERRUPTED
+    reached = len(job.state().history)
+    assert job.resume(max_rounds=reached + 1).wait(timeout=60) is Status.DONE
+    whole = service.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_a_process_that_ends_takes_its_job_along(data, tmp_path):
+    """Without a cluster: the script ends promptly and silently, and its job is there to be resumed or aborted."""
+    place = str(tmp_path / "job")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, data, place, "leave"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
+    job = open_job(place)
+    assert job.status() in {Status.INTERRUPTED, Status.QUEUED}
+    assert job.abort() is Status.ABORTED
+
+
+def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
+    """Whatever it is, the status says why; the cause gone, a resume goes on."""
+    job = broken_off(data, str(tmp_path / "job"))
+    tile = ZarrSource.tile
+
+    def fault(self, number):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(ZarrSource, "tile", fault)
+    assert job.resume().wait(timeout=30) is Status.FAILED
+    assert job.state().reason == "ZeroDivisionError: a fault"
+    assert "in fault" in job.store.events()[-1]["traceback"]
+    monkeypatch.setattr(ZarrSource, "tile", tile)
+    assert job.abort() is Status.FAILED
+    assert job.resume().wait(timeout=60) is Status.DONE
+
+
+def test_a_cluster_that_breaks_down_interrupts(data, tmp_path, monkeypatch):
+    """Nothing is wrong with the job: resume goes on."""
+    job = broken_off(data, str(tmp_path / "job"))
+
+    def gone(client):
+        raise ClusterError("the scheduler is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("partirvm.service.carrying.executor_for", gone)
+        assert job.resume().wait(timeout=30) is Status.INTERRUPTED
+    assert job.state().reason == "the scheduler is gone"
+    assert job.resume().wait(timeout=60) is Status.DONE
+
+
+@pytest.mark.parametrize("what", ["values", "rows"])
+def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
+    """ChangedDataError with the first tile or the shapes; the job stays as it was but for the failure."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    data = ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
+    job = broken_off(data, str(tmp_path / "job"))
+    if what == "values":
+        y[300] += 1
+    else:
+        X, y = X[:-1], y[:-1]
+    ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
+    expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values then, 599 × 2 now"
+    job.requeue()
+    with pytest.raises(ChangedDataError, match=expected):
+        service.carry_out(job.location)
+    assert job.status() is Status.FAILED
+    assert "ChangedDataError" in job.state().reason
+    assert job.model().n_vectors > 0
+
+
+def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
+    """The last digits may differ; which package, and from what to what."""
+    job = broken_off(data, str(tmp_path / "job"))
+    from partirvm.service import carrying
+
+    now = carrying.package_versions()
+    monkeypatch.setattr(carrying, "package_versions", lambda: {**now, "numpy": "9.9"})
+    job.requeue()
+    with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']} then, 9\.9 now"):
+        service.carry_out(job.location)
+
+
+def test_who_was_fenced_off_removes_nothing(data, tmp_path):
+    """A fit whose job was taken over before its first model ends with an error, and leaves the folder to the other."""
+    place = str(tmp_path / "job")
+
+    class Robbed(Watcher):
+        def on_step(self, info, candidates):
+            store = JobStore(place)
+            held = store.holder()
+            folder = tmp_path / "job" / "lease" / f"{held.epoch + 1:06d}.json"
+            if held.epoch == 1:
+                claim = (tmp_path / "job" / "lease" / "000001.json").read_text()
+                folder.write_text(claim.replace('"epoch": 1', '"epoch": 2'))
+
+    with pytest.raises(LeaseError, match="taken over"):
+        service.fit(data, place, ASKED, watcher=Robbed())
+    assert (tmp_path / "job" / "spec.json").exists()
+
+
+def test_a_folder_of_jobs(data, tmp_path):
+    """All jobs by name, damaged ones too; what is no job is left out."""
+    service.fit(data, str(tmp_path / "b"), ASKED)
+    broken_off(data, str(tmp_path / "a"))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "spec.json").write_text("{")
+    (tmp_path / "d").mkdir()
+    found = service.jobs_in(str(tmp_path))
+    assert [job.location.rpartition("/")[2] for job in found] == ["a", "b", "c"]
+    assert [job.status() for job in found[:2]] == [Status.INTERRUPTED, Status.DONE]
+    with pytest.raises(MissingDataError, match="no such folder"):
+        service.jobs_in(str(tmp_path / "nothing"))
+
+
+def test_many_at_once_tear_nothing(data, tmp_path):
+    """Two who resume, three who watch, one who aborts: one driver at a time, and a history that adds up."""
+    job = broken_off(data, str(tmp_path / "job"), LONG)
+    over, errors = threading.Event(), []
+
+    def guarded(work):
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:
+            errors.append(error)
+
+    def drive():
+        mine = open_job(tmp_path / "job")
+        try:
+            mine.requeue()
+            service.carry_out(mine.location, patience=0.0)
+        except LeaseError:
+            time.sleep(0.05)
+
+    def watch():
+        state = open_job(tmp_path / "job").state()
+        numbers = [entry["number"] for entry in state.history]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+    def abort():
+        time.sleep(0.3)
+        open_job(tmp_path / "job").abort()
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (drive, drive, watch, watch, watch, abort)]
+    for thread in threads:
+        thread.start()
+    time.sleep(6)
+    over.set()
+    job.abort()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert not errors
+    assert job.abort() is Status.ABORTED
+    reached = len(job.state().history)
+    assert job.resume(max_rounds=reached + 1).wait(timeout=60) is Status.DONE
+    whole = service.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    assert bits(job.model()) == bits(whole.model)

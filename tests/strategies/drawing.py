@@ -1,0 +1,68 @@
+"""Any small problem with any options, for hypothesis; and values spelled so that only identical bits are equal."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from simulator import Simulator, wave
+
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import STOP_RULES, Options
+from partirvm.strategies.likelihood import LIKELIHOODS
+
+NAMES = tuple(sorted(STRATEGIES))
+SELECTIONS = ("error", "random", "gain")
+
+
+@st.composite
+def runs(draw, names=NAMES, likelihoods=LIKELIHOODS):
+    """Any small problem with any options, for one of the strategies."""
+    n = draw(st.integers(2, 70))
+    X, y = wave(n, seed=draw(st.integers(0, 50)), noise=draw(st.sampled_from([0.5, 0.1, 1e-3])))
+    if draw(st.booleans()):
+        X = np.round(X)
+    w = None
+    if draw(st.booleans()):
+        w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
+        w[:2] = 1.0
+    simulator = Simulator(
+        X,
+        y,
+        gamma=draw(st.sampled_from([0.05, 0.5, 5.0])),
+        w=w,
+        held_out=draw(st.sampled_from([None, wave(30, seed=99)])),
+        bias=draw(st.booleans()),
+        noise_variance=draw(st.sampled_from([None, 0.04])),
+        shuffled=draw(st.booleans()),
+    )
+    options = Options(
+        partition_size=draw(st.integers(1, 40)),
+        selection=draw(st.sampled_from(SELECTIONS)),
+        stop_fraction=draw(st.sampled_from([0.0, 0.5, 0.9])),
+        max_rounds=draw(st.sampled_from([None, 1, 3])),
+        max_vectors=draw(st.sampled_from([None, 1, 10])),
+        max_columns=draw(st.sampled_from([None, 60])),
+        likelihood=draw(st.sampled_from(likelihoods)),
+        final_likelihood=draw(st.sampled_from(likelihoods[:1] * 3 + likelihoods)),
+        likelihood_rows=draw(st.integers(5, 80)),
+        noise_rows=draw(st.sampled_from([None, 20])),
+        noise_every=draw(st.sampled_from([1, 3])),
+        stop_rule=draw(st.sampled_from(STOP_RULES)),
+        batch=draw(st.sampled_from([1, 1000, 1_000_000])),
+        max_iterations=60,
+        seed=draw(st.integers(0, 5)),
+    )
+    return draw(st.sampled_from(names)), simulator, options
+
+
+def spelled(value):
+    """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
+    if is_dataclass(value):
+        return type(value).__name__, *(spelled(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, list | tuple):
+        return tuple(map(spelled, value))
+    return value

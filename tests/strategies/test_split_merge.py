@@ -1,0 +1,149 @@
+"""Split-and-merge and incremental as lists of instructions: levels, pairs, limits, what each fit sees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import naive
+import numpy as np
+import pytest
+from drawing import spelled
+from simulator import Simulator, wave
+
+from partirvm.core.statistics import BIAS
+from partirvm.core.termination import Termination
+from partirvm.strategies.instructions import Gather, GramPass, Log, Options, Save, ScorePass, Solve, Solved
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+
+def levels(simulator):
+    """Numbers of fits on each level, the last fit not among them."""
+    found = [log.record.level for log in simulator.passes(Log)]
+    return [found.count(level) for level in range(max(found) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])]
+)
+def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
+    """⌈N/P⌉ fits, then ⌊half⌋ of the parts at hand each level; the last two parts make the last fit."""
+    simulator = Simulator(*wave(120, noise=0.3))
+    assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
+    assert levels(simulator) == expected
+    assert [type(turn[0]) for turn in simulator.turns].count(Save) == 1
+
+
+def test_a_level_is_asked_for_at_once():
+    """One Gather of neighbouring partitions, then all their passes in one answer, then all their dense fits."""
+    simulator = Simulator(*wave(120, noise=0.3))
+    simulator.run("split-merge", Options(20, "order"))
+    gather, passes, solves, logs = simulator.turns[:4]
+    assert [type(i) for i in gather] == [Gather]
+    assert gather[0].rows.tolist() == list(range(120))
+    assert [type(i) for i in passes] == [GramPass] * 6
+    assert [type(i) for i in solves] == [Solve] * 6
+    assert [type(i) for i in logs] == [Log] * 6
+    for number, pass_ in enumerate(passes):
+        assert pass_.new.labels.tolist() == list(range(20 * number, 20 * number + 20))
+        assert pass_.rows is None
+
+
+def test_a_merge_has_the_survivors_of_both():
+    """Columns of a merge: those that its two parts kept, in the order of the rows."""
+    simulator = Simulator(*wave(120, noise=0.3))
+    simulator.run("split-merge", Options(30, "order"))
+    answers = [event for event in simulator.heard if isinstance(event, Solved)]
+    kept = [answer.fit.statistics.labels for answer in answers]
+    kept = [labels[labels != BIAS].tolist() for labels in kept]
+    merges = [pass_.new.labels.tolist() for pass_ in simulator.passes(GramPass)[4:]]
+    assert merges == [kept[0] + kept[1], kept[2] + kept[3], kept[4] + kept[5]]
+
+
+@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+def test_how_many_run_side_by_side_changes_no_bit(likelihood):
+    """One fit at a time, a few, or all of a level."""
+    found = []
+    for batch in (1, 1500, 10**6):
+        simulator = Simulator(*wave(120, noise=0.3))
+        simulator.run("split-merge", Options(20, "order", likelihood, likelihood_rows=50, batch=batch))
+        found.append((spelled(simulator.saves), spelled(simulator.passes(Log))))
+        most = max(len(turn) for turn in simulator.turns if isinstance(turn[0], Solve))
+        assert most == {1: 1, 1500: 3, 10**6: 6}[batch]
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_limit_costs_the_vectors_that_matter_least():
+    """At most max_vectors join a merge: those whose loss would cost the evidence of their own fit most (eq. 27)."""
+    simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
+    limit = 24
+    simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
+    parts = [event.fit for event in simulator.heard if isinstance(event, Solved)][:2]
+    gains = {}
+    for fit in parts:
+        labels = fit.statistics.labels
+        Phi = np.hstack([np.ones((100, 1)), naive.gaussian(simulator.X, simulator.X, 2.0)])[:, labels + 1]
+        for k, label in enumerate(labels):
+            if label != BIAS:
+                rest = np.delete(np.arange(len(labels)), k)
+                s, q = naive.sparsity_quality(Phi[:, k], Phi[:, rest], simulator.t[:, 0], fit.alpha[rest], fit.beta)
+                gains[int(label)] = naive.best_gain(s, q)
+    merged = simulator.passes(GramPass)[4].new.labels
+    assert len(gains) > limit, "the example has nothing to leave out"
+    assert len(merged) == limit
+    left_out = [gains[label] for label in gains if label not in merged]
+    assert min(gains[int(label)] for label in merged) >= max(left_out) - 1e-6
+    assert simulator.saves[-1].record.dropped >= len(left_out)
+    assert simulator.saves[-1].record.vectors <= limit
+
+
+def test_parts_are_scored_on_held_out_rows():
+    """Every line of history has the held-out error of its fit."""
+    simulator = Simulator(*wave(80, noise=0.3), held_out=wave(40, seed=5))
+    simulator.run("split-merge", Options(20, "order"))
+    fits = [event.fit for event in simulator.heard if isinstance(event, Solved)]
+    passes = simulator.passes(ScorePass)
+    X, y = simulator.held_out
+    for log, pass_, fit in zip(simulator.passes(Log), passes, fits, strict=False):
+        mean = simulator.scaling.t_shift[0] + simulator.phi(pass_.design, X) @ fit.posterior.mean
+        np.testing.assert_allclose(log.record.held_out_rmse, np.sqrt(np.mean((y - mean) ** 2)), rtol=1e-12)
+
+
+def test_rows_without_weight_are_no_candidates():
+    """A partition of nothing but absent rows leaves no part, and the others are merged as ever."""
+    X, y = wave(80, noise=0.3)
+    w = np.ones(80)
+    w[20:40] = 0
+    simulator = Simulator(X, y, w=w)
+    simulator.run("split-merge", Options(20, "order"))
+    assert levels(simulator) == [3, 1]
+    assert not set(simulator.candidates()) & set(range(20, 40))
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_incremental_takes_the_partitions_in_order(shuffled):
+    """⌈N/P⌉ steps, each with a model; candidates are the kept vectors and the next partition."""
+    simulator = Simulator(*wave(110, noise=0.3), shuffled=shuffled)
+    assert simulator.run("incremental", Options(25, "order")) is Termination.CONVERGED
+    gathers = [gather.rows for gather in simulator.passes(Gather)]
+    assert [len(rows) for rows in gathers] == [22] * 5
+    assert sorted(np.concatenate(gathers).tolist()) == list(range(110))
+    if shuffled:
+        assert np.concatenate(gathers).tolist() == list(range(110))
+    else:
+        assert all(rows.max() - rows.min() > 40 for rows in gathers), "an order that means something is broken up"
+    records = [save.record for save in simulator.saves]
+    assert [record.kind for record in records] == ["round"] * 4 + ["final"]
+    for before, record in pairwise(records):
+        assert record.candidates == before.vectors + 22
+
+
+@pytest.mark.parametrize(("rule", "most"), [("candidates", None), ("partition", 10)])
+def test_what_the_stop_fraction_is_a_fraction_of(rule, most):
+    """A fit's own candidates, or by the literal rule P."""
+    simulator = Simulator(*wave(120, noise=0.3))
+    simulator.run("incremental", Options(20, "order", stop_rule=rule))
+    solves = simulator.passes(Solve)
+    for solve in solves[:-1]:
+        assert solve.rule.vectors == (most or solve.candidates // 2)
+    assert solves[-1].rule.vectors is None
