@@ -8,6 +8,8 @@ singular.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
 
@@ -122,7 +124,7 @@ def calibration_error(codes, probabilities, bins=15):
     edges = np.linspace(0, 1, bins + 1)
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
     found = 0.0
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         held = (confidence > low) & (confidence <= high)
         if held.any():
             found += held.mean() * abs(right[held].mean() - confidence[held].mean())

@@ -54,7 +54,7 @@ def moderated(f: Float, variance: Float) -> Float:
 
 
 def variances(block: Float, roots: Float) -> Float:
-    """φᵀΣ_kφ of each linear predictor k, (n, C), at design rows ``block`` (n, M); Σ_k = R_k R_kᵀ, ``roots`` (C, M, M)."""
+    """φᵀΣ_kφ of each linear predictor k, (n, C), at design rows (n, M), with Σ_k = R_k R_kᵀ and ``roots`` (C, M, M)."""
     found = np.empty((len(block), len(roots)))
     for k, root in enumerate(roots):
         product = block @ root
