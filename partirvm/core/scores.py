@@ -157,6 +157,11 @@ class ClassScores:
         )
 
     @property
+    def loss(self) -> float:
+        """What a run tries to lower: the log loss."""
+        return self.log_loss
+
+    @property
     def log_loss(self) -> float:
         """Mean −log p_t per row, in nats."""
         return self.surprise / self.n

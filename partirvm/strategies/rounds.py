@@ -263,7 +263,7 @@ class Rounds:
             kind="final" if state.settled else "round",
             number=state.round,
             candidates=state.candidates,
-            reason=state.reason,
+            termination=state.reason,
             selection=state.selection,
             likelihood=state.seen or state.options.final_likelihood,
             duplicates=state.duplicates,
