@@ -158,8 +158,13 @@ def create(
     parameters = check_parameters(parameters)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
-    store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
-    return fold(store.events())
+    try:
+        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
+        return fold(store.events())
+    finally:
+        if store.lease is not None:
+            with suppress(LeaseError, StorageError):
+                store.lease.release()
 
 
 def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> FitParameters:

@@ -100,7 +100,7 @@ def fit(
         prepared = prepare(source, parameters, executor, held_out)
         spec = specification(source, held_out, validation, check_parameters(parameters))
         store = JobStore.create(job, spec, overwrite=overwrite)
-        lease = store.acquire()
+        lease = store.lease or store.acquire()
         try:
             with ending(store):
                 store.record({"event": "queued", "reason": "submitted"})
