@@ -25,8 +25,8 @@ A folder that takes the place of another one goes on with its epochs (``succeed`
 of the other one still put there is void from the first. Should a folder begin anew, the *token* of each claim tells an
 old holder that the epoch of its number is not its own.
 
-Where nothing can be linked a claim may be cut short (``storage.local``). Its writer never got further: the next epoch is
-free, and it has no marks.
+Where nothing can be linked a claim may be cut short (``storage.local``). Its writer never got further: the next epoch
+is free, and it has no marks.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Lease:
         return self._lost
 
     def check(self) -> None:
-        """Raise ``LeaseLostError`` if a newer epoch was claimed or the folder is another one now; looks at the store."""
+        """Look at the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder is another one."""
         if self._mine():
             return
         self._lost = True
