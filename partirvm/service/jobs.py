@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from partirvm.backends import executor_for
@@ -64,11 +64,8 @@ LIMITS = {
 def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
     """What ``fit`` would do with DATA, without doing it. Raises as ``service.preparing.prepare`` does."""
     source, held_out = sources(data, validation)
-    executor = executor_for(client)
-    try:
+    with closing(executor_for(client)) as executor:
         return prepare(source, parameters, executor, held_out).plan
-    finally:
-        executor.close()
 
 
 def fit(
@@ -97,8 +94,7 @@ def fit(
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
-    executor = executor_for(client)
-    try:
+    with closing(executor_for(client)) as executor:
         try:
             prepared = prepare(source, parameters, executor, held_out, _asking(aborted))
         except StoppedError as error:
@@ -131,8 +127,6 @@ def fit(
         finally:
             with suppress(LeaseError, StorageError):
                 lease.release()
-    finally:
-        executor.close()
     if cancelled:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
