@@ -24,7 +24,7 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Ranking
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule
@@ -95,6 +95,7 @@ VALUES: tuple[type, ...] = (
     LargestErrors,
     Scores,
     ClassScores,
+    Ranking,
     Termination,
 )
 

@@ -34,7 +34,7 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
-from partirvm.model import Model, load_model, save_model
+from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
@@ -218,7 +218,7 @@ class JobStore:
 
     # What came of it
 
-    def save(self, model: Model) -> None:
+    def save(self, model: AnyModel) -> None:
         """Make this model the one to use.
 
         Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written;
@@ -235,7 +235,7 @@ class JobStore:
         """Whether there is a model to use."""
         return self._models.current() is not None
 
-    def model(self) -> Model:
+    def model(self) -> AnyModel:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""
         self.spec()
         if not self.has_model() and not self._folder.exists("model.json"):
