@@ -1,6 +1,6 @@
 """A classification fit between its passes: what to measure next, and what to make of it. Pure.
 
-``begin`` and ``receive`` give a ``Search``: the fit where it stands, and the ``trial`` whose statistic the next pass is
+``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the ``trial`` whose statistic the next pass is
 to measure. ``receive(search, block, rule)`` goes on with that statistic, until there is a reason to end.
 """
 
@@ -22,7 +22,16 @@ TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""
 
 MOST_UPDATES = 10
-"""Updates of α between two passes in the end."""
+"""Updates of α between two passes in the end, wherever they lead."""
+
+TRUSTED_UPDATES = 200
+"""Updates of α between two passes while the quadratic can be trusted with them."""
+
+TRUST = 0.1
+"""Nats, ½δᵀGδ, by which updates may move the mode before the quadratic is measured anew."""
+
+FINE = 0.1
+"""Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
 RELAXED = 2.0 / 3.0
 """Part of the blocks' Newton step that is taken where outputs are coupled."""
@@ -55,6 +64,11 @@ def begin(state: LaplaceState, rule: StopRule) -> Search:
     return _propose(state, rule, state.passes)
 
 
+def settle(state: LaplaceState) -> Search:
+    """The first step to the mode at the α of a state, which stays as it is."""
+    return _plain(state, 1.0, state.passes, settling=True)
+
+
 def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Search, Termination | None]:
     """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended."""
     before, trial = search.current, search.trial
@@ -80,13 +94,21 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
 
 
 def _propose(state: LaplaceState, rule: StopRule, since: int) -> Search:
-    """New α on the quadratic at hand, and the Newton step that belongs to it."""
+    """New α on the quadratic at hand, and the Newton step that belongs to it.
+
+    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves.
+    """
     age = state.passes - since
-    updates = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
+    fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
+    most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
-    for _ in range(updates):
-        moved = update(moved)
+    for count in range(1, most + 1):
+        before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
+            break
+        level = abs(moved.log_evidence - before.log_evidence) < FINE * rule.tol * state.n
+        level &= moved.n_columns == before.n_columns
+        if count >= fewest and (level or moved.displacement > TRUST):
             break
     return Search(state, _moved(moved, 1.0), moved.penalised(), since=since)
 
