@@ -10,14 +10,16 @@ The evidence is that of the quadratic (MacKay 1992; Tipping 2001, §3),
 exact Laplace at the mode, where δ = 0. With α shared by the outputs of one column, α_i = Σ_kγ_ik / Σ_kμ_ik². As B moves
 with α this fixed point is no stationary point of the evidence, which need not rise every time.
 
-**Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved too
-far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the penalised likelihood falls, the step is taken
-back, with the columns that it pruned, and a plain Newton step at the old α is halved until it rises.
+**Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved
+too far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the
+penalised likelihood falls, the step is taken back, with the columns that it pruned, and a plain Newton step at the old
+α is halved until it rises.
 
 **Several classes.** Blocks between outputs are left out of H. The true curvature is 0 to 2 times the blocks', since a
 row of diag(y) − yyᵀ sums to 0: 2 where two classes part, about 1 where many compete, and 0 where two classes that
 compete alone move together, which only the prior resists. A step of ⅔ of the blocks' errs by a third at most for the
-first two, and is of no use for the third. Shifting all outputs alike changes nothing but the prior, so that the mode has Σ_k w_ik = 0: steps are held there.
+first two, and is of no use for the third. Shifting all outputs alike changes nothing but the prior, so that the mode
+has Σ_k w_ik = 0: steps are held there.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class LaplaceState:
@@ -120,9 +123,7 @@ class LaplaceState:
     def sparsity_quality(self) -> tuple[Float, Float]:
         """s and q of every column that an output has, (M, C); zero elsewhere."""
         active = np.isfinite(self.alpha)
-        pairs = [
-            each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)
-        ]
+        pairs = [each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)]
         return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
 
     def take(self, columns: Int) -> LaplaceState:
@@ -196,9 +197,7 @@ def update(state: LaplaceState) -> LaplaceState:
     shift = np.where(gone, state.weights, 0.0)
     block = _without(state.block, shift)
     weights = state.weights - shift
-    return settled(
-        replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept)
-    )
+    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
 
 
 def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
@@ -218,13 +217,15 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
     eqs. 19 and 22, for each output's quadratic.
     """
     M, P = state.n_columns, len(block.gradient) - state.n_columns
-    s, q, precision = np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1]))
+    s, q, precision = (
+        np.empty((P, state.alpha.shape[1])),
+        np.empty((P, state.alpha.shape[1])),
+        np.empty((P, state.alpha.shape[1])),
+    )
     for k, each in enumerate(state.posteriors):
         active = np.flatnonzero(np.isfinite(state.alpha[:, k]))
         cross = block.curvature[k][:M, M:][active]
         diagonal = np.diagonal(block.curvature[k])[M:]
         precision[:, k] = diagonal
-        s[:, k], q[:, k] = sparsity_quality(
-            each, 1.0, state.weights[active, k], cross, diagonal, block.gradient[M:, k]
-        )
+        s[:, k], q[:, k] = sparsity_quality(each, 1.0, state.weights[active, k], cross, diagonal, block.gradient[M:, k])
     return s, q, precision
