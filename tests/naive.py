@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 
 def gaussian(X, Z, gamma):
@@ -120,7 +120,7 @@ def tree_sum(values):
 
 
 def log_probability(likelihood, f, codes):
-    """log p of each row's class code at predictors f (N, C), one term per output for ``ovr`` (Tipping 2001, eqs. 23, 28)."""
+    """log p of each row's code at predictors f (N, C), a term per output for ``ovr`` (Tipping 2001, eqs. 23, 28)."""
     if likelihood == "multinomial":
         return (f[np.arange(len(f)), codes.astype(int)] - logsumexp(f, axis=1))[:, None]
     t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
@@ -134,7 +134,7 @@ def logistic(likelihood, Phi, codes, mean, w=None):
         y = np.exp(f - logsumexp(f, axis=1, keepdims=True))
         B = np.einsum("nk,kl->nkl", y, np.eye(f.shape[1])) - np.einsum("nk,nl->nkl", y, y)
     else:
-        y = 1 / (1 + np.exp(-f))
+        y = expit(f)
         B = np.einsum("nk,kl->nkl", y * (1 - y), np.eye(f.shape[1]))
     t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
     value = w @ log_probability(likelihood, f, codes)
@@ -147,7 +147,7 @@ def penalised(likelihood, Phi, codes, alpha, mean, w=None):
 
 
 def mode(likelihood, Phi, codes, alpha, w=None):
-    """The W (M, C) of highest penalised likelihood: a trust region, then Newton steps with the whole KM × KM Hessian."""
+    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the whole KM × KM Hessian."""
     shape, prior = alpha.shape, np.diag(alpha.ravel())
 
     def value(x):

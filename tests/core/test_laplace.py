@@ -107,7 +107,9 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
     """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is pruned by them."""
     likelihood, Phi, codes, alpha, w = problem
     M, C = alpha.shape
-    state = state_of(likelihood, Phi, codes, alpha, naive.mode(likelihood, Phi, codes, alpha, w), w, np.arange(M) + BIAS)
+    state = state_of(
+        likelihood, Phi, codes, alpha, naive.mode(likelihood, Phi, codes, alpha, w), w, np.arange(M) + BIAS
+    )
     s, q = np.empty((M, C)), np.empty((M, C))
     for i, k in np.ndindex(M, C):
         rows, b, z = working(likelihood, Phi, codes, state.weights, w, k)
@@ -139,9 +141,7 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
     for k in range(alpha.shape[1]):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
-        expected = naive.working_sparsity_quality(
-            Phi[rows, M], Phi[rows, :M], b[rows], z[rows], alpha[:M, k]
-        )
+        expected = naive.working_sparsity_quality(Phi[rows, M], Phi[rows, :M], b[rows], z[rows], alpha[:M, k])
         np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 
