@@ -88,7 +88,7 @@ def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, 
         low = 0.0
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         margin = 0.5 if whole else 0.1 * abs(low) or 1.0
-        low, high = low - margin, high + margin
+        low, high = low - margin * (low != 0 or whole), high + margin
     step = nice_step(high - low, most, whole=whole)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     if tight:

@@ -21,7 +21,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.page import TONES, JobFacts, page
-from partirvm.report.text import format_error, format_evidence
+from partirvm.report.quantities import format_error, format_evidence
 from partirvm.types import FitParameters
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
