@@ -56,7 +56,7 @@ def curves(found: Sequence[Stage], kind: Kind) -> str:
     number = {"vectors": _vectors}
     vectors = Curve("Relevance vectors", "all of a level" * levels, _count, number, Chart("", "", counts=True))
     nats = {"evidence": _value("log_evidence")}
-    evidence = Curve("Log evidence", kind.evidence + seen, _evidence, nats, Chart("", ""))
+    evidence = Curve("Log evidence", "nats" + seen, _evidence, nats, Chart("", ""))
     drawn = [*((_error(measure), found) for measure in kind.curves), (vectors, found), (evidence, same)]
     figures = [
         _figure(curve, over, "level" if levels else "round", timed)

@@ -153,7 +153,8 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
     for quantity in shown:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
         untold = [one for one in others if one not in shown and one.of(entry) is not None]
-        note = "; ".join([quantity.measure.unit, *(f"{one.measure.name} {minus(one.text(entry))}" for one in untold)])
+        unit = quantity.measure.unit.removeprefix("% ")  # the figure has it
+        note = "; ".join([unit, *(f"{one.measure.name} {minus(one.text(entry))}" for one in untold)])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
     noise = [("Noise", format_error(math.sqrt(entry["noise_variance"])), "standard deviation")] if kind.noise else []

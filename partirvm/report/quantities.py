@@ -169,7 +169,7 @@ CLASSES = Kind(
     curves=(LOG_LOSS, ERROR),
     noise=False,
     steps="Newton passes",
-    evidence="nats, by Laplace's approximation",
+    evidence="nats (Laplace)",
 )
 
 KEYS = tuple(quantity.key for kind in (NUMBERS, CLASSES) for quantity in kind.every)
