@@ -154,7 +154,8 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
         untold = [one for one in others if one not in shown and one.of(entry) is not None]
         unit = quantity.measure.unit.removeprefix("% ")  # the figure has it
-        note = "; ".join([unit, *(f"{one.measure.name} {minus(one.text(entry))}" for one in untold)])
+        told = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
+        note = "; ".join([unit, *told])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
     noise = [("Noise", format_error(math.sqrt(entry["noise_variance"])), "standard deviation")] if kind.noise else []
