@@ -229,7 +229,8 @@ class Job:
         state = self.state()
         assert state.status is not None
         last = state.history[-1] if state.history else {}
-        keys = ("kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse", "log_evidence")
+        keys = ["kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse"]
+        keys += ["train_log_loss", "train_error", "held_out_log_loss", "held_out_error", "log_evidence"]
         has_model = self.store.has_model()
         return {
             "job": self.location,
