@@ -104,7 +104,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale, jitter = factorise(H)
-    delta, variance = _solve(factor, scale, beta * projection - alpha * m)
+    delta, variance = solve(factor, scale, beta * projection - alpha * m)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
@@ -121,7 +121,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
     return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, jitter, rounding)
 
 
-def _solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
+def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     """H⁻¹·right and the diagonal of H⁻¹, from the scaled factor."""
     if not len(right):
         return right, right

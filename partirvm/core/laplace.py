@@ -1,0 +1,223 @@
+"""Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
+
+At weights W (M, C) a pass leaves log likelihood, gradient and curvature (``core.logistic``). The likelihood's quadratic
+there has for each output the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k): that is
+H_k⁻¹ΦᵀB_k z with the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.)
+The evidence is that of the quadratic (MacKay 1992; Tipping 2001, §3),
+
+    log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
+
+exact Laplace at the mode, where δ = 0. With α shared by the outputs of one column, α_i = Σ_kγ_ik / Σ_kμ_ik². As B moves
+with α this fixed point is no stationary point of the evidence, which need not rise every time.
+
+**Passes.** α is updated on the fixed quadratic, once per pass at first and more often later: long runs on the flat
+B = ¼ of the start prune what the data need. **Step control.** If the penalised likelihood falls, the step is taken
+back, with the columns that it pruned, and a plain Newton step at the old α is halved until it rises.
+
+**Several classes.** Blocks between outputs are left out of H. Where two classes compete alone the true curvature is
+twice the block's, elsewhere about the block itself: a step of ⅔ of the blocks' errs by a third at most in either case.
+Shifting all outputs alike changes nothing but the prior, so that the mode has Σ_k w_ik = 0: steps are held there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.logistic import LogisticBlock
+from partirvm.core.posterior import Posterior, factorise, solve
+from partirvm.core.statistics import BIAS
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, sparsity_quality
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+@dataclass(frozen=True)
+class LaplaceState:
+    """A fit of M columns and C outputs: α, the quadratic about ``weights``, and the posterior of that quadratic.
+
+    ``alpha`` (M, C) is inf where output k has not the column; ``weights`` (M, C) are where ``block`` was measured, by
+    the ``passes``-th pass of this fit; ``posteriors`` are of each output's own columns, in order.
+    """
+
+    likelihood: str
+    labels: Int
+    alpha: Float
+    weights: Float
+    block: LogisticBlock
+    posteriors: tuple[Posterior, ...]
+    passes: int = 0
+
+    @property
+    def n(self) -> int:
+        """Rows of weight above zero."""
+        return self.block.n
+
+    @property
+    def n_vectors(self) -> int:
+        """Kernel columns, the bias not counted."""
+        return int((self.labels != BIAS).sum())
+
+    @property
+    def n_columns(self) -> int:
+        """M, the bias counted."""
+        return len(self.labels)
+
+    @property
+    def iteration(self) -> int:
+        """Passes of this fit so far."""
+        return self.passes
+
+    @property
+    def log_evidence(self) -> float:
+        """In nats, of the quadratic at hand: Laplace's where ``weights`` are the mode."""
+        return float(sum(each.log_evidence for each in self.posteriors))
+
+    @property
+    def mean(self) -> Float:
+        """μ (M, C), zero where an output has not the column."""
+        return self._spread([each.mean for each in self.posteriors])
+
+    @property
+    def variance(self) -> Float:
+        """Diagonals of Σ_k (M, C), zero where an output has not the column."""
+        return self._spread([each.variance for each in self.posteriors])
+
+    @property
+    def determinedness(self) -> Float:
+        """γ (M, C)."""
+        return self._spread([each.determinedness for each in self.posteriors])
+
+    def roots(self) -> Float:
+        """R_k with Σ_k = R_kR_kᵀ, (C, M, M), zero where an output has not the column."""
+        found = np.zeros((len(self.posteriors), len(self.labels), len(self.labels)))
+        for k, each in enumerate(self.posteriors):
+            active = np.flatnonzero(np.isfinite(self.alpha[:, k]))
+            found[k][np.ix_(active, active)] = each.root()
+        return found
+
+    @property
+    def decrement(self) -> float:
+        """By how many nats the penalised likelihood of the quadratic is above that at ``weights``: 0 at the mode."""
+        prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
+        slope = self.block.gradient - prior * self.weights
+        return float(0.5 * np.sum(slope * (self.mean - self.weights)))
+
+    def penalised(self) -> float:
+        """log p(t | W) − ½ Σ α w² at ``weights``, nats."""
+        prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
+        return float(self.block.log_likelihood.sum() - 0.5 * np.sum(prior * self.weights**2))
+
+    def sparsity_quality(self) -> tuple[Float, Float]:
+        """s and q of every column that an output has, (M, C); zero elsewhere."""
+        active = np.isfinite(self.alpha)
+        pairs = [
+            each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)
+        ]
+        return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
+
+    def take(self, columns: Int) -> LaplaceState:
+        """The same with some of its columns; the others' weights are dropped from the quadratic as they are."""
+        alpha, weights, block = self.alpha[columns], self.weights[columns], self.block.take(columns)
+        return settled(replace(self, labels=self.labels[columns]), alpha, weights, block)
+
+    def _spread(self, values: list[Float]) -> Float:
+        found = np.zeros(self.alpha.shape)
+        for k, each in enumerate(values):
+            found[np.isfinite(self.alpha[:, k]), k] = each
+        return found
+
+
+def init(likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
+    """Begin at α (M, C) with the quadratic ``block`` about ``weights`` (M, C)."""
+    return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block))
+
+
+def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
+    """The same fit at another α or about another point."""
+    return replace(state, alpha=alpha, weights=weights, block=block, posteriors=_posteriors(alpha, weights, block))
+
+
+def _posteriors(alpha: Float, weights: Float, block: LogisticBlock) -> tuple[Posterior, ...]:
+    """The posterior of each output. A likelihood that outputs share is counted in the first."""
+    logs = np.zeros(alpha.shape[1])
+    logs[: len(block.log_likelihood)] = block.log_likelihood
+    return tuple(
+        _posterior(alpha[:, k], weights[:, k], block.gradient[:, k], block.curvature[k], float(logs[k]))
+        for k in range(alpha.shape[1])
+    )
+
+
+def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, log_likelihood: float) -> Posterior:
+    active = np.isfinite(alpha)
+    if not active.all():
+        alpha, weights, gradient = alpha[active], weights[active], gradient[active]
+        curvature = curvature[np.ix_(active, active)]
+    H = curvature.copy()
+    H.flat[:: len(H) + 1] += alpha
+    factor, scale, jitter = factorise(H)
+    delta, variance = solve(factor, scale, gradient - alpha * weights)
+    mean = weights + delta
+    predicted = log_likelihood + float(delta @ (gradient - 0.5 * (curvature @ delta)))
+    log_evidence = predicted + 0.5 * float(
+        np.log(alpha).sum() - alpha @ mean**2 - 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    )
+    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
+    return Posterior(mean, variance, determinedness, -2 * predicted, log_evidence, factor, scale, jitter, 0.0)
+
+
+def update(state: LaplaceState) -> LaplaceState:
+    """One MacKay update of α on the fixed quadratic, and pruning."""
+    gamma, mean = state.determinedness, state.mean
+    sparsity, quality = state.sparsity_quality()
+    relevance, square, s, q = gamma, mean**2, sparsity, quality**2
+    if state.likelihood == "multinomial":
+        relevance, square, s, q = (
+            np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in (gamma, mean**2, s, q)
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = relevance / square
+    gone = ((q <= s) & (relevance < FADED)) | (relevance < LOST) | ~np.isfinite(alpha) | ~np.isfinite(state.alpha)
+    floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
+    if state.likelihood == "multinomial":
+        floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
+    alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
+    kept = np.flatnonzero(~gone.all(axis=1))
+    # a column that goes takes its part of the quadratic's centre with it: the gradient is that of the others there
+    shift = np.where(gone, state.weights, 0.0)
+    block = _without(state.block, shift)
+    weights = state.weights - shift
+    return settled(
+        replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept)
+    )
+
+
+def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
+    """The quadratic about W − shift instead of W, by algebra."""
+    if not shift.any():
+        return block
+    moved = np.einsum("kij,jk->ik", block.curvature, shift)
+    change = -np.einsum("ik,ik->k", shift, block.gradient + 0.5 * moved)
+    logs = block.log_likelihood + (change if len(block.log_likelihood) > 1 else change.sum())
+    return replace(block, log_likelihood=logs, gradient=block.gradient + moved)
+
+
+def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
+    """s, q (P, C) and the data's precision ΦᵀBΦ (P, C) of columns that ``block`` has beyond those of ``state``.
+
+    ``block`` holds the state's columns first, at their weights, the new ones at weight zero. Tipping & Faul (2003),
+    eqs. 19 and 22, for each output's quadratic.
+    """
+    M, P = state.n_columns, len(block.gradient) - state.n_columns
+    s, q, precision = np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1]))
+    for k, each in enumerate(state.posteriors):
+        active = np.flatnonzero(np.isfinite(state.alpha[:, k]))
+        cross = block.curvature[k][:M, M:][active]
+        diagonal = np.diagonal(block.curvature[k])[M:]
+        precision[:, k] = diagonal
+        s[:, k], q[:, k] = sparsity_quality(
+            each, 1.0, state.weights[active, k], cross, diagonal, block.gradient[M:, k]
+        )
+    return s, q, precision

@@ -1,0 +1,124 @@
+"""The logistic likelihood of class codes, as an additive statistic: what one pass leaves for a Newton step.
+
+With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
+
+    ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
+    ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
+    ``ovr``          K classes, C = K: each against the rest, as above
+
+the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ with
+B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are other
+blocks, −Φᵀ diag(v y_k y_l) Φ, which are left out: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+LOGISTIC = ("bernoulli", "multinomial", "ovr")
+"""The likelihoods of classes."""
+
+
+def n_outputs(likelihood: str, n_classes: int) -> int:
+    """C: one linear predictor for two classes, K for more; 1 for a target that is a number.
+
+    >>> n_outputs("bernoulli", 2), n_outputs("ovr", 5), n_outputs("gaussian", 0)
+    (1, 5, 1)
+    """
+    return n_classes if likelihood in ("multinomial", "ovr") else 1
+
+
+@dataclass(frozen=True)
+class LogisticBlock:
+    """Statistic of M columns and C outputs over some rows, at given weights.
+
+    ``log_likelihood`` (L,) in nats, L = C for ``ovr`` and 1 otherwise; ``gradient`` (M, C); ``curvature`` (C, M, M);
+    ``wrong`` is the number of rows of weight whose most probable class is another one; ``n`` counts rows of weight above
+    zero.
+    """
+
+    log_likelihood: Float
+    gradient: Float
+    curvature: Float
+    wrong: int
+    n: int
+
+    @classmethod
+    def of(
+        cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
+    ) -> LogisticBlock:
+        """Statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
+        predictors = block @ mean
+        target = targets(codes, predictors.shape[1])
+        log_likelihood, y = _likelihood(likelihood, predictors, target)
+        slope, bend = target - y, y * (1.0 - y)
+        wrong = guesses(predictors) != codes
+        if weights is not None:
+            log_likelihood = log_likelihood * weights[:, None]
+            slope, bend = slope * weights[:, None], bend * weights[:, None]
+            wrong = wrong[weights > 0]
+        root = np.sqrt(bend)
+        curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
+        scaled = np.empty_like(block)
+        for k in range(len(curvature)):
+            np.multiply(block, root[:, k : k + 1], out=scaled)
+            np.matmul(scaled.T, scaled, out=curvature[k])
+        n = len(block) if weights is None else int((weights > 0).sum())
+        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n)
+
+    def __add__(self, other: LogisticBlock) -> LogisticBlock:
+        return LogisticBlock(
+            self.log_likelihood + other.log_likelihood,
+            self.gradient + other.gradient,
+            self.curvature + other.curvature,
+            self.wrong + other.wrong,
+            self.n + other.n,
+        )
+
+    def accumulate(self, other: LogisticBlock) -> LogisticBlock:
+        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
+            mine += theirs
+        return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n)
+
+    def _sums(self) -> tuple[Float, ...]:
+        return self.log_likelihood, self.gradient, self.curvature
+
+    def take(self, columns: Int) -> LogisticBlock:
+        """That of the columns at these positions, whose weights must have been the only ones that are not zero."""
+        if len(columns) == len(self.gradient) and np.array_equal(columns, np.arange(len(columns))):
+            return self
+        return replace(
+            self,
+            gradient=self.gradient[columns],
+            curvature=self.curvature[:, columns[:, None], columns[None, :]],
+        )
+
+
+def targets(codes: Float, outputs: int) -> Float:
+    """What each output is to say of class codes (n,): (n, C), 1 for its class and 0 for others."""
+    return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
+
+
+def guesses(predictors: Float) -> Int:
+    """Codes of the most probable classes, (n,), of linear predictors (n, C)."""
+    found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
+    return found
+
+
+def _likelihood(likelihood: str, predictors: Float, target: Float) -> tuple[Float, Float]:
+    """Log likelihood of each row, (n, L), and what each output expects, (n, C)."""
+    if likelihood == "multinomial":
+        shifted = predictors - predictors.max(axis=1, keepdims=True)
+        total = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        logs = shifted - total
+        return (logs * target).sum(axis=1, keepdims=True), np.exp(logs)
+    sign = np.where(target > 0, predictors, -predictors)
+    return -np.logaddexp(0.0, -sign), expit(predictors)
