@@ -87,3 +87,8 @@ class FitParameters:
     tol: float = 1e-7
     heuristic_rows: int = 2000
     seed: int = 0
+    classify: bool | None = None
+    multi_class: str = "auto"
+    moderate: bool | str = "auto"
+    class_weight: Any = None
+    kernel_store: str = "auto"
