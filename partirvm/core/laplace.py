@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve
 from partirvm.core.statistics import BIAS
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, sparsity_quality
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -207,17 +207,49 @@ def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
     """s, q (P, C) and the data's precision ΦᵀBΦ (P, C) of columns that ``block`` has beyond those of ``state``.
 
-    ``block`` holds the state's columns first, at their weights, the new ones at weight zero. Tipping & Faul (2003),
-    eqs. 19 and 22, for each output's quadratic.
+    ``block`` holds the state's columns first, at their weights, the new ones at weight zero.
     """
-    M, P = state.n_columns, len(block.gradient) - state.n_columns
-    s, q, precision = np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1])), np.empty((P, state.alpha.shape[1]))
+    M = state.n_columns
+    diagonal = np.einsum("kmm->mk", block.curvature)[M:]
+    s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
+    return s, q, diagonal
+
+
+def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
+    """s and q (P, C) of P columns on trial, measured at the weights of ``state``: cross (C, M, P), the others (P, C).
+
+    Tipping & Faul (2003), eqs. 19 and 22, for each output's quadratic.
+    """
+    pairs = []
     for k, each in enumerate(state.posteriors):
         active = np.flatnonzero(np.isfinite(state.alpha[:, k]))
-        cross = block.curvature[k][:M, M:][active]
-        diagonal = np.diagonal(block.curvature[k])[M:]
-        precision[:, k] = diagonal
-        s[:, k], q[:, k] = sparsity_quality(
-            each, 1.0, state.weights[active, k], cross, diagonal, block.gradient[M:, k]
-        )
-    return s, q, precision
+        offset = state.weights[active, k]
+        pairs.append(sparsity_quality(each, 1.0, offset, cross[k][active], diagonal[:, k], gradient[:, k]))
+    return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)
+
+
+def enter(
+    likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float
+) -> LaplaceState:
+    """A fit of the columns ``labels``, begun where ``block`` was measured.
+
+    ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the
+    others were at weight zero, and start where Tipping & Faul (2003) put them, with one α for all outputs where they
+    share it: that of the mean s and the mean q².
+    """
+    old = np.flatnonzero(np.isin(labels, known))
+    new = np.flatnonzero(~np.isin(labels, known))
+    order = np.argsort(known, kind="stable")[np.searchsorted(np.sort(known), labels[old])]
+    together = block.take(np.concatenate([old, new]))
+    begun = together.take(np.arange(len(old)))
+    floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
+    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun)
+    s, q, precision = entry_factors(there, together)
+    if likelihood == "multinomial":
+        shape = s.shape
+        s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
+        q = np.sqrt(q)
+    joint, start = np.zeros((len(labels), weights.shape[1])), np.zeros((len(labels), weights.shape[1]))
+    joint[old], start[old] = there.alpha, weights[order]
+    joint[new] = entry_precision(s, q, precision)
+    return init(likelihood, labels, joint, start, block)

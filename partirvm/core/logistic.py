@@ -122,3 +122,48 @@ def _likelihood(likelihood: str, predictors: Float, target: Float) -> tuple[Floa
         return (logs * target).sum(axis=1, keepdims=True), np.exp(logs)
     sign = np.where(target > 0, predictors, -predictors)
     return -np.logaddexp(0.0, -sign), expit(predictors)
+
+
+@dataclass(frozen=True)
+class LogisticCross:
+    """What s and q of Q columns on trial need beside M present ones, over some rows, at given weights.
+
+    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
+    """
+
+    cross: Float
+    diagonal: Float
+    gradient: Float
+    n: int
+
+    @classmethod
+    def of(
+        cls, likelihood: str, kept: Float, new: Float, codes: Float, mean: Float, weights: Float | None = None
+    ) -> LogisticCross:
+        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, Q), class codes (rows,), ``mean`` (M, C)."""
+        predictors = kept @ mean
+        target = targets(codes, predictors.shape[1])
+        y = _likelihood(likelihood, predictors, target)[1]
+        slope, bend = target - y, y * (1.0 - y)
+        n = len(new)
+        if weights is not None:
+            slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())
+        cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
+        return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, n)
+
+    def __add__(self, other: LogisticCross) -> LogisticCross:
+        return LogisticCross(
+            self.cross + other.cross,
+            self.diagonal + other.diagonal,
+            self.gradient + other.gradient,
+            self.n + other.n,
+        )
+
+    def accumulate(self, other: LogisticCross) -> LogisticCross:
+        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
+            mine += theirs
+        return replace(self, n=self.n + other.n)
+
+    def _sums(self) -> tuple[Float, ...]:
+        return self.cross, self.diagonal, self.gradient

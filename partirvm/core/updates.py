@@ -104,7 +104,27 @@ class HyperState:
     @property
     def n_vectors(self) -> int:
         """Active kernel columns, the bias not counted."""
-        return int((self.statistics.labels != BIAS).sum())
+        return int((self.labels != BIAS).sum())
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Labels of the active columns."""
+        return self.statistics.labels
+
+    @property
+    def n_columns(self) -> int:
+        """M, the bias counted."""
+        return self.statistics.n_columns
+
+    @property
+    def n(self) -> int:
+        """Rows of weight above zero that the posterior has seen."""
+        return self.statistics.n
+
+    @property
+    def log_evidence(self) -> float:
+        """In nats, of the target as the model sees it."""
+        return self.posterior.log_evidence
 
 
 @dataclass(frozen=True)

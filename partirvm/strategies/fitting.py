@@ -23,7 +23,7 @@ from partirvm.core.updates import (
     noise_precision,
 )
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import Options, Problem, Record, ScorePass
+from partirvm.strategies.instructions import AnyFit, Options, Problem, Record, ScorePass
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -126,9 +126,9 @@ def _positions(wanted: Int, labels: Int) -> Int:
     return order[np.searchsorted(labels, wanted, sorter=order)]
 
 
-def survivors(design: Design, fit: HyperState) -> Design:
+def survivors(design: Design, fit: AnyFit) -> Design:
     """The columns of ``design`` that are still in the fit, in the fit's order."""
-    labels = fit.statistics.labels
+    labels = fit.labels
     return design.take(_positions(labels[labels != BIAS], design.labels), bias=bool((labels == BIAS).any()))
 
 

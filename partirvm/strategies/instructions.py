@@ -3,7 +3,7 @@
 A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
 (state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
 one answer side by side where it can, and answers with one event for each, in their order: a pass with its ``Passed``
-statistic, ``Solve`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends
+statistic, ``Solve`` and ``Newton`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends
 the run. A single ``Stop`` may come in place of all answers, when time is up or a person aborts.
 """
 
@@ -15,12 +15,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.logistic import n_outputs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import Design
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+AnyFit: TypeAlias = HyperState | LaplaceState
+"""A dense fit: of a target that is a number, or of classes."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,53 @@ class ScorePass:
     noise_variance: float
 
 
-Pass: TypeAlias = GramPass | ResidualPass | ScorePass
+@dataclass(frozen=True)
+class LogisticPass:
+    """Log likelihood, gradient and curvature at weights ``mean`` (M, C); answered by a ``core.logistic.LogisticBlock``.
+
+    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
+    mean: Float
+    likelihood: str
+    rows: Int | None = None
+
+
+@dataclass(frozen=True)
+class SurprisePass:
+    """Rows whose class the model holds for least probable; answered by a ``core.residuals.LargestErrors``.
+
+    ``select`` rows of largest 1 − p_t are reported, none of those in ``exclude`` (sorted row numbers) among them. With
+    a ``draw`` (two whole numbers, a seed) they are drawn at random instead, a row's chance in proportion to
+    1 − p_t + ``floor``. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
+    mean: Float
+    likelihood: str
+    select: int
+    exclude: Int
+    draw: tuple[int, int] | None = None
+    floor: float = 0.0
+    rows: Int | None = None
+
+
+@dataclass(frozen=True)
+class GainPass:
+    """What s and q of the columns of ``pool`` need beside those of ``design`` at weights ``mean`` (M, C).
+
+    Answered by a ``core.logistic.LogisticCross``. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
+    mean: Float
+    likelihood: str
+    pool: Design
+    rows: Int | None = None
+
+
+Pass: TypeAlias = GramPass | ResidualPass | ScorePass | LogisticPass | SurprisePass | GainPass
 
 
 @dataclass(frozen=True)
@@ -83,12 +134,42 @@ class Solve:
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a classification fit begins: α and weights, (M, C), of the columns with these labels; others are new."""
+
+    labels: Int
+    alpha: Float
+    weights: Float
+
+    @classmethod
+    def of(cls, fit: LaplaceState) -> Start:
+        """Where this fit stands."""
+        return cls(fit.labels, fit.alpha, fit.mean)
+
+
+@dataclass(frozen=True)
+class Newton:
+    """A classification fit of the columns of ``design``: logistic passes and Newton steps until ``rule`` ends it.
+
+    Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher.
+    """
+
+    design: Design
+    likelihood: str
+    start: Start
+    rule: StopRule
+    candidates: int
+    rows: Int | None = None
+
+
+@dataclass(frozen=True)
 class Save:
     """A usable model: these columns, this fit. ``record`` is one line of history; the driver adds seconds."""
 
     design: Design
-    fit: HyperState
+    fit: AnyFit
     record: Record
+    moderate: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +186,7 @@ class Finish:
     reason: Termination
 
 
-Instruction: TypeAlias = Pass | Gather | Solve | Save | Log | Finish
+Instruction: TypeAlias = Pass | Gather | Solve | Newton | Save | Log | Finish
 
 
 @dataclass(frozen=True)
@@ -117,7 +198,9 @@ class Record:
     ``"final"`` for the last. ``rows`` is how many rows the posterior saw, by ``likelihood``; the log evidence is over
     these, the training error over those that σ² comes from. ``duplicates`` says how many chosen rows were left out so
     far because they equal another one, ``dropped`` how many vectors a limit has cost so far, ``floored`` whether the
-    noise sits at its floor. ``termination`` is the dense fit's.
+    noise sits at its floor. ``termination`` is the dense fit's. A fit of classes has no noise; its errors are the mean
+    negative log probability of a row's class (nats) and the fraction of rows in the wrong class, over the posterior's
+    rows, and its iterations are logistic passes.
     """
 
     kind: str
@@ -128,8 +211,8 @@ class Record:
     iterations: int
     termination: Termination
     log_evidence: float
-    noise_variance: float
-    train_rmse: float
+    noise_variance: float | None
+    train_rmse: float | None
     selection: str
     likelihood: str = "full"
     level: int | None = None
@@ -138,6 +221,10 @@ class Record:
     floored: bool = False
     held_out_rmse: float | None = None
     held_out_nlpd: float | None = None
+    train_log_loss: float | None = None
+    train_error: float | None = None
+    held_out_log_loss: float | None = None
+    held_out_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -160,9 +247,9 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to ``Solve``: where the fit ended, and why."""
+    """Answer to ``Solve`` and ``Newton``: where the fit ended, and why."""
 
-    fit: HyperState
+    fit: AnyFit
     reason: Termination
 
 
@@ -188,7 +275,8 @@ class Problem:
     ``empty`` is the design without columns (kernel and scaling, no bias); ``bias`` says whether the bias is offered;
     ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample.
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. Where ``likelihood`` is one of classes
+    (``core.logistic``), ``codes`` (N,) are those of all rows, one or two bytes each, and ``n_classes`` is K.
     """
 
     n_rows: int
@@ -199,6 +287,19 @@ class Problem:
     target_scale: float
     shuffled: bool
     held_out: bool
+    likelihood: str = "gaussian"
+    n_classes: int = 0
+    codes: NDArray[np.integer[Any]] | None = None
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target is a class."""
+        return self.likelihood != "gaussian"
+
+    @property
+    def n_outputs(self) -> int:
+        """C, the number of linear predictors."""
+        return n_outputs(self.likelihood, self.n_classes)
 
 
 STOP_RULES = ("candidates", "partition")
@@ -213,7 +314,8 @@ class Options:
     σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
     ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
     allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
-    ``tol`` is the convergence tolerance in nats per row.
+    ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
+    does others; its model gives ``moderate`` probabilities.
     """
 
     partition_size: int
@@ -231,6 +333,8 @@ class Options:
     batch: int = 4_000_000
     tol: float = 1e-7
     max_iterations: int = 500
+    max_passes: int = 200
+    moderate: bool = False
     seed: int = 0
 
 

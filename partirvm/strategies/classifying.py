@@ -1,0 +1,139 @@
+"""Steps of a classification fit that every strategy shares, and the fit itself between its passes. Pure.
+
+A ``Newton`` instruction is carried out pass by pass: ``begun`` asks for the first, ``heard`` makes of its statistic the
+next, until there is a reason to end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
+from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.newton import Search, begin, receive
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HOPE, StopRule, evidence_gain
+from partirvm.kernels.design import Design
+from partirvm.strategies.fitting import INTERMEDIATE, intermediate_rule, labels_of, survivors
+from partirvm.strategies.instructions import LogisticPass, Newton, Options, Problem, Record, Start
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+def no_columns(problem: Problem) -> LaplaceState:
+    """The fit before the first: no column, every class as probable as any other."""
+    outputs = problem.n_outputs
+    none = np.zeros((0, outputs))
+    shared = outputs if problem.likelihood == "ovr" else 1
+    block = LogisticBlock(np.zeros(shared), none, np.zeros((outputs, 0, 0)), 0, 0)
+    return init(problem.likelihood, np.zeros(0, np.int64), none, none, block)
+
+
+@dataclass(frozen=True)
+class Course:
+    """A ``Newton`` under way; ``search`` is None before its first pass is back."""
+
+    task: Newton
+    search: Search | None = None
+    reason: Termination | None = None
+
+    @property
+    def wanted(self) -> LogisticPass:
+        """The pass that comes next."""
+        task = self.task
+        if self.search is None:
+            return LogisticPass(task.design, _placed(task.start, labels_of(task.design)), task.likelihood, task.rows)
+        trial = self.search.trial
+        return LogisticPass(survivors(task.design, trial), trial.weights, task.likelihood, task.rows)
+
+    def heard(self, block: LogisticBlock) -> Course:
+        """Go on with the statistic of the pass; with a ``reason`` it is over, and ``fit`` is where it ended."""
+        task = self.task
+        if self.search is not None:
+            search, reason = receive(self.search, block, task.rule)
+            return replace(self, search=search, reason=reason)
+        labels, start = labels_of(task.design), task.start
+        there = np.isin(start.labels, labels)
+        first = enter(task.likelihood, labels, block, start.labels[there], start.alpha[there], start.weights[there])
+        return replace(self, search=begin(replace(first, passes=1), task.rule))
+
+    @property
+    def fit(self) -> LaplaceState:
+        """The fit where it stands."""
+        assert self.search is not None
+        return self.search.current
+
+
+def _placed(start: Start, labels: Int) -> Float:
+    """Weights (M, C) of the columns with these labels, zero for those that are new."""
+    weights = np.zeros((len(labels), start.weights.shape[1]))
+    order = np.argsort(start.labels, kind="stable")
+    known = np.flatnonzero(np.isin(labels, start.labels))
+    weights[known] = start.weights[order[np.searchsorted(start.labels, labels[known], sorter=order)]]
+    return weights
+
+
+def merged(left: Start, right: Start, labels: Int) -> Start:
+    """A beginning for the columns of two fits together, as far as they are among ``labels``.
+
+    Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter do.
+    """
+    both, first = np.unique(np.concatenate([left.labels, right.labels]), return_index=True)
+    alpha = np.concatenate([left.alpha, right.alpha])[first]
+    weights = np.concatenate([left.weights, right.weights])[first]
+    there = np.isin(both, labels)
+    return Start(both[there], HOPE * alpha[there], 0.5 * weights[there])
+
+
+def intermediate_newton(options: Options, candidates: int) -> StopRule:
+    """Stop at ``stop_fraction`` of the candidates, or when the evidence is level."""
+    return replace(intermediate_rule(options, candidates), max_iterations=options.max_passes)
+
+
+def final_newton(options: Options) -> StopRule:
+    """Converge."""
+    return StopRule(options.tol, options.max_passes)
+
+
+def patient_newton(options: Options) -> StopRule:
+    """Converge as far as an intermediate fit needs to."""
+    return StopRule(INTERMEDIATE * options.tol, options.max_passes)
+
+
+def pool_gains(fit: LaplaceState, cross: LogisticCross) -> Float:
+    """Evidence that each column of a pool would bring (Q,), nats, summed over outputs (Tipping & Faul 2003, eq. 27).
+
+    ``cross`` may come from a sample of the rows; it is scaled up to all that the fit has seen.
+    """
+    scale = fit.n / cross.n if fit.n else 1.0
+    s, q = trial_factors(fit, scale * cross.cross, scale * cross.diagonal.T, scale * cross.gradient)
+    gains: Float = evidence_gain(s, q).sum(axis=1)
+    return gains
+
+
+def class_record(fit: LaplaceState, scores: Any = None, **facts: Any) -> Record:
+    """A classification fit's line of history; ``facts`` are the fields of ``Record`` that the strategy knows."""
+    n = max(fit.n, 1)
+    return Record(
+        rows=fit.n,
+        vectors=fit.n_vectors,
+        iterations=fit.iteration,
+        log_evidence=fit.log_evidence,
+        noise_variance=None,
+        train_rmse=None,
+        train_log_loss=-_log_likelihood(fit) / n,
+        train_error=fit.block.wrong / n,
+        held_out_log_loss=None if scores is None else scores.log_loss,
+        held_out_error=None if scores is None else scores.error,
+        **facts,
+    )
+
+
+def _log_likelihood(fit: LaplaceState) -> float:
+    """Of the classes' codes at the fit's weights; for one-vs-rest that of the outputs, on average."""
+    return float(fit.block.log_likelihood.mean())
