@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from partirvm.backends import executor_for
 from partirvm.data import as_source, require_target
+from partirvm.data.labels import coded, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.service.fitting import run
-from partirvm.service.predicting import PredictTile, check_features
+from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
 
 Float = NDArray[np.float64]
+Labels = NDArray[Any]
 
 
 class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
@@ -48,7 +52,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
         if isinstance(values["gamma"], np.ndarray):
             values["gamma"] = values["gamma"].tolist()
-        return FitParameters(**values, seed=seed)
+        return FitParameters(**values, seed=seed, classify=is_classifier(self))
 
     def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
         """Fit, and take over model, history, termination and plan."""
@@ -67,19 +71,15 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     def _take(self, model: Any) -> None:
         """Set the attributes that a fitted model has."""
 
-    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Source:
+    @abstractmethod
+    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
+        """Targets (N,) as numbers, and the labels (K,) behind them where they are codes."""
+
+    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+        """The rows to train on, and the labels of their classes where there are any."""
         if in_memory(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-            names = getattr(self, "feature_names_in_", None)
-            weights = None
-            if sample_weight is not None:
-                if not np.any(np.asarray(sample_weight)):
-                    raise DataError("no row has a weight above zero: there is nothing to fit")
-                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-                present = weights > 0
-                if not present.all():
-                    X, y, weights = X[present], y[present], weights[present]
-            return as_source(X, y, weights, seed=seed, columns=None if names is None else Columns(tuple(names)))
+            return self._arrays(X, y, sample_weight, seed)
+        y, labels = (y, None) if y is None else self._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
         require_target(source)
         if source.n_targets != 1:
@@ -90,9 +90,25 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return source
+        return _of_classes(source, labels), labels
 
-    def _held_out_source(self, validation: Any, source: Source) -> Source | None:
+    def _arrays(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), ensure_min_samples=2)
+        names = getattr(self, "feature_names_in_", None)
+        weights = None
+        if sample_weight is not None:
+            if not np.any(np.asarray(sample_weight)):
+                raise DataError("no row has a weight above zero: there is nothing to fit")
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            present = weights > 0
+            if not present.all():
+                X, y, weights = X[present], y[present], weights[present]
+        y, labels = self._coded(y)
+        columns = None if names is None else Columns(tuple(names))
+        return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
+
+    def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
+        """The rows of ``validation``, with the classes of the training rows."""
         if validation is None:
             return None
         if not isinstance(validation, tuple | list):
@@ -100,24 +116,23 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         if len(validation) != 2:
             raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
         X, y = validation
-        _check_names(X, source.columns.features)
+        check_names(X, source.columns.features)
         if in_memory(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-        return as_source(X, y, columns=source.columns)
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), reset=False)
+        return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
 
-    def _predict_source(self, source: Source) -> tuple[Float, Float, int]:
+    def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:
+        """What ``function`` makes of each row of a source, (n, …), in order of its first column, the row's number."""
         check_features(self.model_, source)
         executor = executor_for(self.client)
         try:
-            tiles = executor.map(PredictTile(self.model_), source, range(source.n_tiles), None)
-            rows, mean, std, far = np.concatenate([block for _, block in tiles]).T
+            found = np.concatenate([block for _, block in executor.map(function, source, range(source.n_tiles), None)])
         finally:
             executor.close()
-        order = np.argsort(rows)
-        return mean[order], std[order], int(far.sum())
+        return found[np.argsort(found[:, 0]), 1:]
 
 
-def _check_names(X: Any, features: tuple[str, ...]) -> None:
+def check_names(X: Any, features: tuple[str, ...]) -> None:
     """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
     names = tuple(str(name) for name in getattr(X, "columns", features))
     if names != features and features != tuple(f"x{column}" for column in range(len(features))):
@@ -134,3 +149,16 @@ def in_memory(X: Any) -> bool:
 
 
 _FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
+
+
+def array_of(y: Any) -> Any:
+    """Labels or targets as an array: a Dask series as a Dask array, lists and pandas series as a NumPy array."""
+    if hasattr(y, "to_dask_array"):
+        return y.to_dask_array(lengths=True)
+    return y if type(y).__module__.partition(".")[0] in _FOREIGN else np.asarray(y)
+
+
+def _of_classes(source: Source, labels: Labels | None) -> Source:
+    if labels is not None:
+        source.columns = replace(source.columns, classes=plain_labels(labels))
+    return source

@@ -9,9 +9,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.data import as_source
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
-from partirvm.service.predicting import predict_rows, warn_of_far_rows
+from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
 
 
 class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc]
@@ -70,6 +71,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
+    kernel_store : {"auto", "memory", "zarr", "recompute"}
+        Where blocks of the kernel stay between passes; "auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None
@@ -124,6 +127,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
         heuristic_rows: int = 2000,
+        kernel_store: str = "auto",
         random_state: Any = None,
         client: Any = None,
     ) -> None:
@@ -149,6 +153,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.memory_limit = memory_limit
         self.tol = tol
         self.heuristic_rows = heuristic_rows
+        self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client
 
@@ -172,9 +177,17 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
         parameters = self.parameters()
-        source = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(source, self._held_out_source(validation, source), parameters)
+        source, _ = self._training_source(X, y, sample_weight, parameters.seed)
+        if source.columns.classes is not None:
+            raise UsageError(
+                f"the target {source.columns.target!r} is a class ({len(source.columns.classes)} of them): fit it with "
+                "RVMClassifier, or ingest the data without --classes if it is a number"
+            )
+        self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self
+
+    def _coded(self, y: Any) -> tuple[Any, None]:
+        return y, None
 
     def _take(self, model: Model) -> None:
         kernels = slice(int(model.design.bias), None)
@@ -198,6 +211,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             X = validate_data(self, X, dtype=np.float64, reset=False)
             mean, std, far = predict_rows(model, X, std=return_std)
         else:
-            mean, std, far = self._predict_source(as_source(X))
+            mean, std, is_far = self._each_tile(PredictTile(model), as_source(X)).T
+            far = int(is_far.sum())
         warn_of_far_rows(far, len(mean))
         return (mean, std) if return_std else mean
