@@ -61,7 +61,8 @@ class FitParameters:
 
     ``gamma`` is a rule's name, a number or one number per feature; ``time_limit`` is seconds or a text such as ``1h``;
     ``memory_limit`` bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are
-    numbers of rows, ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ.
+    numbers of rows, ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says
+    that the target is to be a class, or a number; None that the data know.
     """
 
     kernel: str = "gaussian"
@@ -86,6 +87,10 @@ class FitParameters:
     memory_limit: int | str = "auto"
     tol: float = 1e-7
     heuristic_rows: int = 2000
+    classify: bool | None = None
+    multi_class: str = "auto"
+    moderate: bool | str = "auto"
+    class_weight: Any = None
     seed: int = 0
     classify: bool | None = None
     multi_class: str = "auto"

@@ -17,12 +17,22 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.drawing import drawn
+from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, Pass, ResidualPass, ScorePass
+from partirvm.strategies.instructions import (
+    GainPass,
+    GramPass,
+    LogisticPass,
+    Pass,
+    ResidualPass,
+    ScorePass,
+    SurprisePass,
+)
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -123,6 +133,35 @@ def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
     return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
 
 
+def _logistic(pass_: LogisticPass, tile: Tile) -> LogisticBlock:
+    total: LogisticBlock | None = None
+    for panel, block in _panels(tile, pass_.rows, pass_.design):
+        part = LogisticBlock.of(pass_.likelihood, block, panel.t[:, 0], pass_.mean, panel.weights)
+        total = part if total is None else total.accumulate(part)
+    return cast(LogisticBlock, total)
+
+
+def _gain(pass_: GainPass, tile: Tile) -> LogisticCross:
+    total: LogisticCross | None = None
+    for panel, kept, pool in _panels(tile, pass_.rows, pass_.design, pass_.pool):
+        part = LogisticCross.of(pass_.likelihood, kept, pool, panel.t[:, 0], pass_.mean, panel.weights)
+        total = part if total is None else total.accumulate(part)
+    return cast(LogisticCross, total)
+
+
+def _surprise(pass_: SurprisePass, tile: Tile) -> LargestErrors:
+    def statistic(panel: _Panel, block: Float) -> LargestErrors:
+        keys = surprises(pass_.likelihood, panel.t[:, 0], block @ pass_.mean)
+        if pass_.draw is not None:
+            keys = drawn(keys + pass_.floor, panel.rows, pass_.draw)
+        eligible = np.isin(panel.rows, _between(pass_.exclude, panel.rows[0], panel.rows[-1]), invert=True)
+        if panel.weights is not None:
+            eligible &= panel.weights > 0
+        return LargestErrors.of(pass_.select, keys[eligible], panel.rows[eligible], panel.X[eligible])
+
+    return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
+
+
 def _score(pass_: ScorePass, tile: Tile) -> Scores:
     scaling = pass_.design.scaling
     shift, scale = float(scaling.t_shift[0]), float(scaling.t_scale[0])
@@ -174,4 +213,7 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     GramPass: _gram,
     ResidualPass: _residual,
     ScorePass: _score,
+    LogisticPass: _logistic,
+    SurprisePass: _surprise,
+    GainPass: _gain,
 }

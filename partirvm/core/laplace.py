@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve
 from partirvm.core.statistics import BIAS
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, sparsity_quality
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -117,6 +117,10 @@ class LaplaceState:
             each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)
         ]
         return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
+
+    def losses(self) -> Float:
+        """Evidence that each column's deletion would cost (M,), nats, outputs together."""
+        return evidence_gain(*self.sparsity_quality()).sum(axis=1)
 
     def take(self, columns: Int) -> LaplaceState:
         """The same with some of its columns; the others' weights are dropped from the quadratic as they are."""

@@ -51,3 +51,12 @@ def moderated(f: Float, variance: Float) -> Float:
     moderation += 1.0
     np.sqrt(moderation, out=moderation)
     return np.asarray(f / moderation)
+
+
+def variances(block: Float, roots: Float) -> Float:
+    """φᵀΣ_kφ of each linear predictor k, (n, C), at design rows (n, M), with Σ_k = R_k R_kᵀ and ``roots`` (C, M, M)."""
+    found = np.empty((len(block), len(roots)))
+    for k, root in enumerate(roots):
+        product = block @ root
+        np.einsum("nm,nm->n", product, product, out=found[:, k])
+    return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit, log_softmax
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -39,9 +39,9 @@ def n_outputs(likelihood: str, n_classes: int) -> int:
 class LogisticBlock:
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` (L,) in nats, L = C for ``ovr`` and 1 otherwise; ``gradient`` (M, C); ``curvature`` (C, M, M);
-    ``wrong`` is the number of rows of weight whose most probable class is another one; ``n`` counts rows of weight above
-    zero.
+    ``log_likelihood`` (L,) in nats, L = C for ``ovr`` and 1 otherwise; ``gradient`` (M, C); ``curvature`` (C, M, M).
+    Of rows of weight above zero there are ``n``, ``wrong`` of which have another class than the most probable one;
+    ``surprise`` is their −Σ log p of the right class, without weights, in nats.
     """
 
     log_likelihood: Float
@@ -49,6 +49,7 @@ class LogisticBlock:
     curvature: Float
     wrong: int
     n: int
+    surprise: float = 0.0
 
     @classmethod
     def of(
@@ -60,10 +61,11 @@ class LogisticBlock:
         log_likelihood, y = _likelihood(likelihood, predictors, target)
         slope, bend = target - y, y * (1.0 - y)
         wrong = guesses(predictors) != codes
+        surprise = -_log_probability(likelihood, predictors, codes, log_likelihood)
         if weights is not None:
             log_likelihood = log_likelihood * weights[:, None]
             slope, bend = slope * weights[:, None], bend * weights[:, None]
-            wrong = wrong[weights > 0]
+            wrong, surprise = wrong[weights > 0], surprise[weights > 0]
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)
@@ -71,7 +73,9 @@ class LogisticBlock:
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         n = len(block) if weights is None else int((weights > 0).sum())
-        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n)
+        return cls(
+            log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum())
+        )
 
     def __add__(self, other: LogisticBlock) -> LogisticBlock:
         return LogisticBlock(
@@ -80,13 +84,16 @@ class LogisticBlock:
             self.curvature + other.curvature,
             self.wrong + other.wrong,
             self.n + other.n,
+            self.surprise + other.surprise,
         )
 
     def accumulate(self, other: LogisticBlock) -> LogisticBlock:
         """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
-        return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n)
+        return replace(
+            self, wrong=self.wrong + other.wrong, n=self.n + other.n, surprise=self.surprise + other.surprise
+        )
 
     def _sums(self) -> tuple[Float, ...]:
         return self.log_likelihood, self.gradient, self.curvature
@@ -110,6 +117,22 @@ def targets(codes: Float, outputs: int) -> Float:
 def guesses(predictors: Float) -> Int:
     """Codes of the most probable classes, (n,), of linear predictors (n, C)."""
     found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
+    return found
+
+
+def surprises(likelihood: str, codes: Float, predictors: Float) -> Float:
+    """1 − p of the right class (n,), of linear predictors (n, C)."""
+    target = targets(codes, predictors.shape[1])
+    logs = _log_probability(likelihood, predictors, codes, _likelihood(likelihood, predictors, target)[0])
+    return -np.expm1(logs)
+
+
+def _log_probability(likelihood: str, predictors: Float, codes: Float, log_likelihood: Float) -> Float:
+    """log p of the right class (n,); one-vs-rest divides its sigmoids by their sum."""
+    if likelihood != "ovr":
+        return log_likelihood[:, 0]
+    logs = log_softmax(log_expit(predictors), axis=1)
+    found: Float = logs[np.arange(len(codes)), codes.astype(np.int64)]
     return found
 
 

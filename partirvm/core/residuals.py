@@ -106,6 +106,11 @@ class Scores:
         return float(np.sqrt(self.square / self.n))
 
     @property
+    def loss(self) -> float:
+        """What a run tries to lower: the root mean square error."""
+        return self.rmse
+
+    @property
     def nlpd(self) -> float:
         """Mean negative log predictive density per row, in nats."""
         return self.surprise / self.n

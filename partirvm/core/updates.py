@@ -126,6 +126,10 @@ class HyperState:
         """In nats, of the target as the model sees it."""
         return self.posterior.log_evidence
 
+    def losses(self) -> Float:
+        """Evidence that each column's deletion would cost (M,), nats."""
+        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha))
+
 
 @dataclass(frozen=True)
 class StepInfo:

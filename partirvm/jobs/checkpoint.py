@@ -20,8 +20,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule
@@ -31,7 +34,7 @@ from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design
 from partirvm.storage import storing
 from partirvm.strategies import instructions
-from partirvm.strategies.fitting import Warm
+from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
@@ -54,6 +57,12 @@ INSTRUCTIONS: tuple[type, ...] = (
     instructions.ScorePass,
     instructions.Gather,
     instructions.Solve,
+    instructions.Newton,
+    instructions.Start,
+    instructions.LogisticPass,
+    instructions.SurprisePass,
+    instructions.GainPass,
+    instructions.LogisticScorePass,
     instructions.Save,
     instructions.Log,
     instructions.Finish,
@@ -74,6 +83,9 @@ VALUES: tuple[type, ...] = (
     Design,
     Scaling,
     HyperState,
+    LaplaceState,
+    LogisticBlock,
+    LogisticCross,
     StopRule,
     Posterior,
     GramStatistics,
@@ -82,6 +94,7 @@ VALUES: tuple[type, ...] = (
     ResidualStatistics,
     LargestErrors,
     Scores,
+    ClassScores,
     Termination,
 )
 

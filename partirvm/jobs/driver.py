@@ -19,7 +19,8 @@ from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, maximise
 from partirvm.data.source import Source
-from partirvm.model import Model
+from partirvm.model import AnyModel, model_of
+from partirvm.strategies.classifying import Course
 from partirvm.strategies.instructions import (
     Event,
     Finish,
@@ -27,6 +28,8 @@ from partirvm.strategies.instructions import (
     Gathered,
     Instruction,
     Log,
+    LogisticScorePass,
+    Newton,
     Options,
     Pass,
     Passed,
@@ -41,7 +44,16 @@ from partirvm.strategies.instructions import (
     Strategy,
 )
 
-PASS_NAMES = {"GramPass": "gram", "ResidualPass": "residual", "ScorePass": "held-out", "MomentsPass": "moments"}
+PASS_NAMES = {
+    "GramPass": "gram",
+    "ResidualPass": "residual",
+    "ScorePass": "held-out",
+    "LogisticScorePass": "held-out",
+    "MomentsPass": "moments",
+    "LogisticPass": "newton",
+    "SurprisePass": "surprise",
+    "GainPass": "gain",
+}
 
 
 Entry = dict[str, Any]
@@ -75,7 +87,7 @@ class Checkpoint:
 class Journal(Protocol):
     """Where a run leaves its model, its history, and where it stands."""
 
-    def save(self, model: Model) -> None:
+    def save(self, model: AnyModel) -> None:
         """Make this model the one to use."""
         ...
 
@@ -92,10 +104,10 @@ class Journal(Protocol):
 class MemoryJournal:
     """A journal that keeps the last model and the history in memory, and no checkpoints."""
 
-    model: Model | None = None
+    model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def save(self, model: Model) -> None:
+    def save(self, model: AnyModel) -> None:
         """Keep this model."""
         self.model = model
 
@@ -180,7 +192,9 @@ class Driver:
     def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
         """The answers to instructions that are all of one kind."""
         if isinstance(instructions[0], Pass):
-            return self._passes(instructions)
+            return tuple(map(Passed, self._passes(instructions)))
+        if isinstance(instructions[0], Newton):
+            return self._classify(instructions)
         if isinstance(instructions[0], Solve):
             return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
         return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
@@ -192,17 +206,17 @@ class Driver:
                 weights = self.source.weights_of(rows)
                 present = None if weights is None else weights > 0
                 return Gathered(self.executor.gather(self.source, rows), present)
-            case Save(design, fit, record):
-                self._journal.save(Model.from_fit(design, fit, self.source.columns))
+            case Save(design, fit, record, moderate):
+                self._journal.save(model_of(design, fit, self.source.columns, moderate))
                 self._usable = True
                 return self._record(record, self._spent.all())
             case Log(record):
                 return self._record(record, self._spent.share(of))
         raise AssertionError(f"no way to perform {instruction}")
 
-    def _passes(self, passes: Sequence[Any]) -> tuple[Event, ...]:
+    def _passes(self, passes: Sequence[Any]) -> list[Any]:
         source = self.source
-        if isinstance(passes[0], ScorePass):
+        if isinstance(passes[0], ScorePass | LogisticScorePass):
             assert self.held_out is not None
             source = self.held_out
         name = PASS_NAMES[type(passes[0]).__name__]
@@ -217,7 +231,22 @@ class Driver:
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
-        return tuple(map(Passed, statistics))
+        return statistics
+
+    def _classify(self, tasks: Sequence[Any]) -> tuple[Event, ...]:
+        """Classification fits side by side: the next pass of all of them is one reading of the rows."""
+        courses, seconds, first = [Course(task) for task in tasks], [0.0] * len(tasks), time.time()
+        while going := [k for k, course in enumerate(courses) if course.reason is None]:
+            blocks = self._passes([courses[k].wanted for k in going])
+            for k, block in zip(going, blocks, strict=True):
+                began = time.perf_counter()
+                courses[k] = courses[k].heard(block)
+                seconds[k] += time.perf_counter() - began
+                self.watcher.on_step(courses[k].info, tasks[k].candidates)
+                self._check()
+        for spent in seconds:
+            self._spent.solved(first, first + spent)
+        return tuple(Solved(course.fit, course.reason) for course in courses if course.reason is not None)
 
     def _solve(self, solve: Solve) -> Solved:
         def on_step(info: StepInfo) -> None:

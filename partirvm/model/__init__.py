@@ -1,8 +1,28 @@
-"""A fitted model and its on-disk form."""
+"""Fitted models, of numbers and of classes, and their on-disk form."""
 
 from __future__ import annotations
 
-from partirvm.model.files import load_model, save_model
-from partirvm.model.fitted import FAR, Model
+from typing import TypeAlias
 
-__all__ = ["FAR", "Model", "load_model", "save_model"]
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.updates import HyperState
+from partirvm.kernels.design import Design
+from partirvm.model.classifier import ClassModel
+from partirvm.model.files import load_model, save_model
+from partirvm.model.fitted import Model
+from partirvm.model.labels import label_array, plain_labels
+from partirvm.model.rows import FAR
+from partirvm.types import Columns
+
+AnyModel: TypeAlias = Model | ClassModel
+"""What a fit leaves."""
+
+
+def model_of(design: Design, fit: HyperState | LaplaceState, columns: Columns, moderate: bool = False) -> AnyModel:
+    """The model of a dense fit; one of classes gives ``moderate`` probabilities or plain ones."""
+    if isinstance(fit, LaplaceState):
+        return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)
+    return Model.from_fit(design, fit, columns)
+
+
+__all__ = ["FAR", "AnyModel", "ClassModel", "Model", "label_array", "load_model", "model_of", "plain_labels", "save_model"]

@@ -1,8 +1,12 @@
 """A model on disk: one Zarr group, arrays for numbers and JSON attributes for the rest. Never pickle, never code.
 
-Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M);
-``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the
-column names, noise and evidence. The attributes are written last: a group without them is not a model.
+Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
+of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``, ``x_scale`` (d,), ``t_shift``,
+``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the column names and class labels, the evidence;
+the noise of a regression, likelihood and moderation of a classification. They are written last: a group without them is
+not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
+
+Format 1 is a regression, format 2 a classification, which versions that know only the first refuse.
 """
 
 from __future__ import annotations
@@ -15,20 +19,23 @@ import numpy as np
 from partirvm.errors import ExistsError, FormatError, MissingDataError
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.model.labels import plain_labels
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json
 from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 1
+FORMAT = 2
+"""The newest format that is read."""
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
 
 
 def save_model(
-    model: Model, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+    model: Model | ClassModel, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
 ) -> None:
     """Write a model to a folder or fsspec URL that must not exist yet.
 
@@ -49,19 +56,7 @@ def save_model(
         "t_shift": scaling.t_shift,
         "t_scale": scaling.t_scale,
     }
-    attributes = {
-        "kind": KIND,
-        "format": FORMAT,
-        "kernel": design.kernel.spec(),
-        "bias": design.bias,
-        "noise_variance": model.noise_variance,
-        "log_evidence": model.log_evidence,
-        "n_rows": model.n_rows,
-        "features": list(model.columns.features),
-        "target": model.columns.target,
-        "categories": {name: list(levels) for name, levels in model.columns.categories.items()},
-        "classes": None if model.columns.classes is None else list(model.columns.classes),
-    }
+    attributes = _attributes(model)
     with storing(location):
         try:
             group = zarr.open_group(location, mode="w-", storage_options=storage_options)
@@ -69,8 +64,9 @@ def save_model(
             raise ExistsError(f"{location}: there is something here already, a model is never written over") from error
         for name, values in arrays.items():
             fill = -1 if name == "labels" else np.nan
+            chunks = tuple(1 if axis == 0 and values.ndim == 3 else max(n, 1) for axis, n in enumerate(values.shape))
             array = group.create_array(
-                name, shape=values.shape, dtype=values.dtype, chunks=tuple(max(n, 1) for n in values.shape),
+                name, shape=values.shape, dtype=values.dtype, chunks=chunks,
                 fill_value=fill, config={"write_empty_chunks": True},
             )  # fmt: skip
             if values.size:
@@ -78,7 +74,29 @@ def save_model(
         group.update_attributes(attributes)
 
 
-def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> Model:
+def _attributes(model: Model | ClassModel) -> dict[str, Any]:
+    design, columns = model.design, model.columns
+    if isinstance(model, ClassModel):
+        own: dict[str, Any] = {"format": 2, "likelihood": model.likelihood, "moderate": model.moderate}
+    else:
+        own = {"format": 1, "noise_variance": model.noise_variance}
+    return {
+        "kind": KIND,
+        "kernel": design.kernel.spec(),
+        "bias": design.bias,
+        "log_evidence": model.log_evidence,
+        "n_rows": model.n_rows,
+        "features": list(columns.features),
+        "target": columns.target,
+        "categories": {name: list(levels) for name, levels in columns.categories.items()},
+        "classes": None if columns.classes is None else list(plain_labels(columns.classes)),
+        **own,
+    }
+
+
+def load_model(
+    location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+) -> Model | ClassModel:
     """Read a model back, or the one to use of a job, given its folder or fsspec URL. Runs no code from the file.
 
     Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
@@ -95,7 +113,7 @@ def load_model(location: str | os.PathLike[str], *, storage_options: dict[str, A
         return _load(newer, storage_options)  # a running job has replaced it meanwhile
 
 
-def _load(location: str, storage_options: dict[str, Any] | None) -> Model:
+def _load(location: str, storage_options: dict[str, Any] | None) -> Model | ClassModel:
     import zarr
 
     try:
@@ -109,7 +127,8 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model:
         raise FormatError(
             f"{location}: the model has format {about['format']}, this version reads up to {FORMAT}: upgrade partirvm"
         )
-    arrays = {name: _read(group, name, location) for name in ARRAYS}
+    classifies = about["format"] == 2
+    arrays = {name: _read(group, name, location, infinite=classifies and name == "alpha") for name in ARRAYS}
     scaling = Scaling(arrays["x_shift"], arrays["x_scale"], arrays["t_shift"], arrays["t_scale"])
     design = Design(
         kernel_from_spec(about["kernel"]), scaling, arrays["centres"], arrays["labels"].astype(np.int64), about["bias"]
@@ -120,16 +139,18 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model:
         categories={name: tuple(levels) for name, levels in about["categories"].items()},
         classes=None if about["classes"] is None else tuple(about["classes"]),
     )
-    return Model(
-        design=design,
-        mean=arrays["mean"],
-        root=arrays["root"],
-        alpha=arrays["alpha"],
-        noise_variance=about["noise_variance"],
-        log_evidence=about["log_evidence"],
-        n_rows=about["n_rows"],
-        columns=columns,
-    )
+    common: dict[str, Any] = {
+        "design": design,
+        "mean": arrays["mean"],
+        "root": arrays["root"],
+        "alpha": arrays["alpha"],
+        "log_evidence": about["log_evidence"],
+        "n_rows": about["n_rows"],
+        "columns": columns,
+    }
+    if classifies:
+        return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
+    return Model(noise_variance=about["noise_variance"], **common)
 
 
 def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:
@@ -144,12 +165,12 @@ def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:
     return location if name is None else f"{location}/{name}"
 
 
-def _read(group: Any, name: str, location: str) -> np.ndarray[Any, Any]:
+def _read(group: Any, name: str, location: str, *, infinite: bool = False) -> np.ndarray[Any, Any]:
     try:
         values = np.asarray(group[name][...])
     except Exception as error:
         raise MissingDataError(f"{location}: array {name!r} of the model is missing or damaged: {error}") from error
-    if values.size and not np.isfinite(values).all():
+    if (np.isnan(values) if infinite else ~np.isfinite(values)).any():
         raise MissingDataError(f"{location}: array {name!r} of the model has lost a chunk")
     if name == "labels" and (values < 0).any():
         raise MissingDataError(f"{location}: array {name!r} of the model has lost a chunk")

@@ -5,8 +5,6 @@ Predictions are for a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,14 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.updates import HyperState
-from partirvm.errors import DataError
 from partirvm.kernels.design import Design
-from partirvm.types import PANEL_ROWS, Columns
+from partirvm.model.rows import checked_rows, digest, nearness, panels, peaks
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
-
-FAR = 1e-4
-"""Nearness (the largest kernel as a fraction of its peak) below which a row is far from every relevance vector."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +54,8 @@ class Model:
 
     def digest(self) -> str:
         """A hash of all that predictions depend on: models of equal digest predict the same bits."""
-        design, scaling = self.design, self.design.scaling
-        facts = [design.kernel.spec(), design.bias, self.noise_variance, asdict(self.columns)]
-        found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
-        arrays = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale)
-        for array in (*arrays, design.centres, self.mean, self.root):
-            found.update(f"{array.shape} {array.dtype}".encode())
-            found.update(np.ascontiguousarray(array))
-        return found.hexdigest()
+        facts = [self.design.kernel.spec(), self.design.bias, self.noise_variance, asdict(self.columns)]
+        return digest(facts, self.design, (self.mean, self.root))
 
     @property
     def n_vectors(self) -> int:
@@ -91,23 +80,10 @@ class Model:
         X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
         other features than the model, or values that are no finite numbers.
         """
-        mean, variance, _ = self.moments(self._checked(X), variance=return_std)
+        mean, variance, _ = self.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
             return mean
         return mean, np.sqrt(variance)
-
-    def _checked(self, X: Any) -> Float:
-        wanted = self.columns.features
-        found = tuple(str(name) for name in getattr(X, "columns", wanted))
-        if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
-            raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
-        try:
-            rows = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
-        if not np.isfinite(rows).all():
-            raise DataError("X has values that are NaN or infinite: remove or fill them")
-        return rows
 
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, variance (if asked) and nearness of raw inputs X (n, d), shape (n,) each.
@@ -116,27 +92,19 @@ class Model:
         as a fraction of its peak: below ``FAR`` a row is far from every relevance vector; 1 where the model has none.
         Raises ``DataError`` if X has another number of features than the model.
         """
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise DataError(f"the model was trained on {self.n_features} features, the rows given have shape {X.shape}")
-        design, bias = self.design, int(self.design.bias)
+        design, heights = self.design, peaks(self.design)
         shift, scale = float(design.scaling.t_shift[0]), float(design.scaling.t_scale[0])
-        peaks = design.kernel.diagonal(design.scaling.inputs(design.centres))
-        mean, nearness = np.empty(len(X)), np.ones(len(X))
+        mean, near = np.empty(len(X)), np.empty(len(X))
         spread = np.empty(len(X)) if variance else None
-        for start in range(0, len(X), PANEL_ROWS):
-            rows = slice(start, start + PANEL_ROWS)
-            block = design.block(X[rows])
+        for rows, block in panels(design, X):
             mean[rows] = block @ self.mean
             if spread is not None:
                 product = block @ self.root
                 spread[rows] = np.einsum("nm,nm->n", product, product)
-            if self.n_vectors:
-                kernels = block[:, bias:]
-                kernels /= peaks
-                nearness[rows] = kernels.max(axis=1)
+            near[rows] = nearness(design, block, heights)
         mean *= scale
         mean += shift
         if spread is not None:
             spread *= scale**2
             spread += self.noise_variance
-        return mean, spread, nearness
+        return mean, spread, near

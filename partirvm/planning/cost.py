@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+NEWTON_PASSES = 25
+"""Passes expected in a fit of classes."""
+
 ITERATIONS = 30
 """Dense iterations expected in an intermediate fit."""
 
@@ -65,13 +68,17 @@ NOT_LOOKING = Looking()
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads."""
+    """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads.
+
+    ``outputs`` are the linear predictors of a fit of classes, 0 for one of numbers.
+    """
 
     n_rows: int
     seen: Seen
     looking: Looking
     rates: Rates
     threads: int
+    outputs: int = 0
 
     @property
     def full(self) -> bool:
@@ -82,11 +89,27 @@ class Work:
 def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
     """``fits`` gram passes over ``rows`` rows and the dense fits that follow, ``threads`` of these side by side."""
     rates = work.rates
+    if work.outputs:
+        return newton_cost(work, rows, kept, new, fits=fits, threads=threads)
     flops = fits * rows * (2.0 * kept * new + new**2)
     elements = fits * rows * (kept + new)
     seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
     solve = fits * (ITERATIONS * (kept + new) ** 3 / rates.product + OVERHEAD) / min(threads, fits)
     return RoundCost(kept, new, fits if rows >= work.n_rows else 0, flops, seconds, solve, fits)
+
+
+def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+    """``fits`` fits of classes of M + P columns over ``rows`` rows, and their dense updates.
+
+    Columns are pruned as it goes: a pass is expected to see three quarters of them.
+    """
+    rates, seen = work.rates, 0.75 * (kept + new)
+    flops = NEWTON_PASSES * fits * rows * work.outputs * seen**2
+    elements = NEWTON_PASSES * fits * rows * seen
+    seconds = NEWTON_PASSES * rows * rates.read + elements * rates.element + flops / rates.product
+    solve = fits * (2 * NEWTON_PASSES * work.outputs * seen**3 / rates.product + OVERHEAD)
+    passes = NEWTON_PASSES * fits if rows >= work.n_rows else 0
+    return RoundCost(kept, new, passes, flops, seconds / work.threads, solve, fits)
 
 
 def fit_cost(work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
@@ -140,5 +163,7 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     """The last fit with its residual pass."""
+    if work.outputs:
+        return last
     seconds = work.n_rows * (work.rates.read + kept * work.rates.element) / work.threads
     return replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + seconds)

@@ -13,6 +13,9 @@ targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, tak
     best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       fits side by side whose squared columns sum to E
 
+A fit of classes has C linear predictors, and C times node, solve and best: each pass brings all columns at once, C M²
+of them; the batch holds statistics of two passes for each fit.
+
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
 ones before) M is 0 in these, and P all columns.
 """
@@ -35,12 +38,13 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the formulas need to know of the data: rows, features, targets, rows per tile."""
+    """What the formulas need to know of the data: rows, features, targets, rows per tile, linear predictors."""
 
     n_rows: int
     n_features: int
     n_targets: int
     tile_rows: int
+    n_outputs: int = 1
 
     @property
     def n_tiles(self) -> int:
@@ -91,12 +95,12 @@ def step_bytes(
 
     ``elements`` is E.
     """
-    columns, d = kept + candidates, shape.n_features
+    columns, d, C = kept + candidates, shape.n_features, shape.n_outputs
     rows = min(shape.tile_rows, shape.n_rows)
     tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
     panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (kept + max(candidates, pool) + d + 2)
-    node = FLOAT * max(columns * candidates, kept * pool)
-    square = FLOAT * columns**2
+    node = FLOAT * C * max(columns * candidates, kept * pool)
+    square = FLOAT * C * columns**2
     waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 1) * node
     return StepBytes(
         tile=tile,
@@ -111,7 +115,7 @@ def step_bytes(
 
 
 def _batch_element(shape: DataShape, threads: int) -> int:
-    return FLOAT * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
+    return FLOAT * shape.n_outputs * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
 
 
 def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) -> int:

@@ -199,11 +199,13 @@ def make_plan(
     shrink_threads: bool = True,
     shrink_partition: bool = False,
     sparseness: Sparseness | None = None,
+    newton: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    ``seen`` are the rows of intermediate fits, all unless given. With ``shrink_threads`` fewer threads are used where
+    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one for
+    each Newton step. With ``shrink_threads`` fewer threads are used where
     all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
     all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
@@ -217,6 +219,7 @@ def make_plan(
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if shrink_threads else machine.threads
     whole = strategy in ("basic", "split-merge") or likelihood != "full" or final_likelihood != "full"
+    whole = whole or newton
 
     def fitting(candidates: int) -> tuple[int, int]:
         for threads in range(machine.threads, least - 1, -1):
@@ -244,7 +247,8 @@ def make_plan(
             f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit or lower partition_size"
         )
-    work = Work(shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers)
+    outputs = shape.n_outputs if newton else 0
+    work = Work(shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers, outputs)
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     kept = 0 if whole else expected - candidates

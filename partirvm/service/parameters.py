@@ -29,6 +29,11 @@ SMALL = 200
 SELECTION = "error"
 """What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
 
+CLASS_SELECTION = "gain"
+"""What ``selection="auto"`` means for classes; chosen by ``python -m benchmarks.classification --trial selection``."""
+
+MULTI_CLASS = ("multinomial", "ovr")
+
 AUTO_PARTITION = (32, 1000)
 """Least and most candidates of a round that ``partition_size="auto"`` chooses."""
 
@@ -45,6 +50,9 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     _one_of("stop_rule", p.stop_rule, STOP_RULES)
     _one_of("selection", p.selection, ("auto", *SELECTIONS))
     _one_of("solver", p.solver, KNOWN_SOLVERS)
+    _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
+    if not isinstance(p.moderate, bool | np.bool_):
+        _one_of("moderate", p.moderate, ("auto",))
     for name in ("partition_size", "likelihood_rows"):
         if getattr(p, name) != "auto":
             _whole(name, getattr(p, name), 1, " or 'auto'")
@@ -90,15 +98,31 @@ def _number(
         raise UsageError(f"{name} is {value!r}: it must be a number {' and '.join(bounds)}")
 
 
-def resolve_scaling(moments: Moments, standardize: bool) -> Scaling:
+def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
     """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant column.
 
     Without ``standardize`` only the target's mean is removed, which changes no model that has a bias, and adds digits.
+    Codes of ``classes`` stay as they are.
     """
     d, T = len(moments.inputs.mean), len(moments.targets.mean)
+    t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
+    if classes:
+        t_shift, t_scale = np.zeros(T), np.ones(T)
     if not standardize:
-        return Scaling(np.zeros(d), np.ones(d), moments.targets.mean, np.ones(T))
-    return Scaling(moments.inputs.mean, _deviation(moments.inputs), moments.targets.mean, _deviation(moments.targets))
+        return Scaling(np.zeros(d), np.ones(d), t_shift, t_scale)
+    return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
+
+
+def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:
+    """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
+    if n_classes == 2:
+        return "bernoulli"
+    return MULTI_CLASS[0] if parameters.multi_class == "auto" else parameters.multi_class
+
+
+def resolve_moderate(parameters: FitParameters) -> bool:
+    """Whether probabilities allow for the uncertainty of the weights; chosen by the benchmark's ``--trial moderate``."""
+    return False if parameters.moderate == "auto" else bool(parameters.moderate)
 
 
 def _deviation(moments: Any) -> NDArray[np.float64]:

@@ -19,12 +19,16 @@ from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, make_plan
+from partirvm.service.classes import Classes, find_classes
 from partirvm.service.parameters import (
     AUTO_PARTITION,
+    CLASS_SELECTION,
     SELECTION,
     check_parameters,
+    resolve_class_likelihood,
     resolve_kernel,
     resolve_likelihood,
+    resolve_moderate,
     resolve_partition_size,
     resolve_scaling,
     resolve_strategy,
@@ -66,12 +70,13 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
         return_freed_memory()
     check_sources(source, held_out)
     moments = checked_moments(source, executor)
-    scaling = resolve_scaling(moments, parameters.standardize)
+    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)
     strategy = resolve_strategy(parameters, source.n_rows)
     empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False)
-    problem = _problem(source, held_out, parameters, empty, moments)
-    shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows)
+    classes = find_classes(source, parameters, executor)
+    problem = _problem(source, held_out, parameters, empty, moments, classes)
+    shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs)
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     sparseness: Sparseness | None = None
     measured: tuple[Entry, ...] = ()
@@ -85,7 +90,7 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
         sparseness, size, notes = resolve_partition_size(source.n_rows, source.n_features, record)
         notes = capped + notes
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
-    selection = _selection(parameters, strategy)
+    selection = _selection(parameters, strategy, problem.classifies)
     plan = make_plan(
         shape,
         machine,
@@ -104,12 +109,13 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
         shrink_threads=executor.elastic,
         shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
         sparseness=sparseness,
+        newton=problem.classifies,
         notes=notes + _remarks(parameters, strategy, likelihood, source),
     )
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
-    options = _options(plan, parameters, sample)
+    options = _options(plan, parameters, sample, problem)
     if sparseness is not None:
         chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
         measured = tuple({**entry, **chosen, "notes": list(plan.notes)} for entry in measured)
@@ -165,10 +171,12 @@ def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
     return bool(getattr(given, name) != getattr(default, name))
 
 
-def _selection(parameters: FitParameters, strategy: str) -> str:
+def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> str:
     if strategy != "working-set":
         return "all" if strategy == "basic" else "order"
-    return SELECTION if parameters.selection == "auto" else parameters.selection
+    if parameters.selection != "auto":
+        return parameters.selection
+    return CLASS_SELECTION if classifies else SELECTION
 
 
 def _seen(likelihood: str, sample: int, parameters: FitParameters, source: Source) -> Seen:
@@ -208,11 +216,6 @@ def check_sources(source: Source, held_out: Source | None) -> None:
 
 def _check_target(source: Source) -> None:
     require_target(source)
-    if source.columns.classes is not None:
-        raise UsageError(
-            f"the target {source.columns.target!r} is a class ({len(source.columns.classes)} of them), and this "
-            "version fits numbers only: ingest the data without --classes if the target is one"
-        )
 
 
 def _check_held_out(source: Source, held_out: Source) -> None:
@@ -222,6 +225,11 @@ def _check_held_out(source: Source, held_out: Source) -> None:
             f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
             "must have the same columns"
         )
+    if held_out.columns.classes != source.columns.classes:
+        raise DataError(
+            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: ingest "
+            "the validation data with like= (`--like`) and the training DATA"
+        )
     if held_out.columns.features != source.columns.features:
         raise DataError(
             f"the validation data have the features {list(held_out.columns.features)}, the training data "
@@ -229,9 +237,33 @@ def _check_held_out(source: Source, held_out: Source) -> None:
         )
 
 
+def _kind(source: Source) -> str:
+    classes = source.columns.classes
+    return "a number" if classes is None else f"one of the classes {', '.join(map(str, classes))}"
+
+
 def _problem(
-    source: Source, held_out: Source | None, parameters: FitParameters, empty: Design, moments: Moments
+    source: Source,
+    held_out: Source | None,
+    parameters: FitParameters,
+    empty: Design,
+    moments: Moments,
+    classes: Classes | None,
 ) -> Problem:
+    if classes is not None:
+        return Problem(
+            n_rows=source.n_rows,
+            empty=empty,
+            bias=parameters.fit_intercept,
+            power=1.0,
+            noise_variance=None,
+            target_scale=1.0,
+            shuffled=source.shuffled,
+            held_out=held_out is not None,
+            likelihood=resolve_class_likelihood(parameters, classes.n_classes),
+            n_classes=classes.n_classes,
+            codes=classes.codes,
+        )
     scale = float(empty.scaling.t_scale[0])
     estimate = parameters.noise_variance == "estimate"
     return Problem(
@@ -246,7 +278,7 @@ def _problem(
     )
 
 
-def _options(plan: Plan, parameters: FitParameters, sample: int) -> Options:
+def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Problem) -> Options:
     return Options(
         partition_size=plan.partition_size,
         selection=plan.selection,
@@ -262,6 +294,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int) -> Options:
         max_columns=plan.max_columns,
         batch=plan.batch_elements,
         tol=parameters.tol,
+        moderate=problem.classifies and resolve_moderate(parameters),
         seed=parameters.seed,
     )
 

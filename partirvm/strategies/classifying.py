@@ -6,6 +6,7 @@ next, until there is a reason to end.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +17,16 @@ from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.newton import Search, begin, receive
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HOPE, StopRule, evidence_gain
+from partirvm.core.updates import StepInfo, StopRule, evidence_gain
 from partirvm.kernels.design import Design
-from partirvm.strategies.fitting import INTERMEDIATE, intermediate_rule, labels_of, survivors
-from partirvm.strategies.instructions import LogisticPass, Newton, Options, Problem, Record, Start
+from partirvm.strategies.columns import labels_of, positions, survivors
+from partirvm.strategies.instructions import LogisticPass, LogisticScorePass, Newton, Options, Problem, Record, Start
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
-def no_columns(problem: Problem) -> LaplaceState:
+def nothing(problem: Problem) -> LaplaceState:
     """The fit before the first: no column, every class as probable as any other."""
     outputs = problem.n_outputs
     none = np.zeros((0, outputs))
@@ -63,6 +64,12 @@ class Course:
         return replace(self, search=begin(replace(first, passes=1), task.rule))
 
     @property
+    def info(self) -> StepInfo:
+        """What the last pass told; feeds reports only."""
+        fit = self.fit
+        return StepInfo(fit.passes, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
+
+    @property
     def fit(self) -> LaplaceState:
         """The fit where it stands."""
         assert self.search is not None
@@ -72,37 +79,19 @@ class Course:
 def _placed(start: Start, labels: Int) -> Float:
     """Weights (M, C) of the columns with these labels, zero for those that are new."""
     weights = np.zeros((len(labels), start.weights.shape[1]))
-    order = np.argsort(start.labels, kind="stable")
     known = np.flatnonzero(np.isin(labels, start.labels))
-    weights[known] = start.weights[order[np.searchsorted(start.labels, labels[known], sorter=order)]]
+    weights[known] = start.weights[positions(labels[known], start.labels)]
     return weights
 
 
-def merged(left: Start, right: Start, labels: Int) -> Start:
-    """A beginning for the columns of two fits together, as far as they are among ``labels``.
-
-    Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter do.
-    """
-    both, first = np.unique(np.concatenate([left.labels, right.labels]), return_index=True)
-    alpha = np.concatenate([left.alpha, right.alpha])[first]
-    weights = np.concatenate([left.weights, right.weights])[first]
-    there = np.isin(both, labels)
-    return Start(both[there], HOPE * alpha[there], 0.5 * weights[there])
+def newton_rule(rule: StopRule, options: Options) -> StopRule:
+    """The rule of a dense fit as that of a classification fit, whose iterations are passes."""
+    return replace(rule, max_iterations=options.max_passes, guard=False)
 
 
-def intermediate_newton(options: Options, candidates: int) -> StopRule:
-    """Stop at ``stop_fraction`` of the candidates, or when the evidence is level."""
-    return replace(intermediate_rule(options, candidates), max_iterations=options.max_passes)
-
-
-def final_newton(options: Options) -> StopRule:
-    """Converge."""
-    return StopRule(options.tol, options.max_passes)
-
-
-def patient_newton(options: Options) -> StopRule:
-    """Converge as far as an intermediate fit needs to."""
-    return StopRule(INTERMEDIATE * options.tol, options.max_passes)
+def score(design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
+    """The pass over held-out rows that scores a fit."""
+    return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
 
 def pool_gains(fit: LaplaceState, cross: LogisticCross) -> Float:
@@ -116,7 +105,7 @@ def pool_gains(fit: LaplaceState, cross: LogisticCross) -> Float:
     return gains
 
 
-def class_record(fit: LaplaceState, scores: Any = None, **facts: Any) -> Record:
+def record(fit: LaplaceState, scores: Any = None, **facts: Any) -> Record:
     """A classification fit's line of history; ``facts`` are the fields of ``Record`` that the strategy knows."""
     n = max(fit.n, 1)
     return Record(
@@ -126,14 +115,9 @@ def class_record(fit: LaplaceState, scores: Any = None, **facts: Any) -> Record:
         log_evidence=fit.log_evidence,
         noise_variance=None,
         train_rmse=None,
-        train_log_loss=-_log_likelihood(fit) / n,
+        train_log_loss=fit.block.surprise / n,
         train_error=fit.block.wrong / n,
         held_out_log_loss=None if scores is None else scores.log_loss,
         held_out_error=None if scores is None else scores.error,
         **facts,
     )
-
-
-def _log_likelihood(fit: LaplaceState) -> float:
-    """Of the classes' codes at the fit's weights; for one-vs-rest that of the outputs, on average."""
-    return float(fit.block.log_likelihood.mean())

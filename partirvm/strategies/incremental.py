@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from partirvm.strategies.instructions import Gather, Options, Problem
+from partirvm.strategies.likelihood import partition
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
-from partirvm.strategies.selection import partition_count, partition_rows
+from partirvm.strategies.selection import partition_count
 
 
 class Incremental(Rounds):
@@ -22,9 +23,7 @@ class Incremental(Rounds):
         return (state.round + 1) * n_rows // count - state.round * n_rows // count if state.round < count else 0
 
     def _propose(self, state: Any, room: int) -> Answer:
-        problem, options = state.problem, state.options
-        count = partition_count(problem.n_rows, options.partition_size)
-        rows = partition_rows(problem.n_rows, count, state.round - 1, seed=options.seed, shuffled=problem.shuffled)
+        rows = partition(state.problem, state.options, state.round - 1)
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import n_outputs
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StopRule
+from partirvm.core.updates import HOPE, HyperState, StopRule
 from partirvm.kernels.design import Design
 
 Float = NDArray[np.float64]
@@ -114,7 +114,21 @@ class GainPass:
     rows: Int | None = None
 
 
-Pass: TypeAlias = GramPass | ResidualPass | ScorePass | LogisticPass | SurprisePass | GainPass
+@dataclass(frozen=True)
+class LogisticScorePass:
+    """Over the held-out rows: ``core.scores.ClassScores`` of weights ``mean`` (M, C), covariances RₖRₖᵀ by ``roots``.
+
+    With ``moderate`` of the probabilities that allow for the uncertainty of the weights.
+    """
+
+    design: Design
+    mean: Float
+    roots: Float
+    likelihood: str
+    moderate: bool
+
+
+Pass: TypeAlias = GramPass | ResidualPass | ScorePass | LogisticPass | SurprisePass | GainPass | LogisticScorePass
 
 
 @dataclass(frozen=True)
@@ -145,6 +159,18 @@ class Start:
     def of(cls, fit: LaplaceState) -> Start:
         """Where this fit stands."""
         return cls(fit.labels, fit.alpha, fit.mean)
+
+    def merge(self, other: Start, labels: Int) -> Start:
+        """A beginning for the columns of two fits together, as far as they are among ``labels``.
+
+        Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter
+        do.
+        """
+        both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
+        alpha = np.concatenate([self.alpha, other.alpha])[first]
+        weights = np.concatenate([self.weights, other.weights])[first]
+        there = np.isin(both, labels)
+        return Start(both[there], HOPE * alpha[there], 0.5 * weights[there])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import GramPass, Options, Problem
-from partirvm.strategies.selection import random_rows
+from partirvm.strategies.selection import (
+    partition_count,
+    partition_rows,
+    random_rows,
+    stratified_partition,
+    stratified_rows,
+)
 
 Int = NDArray[np.int64]
 
@@ -28,6 +34,9 @@ FULL_FLOPS = 2e12
 
 SAMPLE = 20
 """``sample`` takes this × P rows unless told otherwise."""
+
+LEAST = 10
+"""Rows of each class, as far as there are so many, that a sample has beyond its proportion."""
 
 
 def automatic(strategy: str, n_rows: int, partition_size: int) -> str:
@@ -51,9 +60,19 @@ def posterior_rows(problem: Problem, options: Options, likelihood: str, design: 
     return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
 
 
+def partition(problem: Problem, options: Options, number: int) -> Int:
+    """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class."""
+    count = partition_count(problem.n_rows, options.partition_size)
+    if problem.codes is None:
+        return partition_rows(problem.n_rows, count, number, seed=options.seed, shuffled=problem.shuffled)
+    return stratified_partition(
+        problem.codes, problem.n_classes, count, number, seed=options.seed, shuffled=problem.shuffled
+    )
+
+
 def noise_rows(problem: Problem, options: Options, likelihood: str) -> Int | None:
     """Rows over which the residual, and with it σ², is measured, increasing; None for all."""
-    if likelihood == "partition":
+    if likelihood == "partition" and not problem.classifies:
         return None if options.noise_rows is None else _others(problem, options, options.noise_rows)
     return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
 
@@ -71,8 +90,12 @@ def _sample(problem: Problem, options: Options, count: int) -> Int | None:
     """The run's one random sample of ``count`` rows; None if that is all of them."""
     if count >= problem.n_rows:
         return None
-    nothing = np.zeros(0, np.int64)
-    return random_rows(problem.n_rows, nothing, count, seed=options.seed, draw=0, shuffled=problem.shuffled)
+    seed, shuffled, nothing = options.seed, problem.shuffled, np.zeros(0, np.int64)
+    if problem.codes is None:
+        return random_rows(problem.n_rows, nothing, count, seed=seed, draw=0, shuffled=shuffled)
+    return stratified_rows(
+        problem.codes, problem.n_classes, nothing, count, seed=seed, draw=0, shuffled=shuffled, even=0.0, least=LEAST
+    )
 
 
 def _others(problem: Problem, options: Options, count: int) -> Int | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.strategies.fitting import INTERMEDIATE
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Gather, Log, Options, Problem, Save
 from partirvm.strategies.likelihood import posterior_rows
+from partirvm.strategies.regressing import INTERMEDIATE
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 DENSE = 0.9
@@ -59,6 +59,7 @@ class PartitionSize(Basic):
             likelihood_rows=size,
             tol=INTERMEDIATE * options.tol,
             max_iterations=options.max_iterations,
+            max_passes=options.max_passes,
             seed=options.seed,
         )
         problem = replace(problem, held_out=False)

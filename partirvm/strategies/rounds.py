@@ -15,29 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.residuals import Scores
+from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.strategies.fitting import (
-    Warm,
-    final_rule,
-    intermediate_rule,
-    join,
-    nothing,
-    rebase,
-    record,
-    restart,
-    score,
-    settle,
-    survivors,
-    unguarded,
-)
+from partirvm.strategies.classifying import newton_rule
+from partirvm.strategies.columns import survivors
+from partirvm.strategies.fitting import AnyWarm, nothing, record, score, warm
 from partirvm.strategies.instructions import (
+    AnyFit,
     Event,
     Finish,
     Gathered,
     GramPass,
     Instruction,
+    Newton,
     Options,
     Problem,
     ResidualPass,
@@ -46,10 +37,20 @@ from partirvm.strategies.instructions import (
     Stop,
 )
 from partirvm.strategies.likelihood import gram_passes, noise_rows, posterior_rows
+from partirvm.strategies.regressing import (
+    final_rule,
+    intermediate_rule,
+    join,
+    rebase,
+    restart,
+    settle,
+    unguarded,
+)
 from partirvm.strategies.selection import distinct
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+AnyScores: TypeAlias = Scores | ClassScores
 Answer: TypeAlias = tuple[Any, tuple[Instruction, ...]]
 """A state and what to do next; the state is of the strategy's own class."""
 
@@ -82,7 +83,7 @@ class RoundsState:
     problem: Problem
     options: Options
     design: Design
-    fit: HyperState
+    fit: AnyFit
     phase: Phase = Phase.ROWS
     round: int = 0
     selection: str = "order"
@@ -94,10 +95,10 @@ class RoundsState:
     dropped: int = 0
     rebases: int = 0
     reason: Termination = Termination.CONVERGED
-    scores: Scores | None = None
+    scores: AnyScores | None = None
     concluding: Termination | None = None
     settled: bool = False
-    warm: Warm | None = None
+    warm: AnyWarm | None = None
 
 
 class Rounds:
@@ -157,7 +158,7 @@ class Rounds:
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
         if vectors < (1 if self.divisible else wanted):
             return 0, Termination.VECTORS
-        columns = np.inf if options.max_columns is None else options.max_columns - state.fit.statistics.n_columns - 1
+        columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - 1
         if columns < min(wanted, vectors):
             return 0, Termination.MEMORY
         return int(min(wanted, vectors)), None
@@ -188,6 +189,8 @@ class Rounds:
         """Ask for the statistics of new columns beside the present ones: an extension where the rows stay the same."""
         problem, options = state.problem, state.options
         likelihood = options.final_likelihood if state.concluding else options.likelihood
+        if problem.classifies:
+            return self._classify(replace(state, design=state.design.join(new), seen=likelihood))
         if likelihood == state.seen != "partition":
             rows = posterior_rows(problem, options, likelihood, new)
             passes: tuple[Instruction, ...] = (GramPass(state.design, new, state.fit.statistics.offset, rows=rows),)
@@ -202,7 +205,7 @@ class Rounds:
         if state.seen:
             fit = join(state.fit, state.design, state.incoming, *blocks)
         else:
-            fit = restart(state.problem, options, state.warm or Warm.of(state.fit), design, *blocks)
+            fit = restart(state.problem, options, state.warm or warm(state.fit), design, *blocks)
         seen = options.final_likelihood if state.concluding else options.likelihood
         return self._solve(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
@@ -212,7 +215,17 @@ class Rounds:
             return final_rule(state.options)
         return intermediate_rule(state.options, state.candidates)
 
+    def _classify(self, state: Any) -> Answer:
+        """Fit the columns of the design to classes, from where the fit stands, over the rows that it is to see."""
+        rows = posterior_rows(state.problem, state.options, state.seen, state.design)
+        rule = newton_rule(self._rule(state), state.options)
+        start = state.warm or warm(state.fit)
+        task = Newton(state.design, state.problem.likelihood, start, rule, state.candidates, rows)
+        return replace(state, phase=Phase.FIT), (task,)
+
     def _solve(self, state: Any) -> Answer:
+        if state.problem.classifies:
+            return self._classify(state)
         rule = unguarded(self._rule(state), state.fit, state.rebases)
         return replace(state, phase=Phase.FIT), (Solve(state.fit, rule, state.candidates),)
 
@@ -223,6 +236,9 @@ class Rounds:
         return self._settle(state) if state.concluding else self._score(state)
 
     def _settle(self, state: Any) -> Answer:
+        """A last residual; a fit of classes has been at its rows to the end."""
+        if state.problem.classifies:
+            return self._score(replace(state, settled=True))
         return replace(state, phase=Phase.SETTLE), (_residual(state),)
 
     def _on_rebase(self, state: Any, event: Any) -> Answer:
@@ -234,7 +250,7 @@ class Rounds:
     def _score(self, state: Any) -> Answer:
         if not state.problem.held_out:
             return self._save(state)
-        return replace(state, phase=Phase.SCORE), (score(state.design, state.fit),)
+        return replace(state, phase=Phase.SCORE), (score(state.options, state.design, state.fit),)
 
     def _on_score(self, state: Any, event: Any) -> Answer:
         return self._save(replace(state, scores=event.statistic))
@@ -243,17 +259,17 @@ class Rounds:
         line = record(
             state.problem,
             state.fit,
+            state.scores,
             kind="final" if state.settled else "round",
             number=state.round,
             candidates=state.candidates,
-            reason=state.reason,
+            termination=state.reason,
             selection=state.selection,
             likelihood=state.seen or state.options.final_likelihood,
             duplicates=state.duplicates,
             dropped=state.dropped,
-            scores=state.scores,
         )
-        return replace(state, phase=Phase.SAVED), (Save(state.design, state.fit, line),)
+        return replace(state, phase=Phase.SAVED), (Save(state.design, state.fit, line, state.options.moderate),)
 
     def _on_saved(self, state: Any, event: Event) -> Answer:
         if not state.settled:
@@ -263,14 +279,14 @@ class Rounds:
             reason = state.reason
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
-    def last_fit(self, state: Any, design: Design, warm: Warm) -> Answer:
+    def last_fit(self, state: Any, design: Design, warm: AnyWarm) -> Answer:
         """A run's only round: converge on these columns, over the rows of ``final_likelihood``."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 
     def _conclude(self, state: Any, reason: Termination) -> Answer:
         """The last fit: converge on the statistics at hand, or on those of all rows; then measure the residual."""
-        fit = replace(state.fit, iteration=0)
+        fit = state.fit if state.problem.classifies else replace(state.fit, iteration=0)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.final_likelihood:
             return self._solve(state)

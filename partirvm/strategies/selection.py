@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from partirvm.core.updates import HyperState, evidence_gain, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Codes = NDArray[np.integer[Any]]
 
 SELECTIONS = ("error", "random", "gain")
 
@@ -42,6 +44,77 @@ def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shu
     return np.sort(unused[:count])
 
 
+def stratified_rows(
+    codes: Codes,
+    n_classes: int,
+    used: Int,
+    count: int,
+    *,
+    seed: int,
+    draw: int,
+    shuffled: bool,
+    even: float,
+    least: int = 1,
+) -> Int:
+    """``count`` rows outside ``used`` (sorted), or all that are left, increasing, of every class that has some left.
+
+    ``codes`` (N,) are the classes' of all rows. A part ``even`` of the rows is dealt to classes alike, the rest in
+    proportion; ``least`` go to each class that has them. Where the data were shuffled at ingest the rows of a class are
+    taken in order, from a place that moves on with ``draw``, so that few tiles are read.
+    """
+    free = np.ones(len(codes), dtype=bool)
+    free[used] = False
+    members = [np.flatnonzero((codes == k) & free) for k in range(n_classes)]
+    sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+    chosen = []
+    for k, share in enumerate(quotas(sizes, count, even, least)):
+        if shuffled:
+            start = draw * share % max(sizes[k], 1)
+            chosen.append(members[k][(start + np.arange(share)) % max(sizes[k], 1)])
+        else:
+            chosen.append(np.random.default_rng((seed, draw, k)).choice(members[k], size=share, replace=False))
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
+    """How many of ``count`` rows each class gives, (K,), of those with so many rows; all of them if there are fewer.
+
+    >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
+    ([86, 9, 5], [38, 13, 9])
+    """
+    count = min(count, int(sizes.sum()))
+    there = sizes > 0
+    shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * there / max(there.sum(), 1)
+    found = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * there), sizes)
+    for _ in range(int(found.sum()) - count):
+        found[np.argmax(found)] -= 1
+    for _ in range(count - int(found.sum())):
+        room = np.flatnonzero(found < sizes)
+        found[room[np.argmax(count * shares[room] - found[room])]] += 1
+    return found
+
+
+def stratified_partition(
+    codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool
+) -> Int:
+    """Rows of partition ``number`` of ``count``, increasing, with its part of the rows of each class.
+
+    All partitions together hold every row once; they differ by one row of each class at most. Where the data were
+    shuffled at ingest a partition's rows are neighbours among those of their class.
+
+    >>> codes = np.array([0, 0, 1, 0, 0, 1, 0])
+    >>> [stratified_partition(codes, 2, 2, number, seed=0, shuffled=True).tolist() for number in range(2)]
+    [[0, 1, 2], [3, 4, 5, 6]]
+    """
+    parts = []
+    for k in range(n_classes):
+        rows = np.flatnonzero(codes == k)
+        if not shuffled:
+            rows = np.random.default_rng((seed, k)).permutation(rows)
+        parts.append(rows[number * len(rows) // count : (number + 1) * len(rows) // count])
+    return np.sort(np.concatenate(parts)).astype(np.int64)
+
+
 def partition_count(n_rows: int, partition_size: int) -> int:
     """⌈N/P⌉."""
     return -(-n_rows // partition_size)
@@ -67,8 +140,8 @@ def _permutation(n_rows: int, seed: int) -> Int:
     return np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
 
 
-def gain_ranking(fit: HyperState, block: CrossBlock) -> Int:
-    """Positions of a pool's columns by falling evidence gain (Tipping & Faul 2003), ties by position.
+def column_gains(fit: HyperState, block: CrossBlock) -> Float:
+    """Evidence gain of each column of a pool (Q,), nats (Tipping & Faul 2003).
 
     ``block`` may come from a sample of the rows; it is scaled up to all of them.
     """
@@ -81,7 +154,7 @@ def gain_ranking(fit: HyperState, block: CrossBlock) -> Int:
         block.diagonal * scale,
         block.projection[:, 0] * scale,
     )
-    return np.argsort(-evidence_gain(s, q), kind="stable")
+    return evidence_gain(s, q)
 
 
 def distinct(points: Float, others: Float) -> Int:

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.residuals import Scores
 from partirvm.core.statistics import BIAS
-from partirvm.core.updates import evidence_gain
 from partirvm.kernels.design import Design
-from partirvm.strategies.fitting import Warm, intermediate_rule, labels_of, nothing, record, restart, score, survivors
+from partirvm.strategies.classifying import newton_rule
+from partirvm.strategies.columns import labels_of, survivors
+from partirvm.strategies.fitting import AnyWarm, merged, nothing, record, score, warm
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
     Event,
@@ -28,16 +28,19 @@ from partirvm.strategies.instructions import (
     Gathered,
     Instruction,
     Log,
+    Newton,
     Options,
     Passed,
     Problem,
     Solve,
     Solved,
+    Start,
     Stop,
 )
-from partirvm.strategies.likelihood import gram_passes
-from partirvm.strategies.rounds import Answer, Phase, RoundsState
-from partirvm.strategies.selection import distinct, partition_count, partition_rows
+from partirvm.strategies.likelihood import gram_passes, partition, posterior_rows
+from partirvm.strategies.regressing import Warm, intermediate_rule, restart
+from partirvm.strategies.rounds import Answer, AnyScores, Phase, RoundsState
+from partirvm.strategies.selection import distinct, partition_count
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -52,7 +55,7 @@ class Part:
 
     design: Design
     gain: Float
-    warm: Warm
+    warm: AnyWarm
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class SplitMergeState:
     below: tuple[Part, ...] = ()
     parts: tuple[Part, ...] = ()
     designs: tuple[Design, ...] = ()
-    starts: tuple[Warm, ...] = ()
+    starts: tuple[AnyWarm, ...] = ()
     solved: tuple[Solved, ...] = ()
     duplicates: int = 0
     dropped: int = 0
@@ -119,8 +122,7 @@ def _batch(state: SplitMergeState) -> range:
 
 
 def _rows(state: SplitMergeState, number: int) -> Int:
-    problem = state.problem
-    return partition_rows(problem.n_rows, _count(state), number, seed=state.options.seed, shuffled=problem.shuffled)
+    return partition(state.problem, state.options, number)
 
 
 def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
@@ -135,24 +137,38 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
         state = replace(state, partitions=number + 1, duplicates=state.duplicates + len(rows) - len(fresh))
         if len(fresh):
             designs.append(empty.with_centres(points[fresh], rows[fresh], bias=bias))
-    cold = Warm.of(nothing(state.problem))
+    cold = warm(nothing(state.problem))
     return _measure(state, designs, [cold] * len(designs)) if designs else _on_saved(state)
 
 
-def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Warm]) -> Answer:
+def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[AnyWarm]) -> Answer:
     """Ask for the statistics of these fits."""
+    if state.problem.classifies:
+        return _classify(replace(state, designs=tuple(designs), starts=tuple(starts)))
     passes: list[Instruction] = []
     for design in designs:
         passes += gram_passes(state.problem, state.options, state.options.likelihood, design)
     return replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts)), tuple(passes)
 
 
+def _classify(state: SplitMergeState) -> Answer:
+    """Fit side by side: each pass of all of them is one reading of the rows."""
+    options, tasks = state.options, []
+    for design, start in zip(state.designs, state.starts, strict=True):
+        assert isinstance(start, Start)
+        rows = posterior_rows(state.problem, options, options.likelihood, design)
+        rule = newton_rule(intermediate_rule(options, len(design.labels)), options)
+        tasks.append(Newton(design, state.problem.likelihood, start, rule, len(design.labels), rows))
+    return replace(state, phase=Phase.FIT), tuple(tasks)
+
+
 def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
     """Solve side by side. No fit needs its last digits, so none asks for a residual pass."""
     each, solves = len(events) // len(state.designs), []
-    for k, (design, warm) in enumerate(zip(state.designs, state.starts, strict=True)):
+    for k, (design, start) in enumerate(zip(state.designs, state.starts, strict=True)):
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
-        fit = restart(state.problem, state.options, warm, design, *blocks)
+        assert isinstance(start, Warm)
+        fit = restart(state.problem, state.options, start, design, *blocks)
         rule = replace(intermediate_rule(state.options, fit.n_vectors), guard=False)
         solves.append(Solve(fit, rule, fit.n_vectors))
     return replace(state, phase=Phase.FIT), tuple(solves)
@@ -162,7 +178,7 @@ def _on_fit(state: SplitMergeState, *events: Solved) -> Answer:
     if not state.problem.held_out:
         return _log(replace(state, solved=events))
     passes = (
-        score(survivors(design, event.fit), event.fit) for design, event in zip(state.designs, events, strict=True)
+        score(state.options, survivors(design, event.fit), event.fit) for design, event in zip(state.designs, events, strict=True)
     )
     return replace(state, phase=Phase.SCORE, solved=events), tuple(passes)
 
@@ -171,22 +187,22 @@ def _on_score(state: SplitMergeState, *events: Passed) -> Answer:
     return _log(state, [event.statistic for event in events])
 
 
-def _log(state: SplitMergeState, scores: Sequence[Scores] = ()) -> Answer:
+def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
     first = len(state.parts)
     lines = [
         record(
             state.problem,
             solved.fit,
+            scores[k] if scores else None,
             kind="part",
             number=first + k + 1,
             candidates=len(state.designs[k].labels),
-            reason=solved.reason,
+            termination=solved.reason,
             selection="order",
             likelihood=state.options.likelihood,
             level=state.level,
             duplicates=state.duplicates,
             dropped=state.dropped,
-            scores=scores[k] if scores else None,
         )
         for k, solved in enumerate(state.solved)
     ]
@@ -197,8 +213,7 @@ def _log(state: SplitMergeState, scores: Sequence[Scores] = ()) -> Answer:
 
 def _part(design: Design, solved: Solved) -> Part:
     fit = solved.fit
-    gain = evidence_gain(*fit.posterior.sparsity_and_quality(fit.alpha))
-    return Part(survivors(design, fit), gain[fit.statistics.labels != BIAS], Warm.of(fit))
+    return Part(survivors(design, fit), fit.losses()[fit.labels != BIAS], warm(fit))
 
 
 def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
@@ -223,7 +238,7 @@ def _merge(state: SplitMergeState) -> Answer:
         if designs and elements > state.options.batch:
             break
         designs.append(design)
-        starts.append(left.warm.merge(right.warm, labels_of(design)))
+        starts.append(merged(left.warm, right.warm, labels_of(design)))
         state = replace(
             state,
             below=state.below[2:],
@@ -236,13 +251,13 @@ def _merge(state: SplitMergeState) -> Answer:
 def _last(state: SplitMergeState) -> Answer:
     """The merge of the last two parts is the last fit; a part is left alone where all other rows have no weight."""
     left, *rest = state.below
-    design, warm, duplicates, dropped = left.design, left.warm, 0, 0
+    design, start, duplicates, dropped = left.design, left.warm, 0, 0
     for right in rest:
         design, duplicates, dropped = _joined(left, right, state)
-        warm = left.warm.merge(right.warm, labels_of(design))
+        start = merged(left.warm, right.warm, labels_of(design))
     last = LAST.first(state.problem, state.options)
     last = replace(last, selection="order", duplicates=state.duplicates + duplicates, dropped=state.dropped + dropped)
-    return LAST.last_fit(last, design, warm)
+    return LAST.last_fit(last, design, start)
 
 
 def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, int, int]:

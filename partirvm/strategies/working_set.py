@@ -13,13 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.strategies.fitting import final_rule, nothing
-from partirvm.strategies.instructions import Gather, Gathered, GramPass, Options, Problem, ResidualPass
+from partirvm.strategies.classifying import pool_gains
+from partirvm.strategies.fitting import nothing
+from partirvm.strategies.instructions import (
+    AnyFit,
+    GainPass,
+    Gather,
+    Gathered,
+    GramPass,
+    Options,
+    Problem,
+    ResidualPass,
+    SurprisePass,
+)
 from partirvm.strategies.likelihood import noise_rows
+from partirvm.strategies.regressing import final_rule
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
-from partirvm.strategies.selection import POOL, SPREAD, gain_ranking, random_rows
+from partirvm.strategies.selection import POOL, SPREAD, column_gains, random_rows, stratified_rows
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -34,18 +45,27 @@ FLAT_ROUNDS = 2
 PATIENCE = 2
 """Rounds without a better held-out error that end the run."""
 
+EVEN = 0.5
+"""Part of random candidates that is dealt to classes evenly; the rest in proportion to their rows."""
+
+FLOOR = 0.0
+"""A pool is drawn with chances in proportion to 1 − p of a row's class + this."""
+
 BETTER = 1e-3
 """Relative fall of the held-out error that counts as better."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The round with the lowest held-out error so far, the likelihood that its fit saw, and its candidates."""
+    """The round with the lowest held-out error so far, the likelihood that its fit saw, and its candidates.
+
+    The error of a fit of classes is its log loss: the fraction of wrong classes can be level while that rises.
+    """
 
     round: int
-    rmse: float
+    error: float
     design: Design
-    fit: HyperState
+    fit: AnyFit
     seen: str
     candidates: int
     reason: Termination
@@ -85,6 +105,8 @@ class WorkingSet(Rounds):
         first_or_check = state.round == 1 or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else options.selection
         state = replace(state, selection=selection)
+        if problem.classifies and selection != "random":
+            return self._surprises(state, room)
         if selection == "error":
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
             look = ResidualPass(state.design, state.fit.posterior.mean[:, None], room, state.used, rows)
@@ -93,12 +115,31 @@ class WorkingSet(Rounds):
         phase = Phase.POOL if selection == "gain" else Phase.ROWS
         return replace(state, phase=phase, chosen=rows, candidates=room), (Gather(rows),)
 
+    def _surprises(self, state: Any, room: int) -> Answer:
+        """Look for rows whose class the model holds for improbable: those at most so, or a pool drawn among them."""
+        problem, gain = state.problem, state.selection == "gain"
+        rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
+        draw = (state.options.seed, state.round) if gain else None
+        look = SurprisePass(
+            state.design,
+            state.fit.mean,
+            problem.likelihood,
+            room * POOL if gain else room,
+            state.used,
+            draw,
+            FLOOR,
+            rows,
+        )
+        return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (look,)
+
     def _on_errors(self, state: Any, event: Any) -> Answer:
         """Where no row is left among those looked at they are used up: candidates once, or without weight."""
-        largest = event.statistic.largest.ranked()
+        largest = (event.statistic if state.problem.classifies else event.statistic.largest).ranked()
         if not len(largest.rows):
             looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, looked))
+        elif state.selection == "gain":
+            return self._try(state, state.design.with_centres(largest.points, largest.rows))
         return self._admit(state, largest.rows, largest.points)
 
     def _on_rows(self, state: Any, event: Gathered) -> Answer:
@@ -107,13 +148,22 @@ class WorkingSet(Rounds):
     def _on_pool(self, state: Any, event: Gathered) -> Answer:
         state = _without_absent(state, event)
         there = slice(None) if event.present is None else event.present
-        pool = state.design.with_centres(event.points[there], state.chosen[there])
-        rows = noise_rows(state.problem, state.options, state.seen)
-        look = GramPass(state.design, pool, state.fit.statistics.offset, diagonal=True, rows=rows)
+        return self._try(state, state.design.with_centres(event.points[there], state.chosen[there]))
+
+    def _try(self, state: Any, pool: Design) -> Answer:
+        """Ask what the columns of a pool would bring."""
+        problem, fit = state.problem, state.fit
+        rows = noise_rows(problem, state.options, state.seen)
+        look: Any
+        if problem.classifies:
+            look = GainPass(state.design, fit.weights, problem.likelihood, pool, rows)
+        else:
+            look = GramPass(state.design, pool, fit.statistics.offset, diagonal=True, rows=rows)
         return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
 
     def _on_gains(self, state: Any, event: Any) -> Answer:
-        best = gain_ranking(state.fit, event.statistic)[: state.candidates]
+        gains = pool_gains if state.problem.classifies else column_gains
+        best = np.argsort(-gains(state.fit, event.statistic), kind="stable")[: state.candidates]
         pool = state.incoming
         return self._admit(state, pool.labels[best], pool.centres[best])
 
@@ -128,10 +178,11 @@ class WorkingSet(Rounds):
     def _on_score(self, state: Any, event: Any) -> Answer:
         """Remember the best round; a last fit that is worse than it gives way to it."""
         scores, best = event.statistic, state.best
-        if state.settled and best is not None and scores.rmse > best.rmse * (1 + BETTER) and best.round != state.round:
+        error = scores.loss
+        if state.settled and best is not None and error > best.error * (1 + BETTER) and best.round != state.round:
             return self._restore(state, best)
-        if best is None or scores.rmse < best.rmse * (1 - BETTER):
-            best = Best(state.round, scores.rmse, state.design, state.fit, state.seen, state.candidates, state.reason)
+        if best is None or error < best.error * (1 - BETTER):
+            best = Best(state.round, error, state.design, state.fit, state.seen, state.candidates, state.reason)
         return self._save(replace(state, scores=scores, best=best))
 
     def _restore(self, state: Any, best: Best) -> Answer:
@@ -156,8 +207,8 @@ class WorkingSet(Rounds):
     def _judge(self, state: Any) -> Answer:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
-        evidence = fit.posterior.log_evidence if state.seen != "partition" else np.inf
-        level = evidence - state.evidence < FLAT * tol * fit.statistics.n
+        evidence = fit.log_evidence if state.seen != "partition" else np.inf
+        level = evidence - state.evidence < FLAT * tol * fit.n
         flat = level and state.reason is Termination.CONVERGED
         highest = max(evidence, state.evidence)
         state = replace(state, evidence=highest, flat=state.flat + 1 if flat else 0, patient=level)
@@ -169,8 +220,19 @@ class WorkingSet(Rounds):
 
 
 def _random(state: WorkingSetState, used: Int, count: int) -> Int:
-    """Random rows outside ``used``, others in each round."""
+    """Random rows outside ``used``, others in each round; rare classes have their part of them."""
     problem = state.problem
+    if problem.codes is not None:
+        return stratified_rows(
+            problem.codes,
+            problem.n_classes,
+            used,
+            count,
+            seed=state.options.seed,
+            draw=state.round - 1,
+            shuffled=problem.shuffled,
+            even=EVEN,
+        )
     return random_rows(
         problem.n_rows, used, count, seed=state.options.seed, draw=state.round - 1, shuffled=problem.shuffled
     )

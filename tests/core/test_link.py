@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LIKELIHOODS, moderated, probabilities
+from partirvm.core.link import LIKELIHOODS, moderated, probabilities, variances
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -66,3 +66,9 @@ def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance)
     exact = quad(integrand, -12, 12, epsabs=1e-10, limit=200)[0]
     found = probabilities("bernoulli", moderated(np.array([[f]]), np.array([[variance]])))[0, 1]
     assert abs(found - exact) < 0.02
+
+
+def test_variances_are_quadratic_forms(rng):
+    block, roots = rng.normal(size=(7, 4)), rng.normal(size=(3, 4, 4))
+    expected = [[phi @ root @ root.T @ phi for root in roots] for phi in block]
+    np.testing.assert_allclose(variances(block, roots), expected, rtol=1e-12)

@@ -1,0 +1,38 @@
+"""Random draws of rows, tile by tile: a row's luck depends on its number and the draw alone, never on who looks.
+
+Keys for drawing without replacement with chances in proportion to w (Efraimidis & Spirakis 2006): the rows of largest
+log(u)/w, u uniform in (0, 1), are such a sample, so that it is found by any sum over tiles that keeps the largest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
+    """Keys (n,), negative, of rows with these chances ≥ 0 (n,) and numbers (n,): the largest are the sample."""
+    with np.errstate(divide="ignore"):
+        keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
+    return keys
+
+
+def uniform(rows: Int, draw: tuple[int, int]) -> Float:
+    """A number in (0, 1) for each row number (n,), by two rounds of SplitMix64 (Steele, Lea & Flood 2014).
+
+    >>> bool(0.49 < uniform(np.arange(100_000), (0, 1)).mean() < 0.51)
+    True
+    """
+    seed, number = np.asarray(draw, dtype=np.uint64)[:, None]
+    state = _mixed(np.asarray(rows, dtype=np.uint64) + _mixed(_mixed(seed) + number))
+    return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+
+
+def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    state = (state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

@@ -1,0 +1,197 @@
+"""How good class probabilities are, as an additive statistic: log loss, accuracy, Brier, calibration, ranking.
+
+Sums come first and quotients last, so that a pass may add tiles in its tree. The ranking behind ROC AUC needs the order
+of all scores; where these are too many it is kept on the finest grid that fits, and its error is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+EPSILON = float(np.finfo(np.float64).eps)
+"""A probability below this counts as this: the logarithm of a wrong certain answer is −36 nats, as in scikit-learn."""
+
+N_BINS = 15
+"""Bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
+
+LIMIT = 1 << 17
+"""Distinct scores that a ranking keeps, about 3 MB."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Counts of negative and positive rows for each distinct score, in order of the score.
+
+    ``keys`` (u,) uint64, increasing, are the scores' bits in an order that is that of the numbers, without the lowest
+    ``level`` bits: at level 0 every score is its own; each further level joins neighbours of that grid pairwise.
+    ``negative`` and ``positive`` are (u,) int64. The level is the lowest at which ``LIMIT`` keys suffice. So sums
+    do not depend on the order of their terms: the keys of a sum hold those of its terms, and need their levels.
+    """
+
+    level: int
+    keys: Keys
+    negative: Int
+    positive: Int
+
+    @classmethod
+    def of(cls, scores: Float, positive: NDArray[np.bool_]) -> Ranking:
+        """The ranking of finite scores (n,), larger ones for rows that are ``positive`` (n,)."""
+        return _thinned(0, _ordered(scores), (~positive).astype(np.int64), positive.astype(np.int64))
+
+    def __add__(self, other: Ranking) -> Ranking:
+        level = max(self.level, other.level)
+        keys = [part.keys >> np.uint64(level - part.level) for part in (self, other)]
+        return _thinned(
+            level,
+            np.concatenate(keys),
+            np.concatenate([self.negative, other.negative]),
+            np.concatenate([self.positive, other.positive]),
+        )
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a positive and a negative row."""
+        return int(self.positive.sum()) * int(self.negative.sum())
+
+    @property
+    def auc(self) -> float | None:
+        """The fraction of pairs in which the positive row has the larger score, ties by half; None without pairs."""
+        below = np.cumsum(self.negative) - self.negative
+        ranked = float(self.positive @ (below + 0.5 * self.negative))
+        return ranked / self.pairs if self.pairs else None
+
+    @property
+    def auc_error(self) -> float:
+        """Most that ``auc`` can be wrong by: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
+        if self.level == 0 or not self.pairs:
+            return 0.0
+        return float(self.positive.astype(np.float64) @ self.negative) / (2.0 * self.pairs)
+
+
+def _ordered(scores: Float) -> Keys:
+    """Bits of finite numbers as integers of the same order; −0 is 0."""
+    bits = (scores + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
+    """Join equal keys, and neighbours until no more than ``LIMIT`` are left."""
+    order = np.argsort(keys, kind="stable")
+    keys, negative, positive = keys[order], negative[order], positive[order]
+    while True:
+        first = np.ones(len(keys), dtype=bool)
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        starts = np.flatnonzero(first)
+        if len(starts):
+            keys = keys[starts]
+            negative, positive = np.add.reduceat(negative, starts), np.add.reduceat(positive, starts)
+        if len(keys) <= LIMIT:
+            return Ranking(level, keys, negative, positive)
+        level, keys = level + 1, keys >> np.uint64(1)
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Sums over ``n`` rows of what class probabilities were worth.
+
+    ``surprise`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class is theirs (the first one of
+    equals), ``squares`` sums Σ_k (p_k − [t = k])², halved for two classes, where it is (p_1 − t)². ``bin_rows``,
+    ``bin_correct`` (``N_BINS``,) int64 and ``bin_confidence`` (``N_BINS``,) are the rows, the correct ones and the sum
+    of the largest probability by the bin of the largest probability. ``ranking`` is for two classes, else None.
+    """
+
+    n: int
+    surprise: float
+    correct: int
+    squares: float
+    bin_rows: Int
+    bin_correct: Int
+    bin_confidence: Float
+    ranking: Ranking | None
+
+    @classmethod
+    def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None) -> ClassScores:
+        """Scores of rows whose classes are ``codes`` (n,), 0 … K−1, under ``probabilities`` (n, K).
+
+        ``scores`` (n,), for two classes, rank the rows for ROC AUC: larger ones for class 1. Linear predictors rank
+        where probabilities have long become 0 or 1.
+        """
+        classes = np.asarray(codes, dtype=np.int64)
+        rows, k = np.arange(len(classes)), probabilities.shape[1]
+        own = probabilities[rows, classes]
+        likeliest = probabilities.argmax(axis=1)
+        confidence = probabilities[rows, likeliest]
+        correct = likeliest == classes
+        squares = np.einsum("nk,nk->", probabilities, probabilities) - own @ own + (1.0 - own) @ (1.0 - own)
+        edges = np.linspace(0.0, 1.0, N_BINS + 1)
+        bins = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, N_BINS - 1)
+        return cls(
+            n=len(classes),
+            surprise=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
+            correct=int(correct.sum()),
+            squares=float(squares) / (2.0 if k == 2 else 1.0),
+            bin_rows=np.bincount(bins, minlength=N_BINS),
+            bin_correct=np.bincount(bins[correct], minlength=N_BINS),
+            bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
+            ranking=None if scores is None else Ranking.of(scores, classes == 1),
+        )
+
+    def __add__(self, other: ClassScores) -> ClassScores:
+        return ClassScores(
+            n=self.n + other.n,
+            surprise=self.surprise + other.surprise,
+            correct=self.correct + other.correct,
+            squares=self.squares + other.squares,
+            bin_rows=self.bin_rows + other.bin_rows,
+            bin_correct=self.bin_correct + other.bin_correct,
+            bin_confidence=self.bin_confidence + other.bin_confidence,
+            ranking=None if self.ranking is None or other.ranking is None else self.ranking + other.ranking,
+        )
+
+    @property
+    def loss(self) -> float:
+        """What a run tries to lower: the log loss."""
+        return self.log_loss
+
+    @property
+    def log_loss(self) -> float:
+        """Mean −log p_t per row, in nats."""
+        return self.surprise / self.n
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of rows whose most probable class is theirs."""
+        return self.correct / self.n
+
+    @property
+    def error(self) -> float:
+        """Fraction of the other rows."""
+        return (self.n - self.correct) / self.n
+
+    @property
+    def brier(self) -> float:
+        """Mean of (p_1 − t)² for two classes, of Σ_k (p_k − [t = k])² for more (Brier 1950)."""
+        return self.squares / self.n
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error: Σ_b |correct_b − Σ confidence_b| / n (Guo et al. 2017, eq. 3)."""
+        return float(np.abs(self.bin_correct - self.bin_confidence).sum()) / self.n
+
+    @property
+    def roc_auc(self) -> float | None:
+        """Area under the ROC curve (``Ranking.auc``); None for more than two classes, or where one has no rows."""
+        return None if self.ranking is None else self.ranking.auc
+
+    @property
+    def auc_error(self) -> float:
+        """Most that ``roc_auc`` can be wrong by, because scores were joined."""
+        return 0.0 if self.ranking is None else self.ranking.auc_error

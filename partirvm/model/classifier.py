@@ -1,0 +1,132 @@
+"""A fitted classification as a value: probabilities of classes at any rows.
+
+Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3), and linear predictors
+f_k = φᵀμ_k the variance φᵀΣ_kφ. ``moderate`` models allow for it before the link (``core.link.moderated``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.link import moderated, probabilities, variances
+from partirvm.kernels.design import Design
+from partirvm.model.labels import label_array, plain_labels
+from partirvm.model.rows import checked_rows, digest, nearness, panels, peaks
+from partirvm.types import Columns
+
+Float = NDArray[np.float64]
+
+
+class ClassFit(Protocol):
+    """What a model takes from a fit: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
+
+    @property
+    def mean(self) -> Float: ...
+    @property
+    def alpha(self) -> Float: ...
+    @property
+    def log_evidence(self) -> float: ...
+    @property
+    def n(self) -> int: ...
+    def roots(self) -> Float: ...
+
+
+@dataclass(frozen=True)
+class ClassModel:
+    """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, else C = K.
+
+    ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite where predictor k has not
+    the column; there mean and root are zero. ``likelihood`` is one of ``core.link.LIKELIHOODS``. The labels behind the
+    codes 0 … K−1 are ``columns.classes``.
+    """
+
+    design: Design
+    mean: Float
+    root: Float
+    alpha: Float
+    likelihood: str
+    moderate: bool
+    log_evidence: float
+    n_rows: int
+    columns: Columns
+
+    @classmethod
+    def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
+        """The model of a dense fit. Raises ``DataError`` for labels that cannot be kept (``plain_labels``)."""
+        return cls(
+            design=design,
+            mean=fit.mean,
+            root=fit.roots(),
+            alpha=fit.alpha,
+            likelihood=likelihood,
+            moderate=moderate,
+            log_evidence=float(fit.log_evidence),
+            n_rows=fit.n,
+            columns=replace(columns, classes=plain_labels(columns.classes or ())),
+        )
+
+    def digest(self) -> str:
+        """A hash of all that predictions depend on: models of equal digest predict the same bits."""
+        columns = asdict(replace(self.columns, classes=plain_labels(self.classes)))
+        facts = [self.design.kernel.spec(), self.design.bias, self.likelihood, self.moderate, columns]
+        return digest(facts, self.design, (self.mean, self.root))
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels, (K,), in the order of their codes: that of the columns of probabilities."""
+        assert self.columns.classes is not None
+        return self.columns.classes
+
+    @property
+    def n_vectors(self) -> int:
+        """Relevance vectors, the bias not counted."""
+        return len(self.design.centres)
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return len(self.design.scaling.x_shift)
+
+    def decision_function(self, X: Any) -> Float:
+        """Linear predictors at raw inputs X (n, d), as the link gets them: moderated where the model moderates.
+
+        Shape (n,) for two classes, where a positive value speaks for the second; otherwise (n, K), where the largest
+        speaks for its class. Raises ``DataError`` if X has other features than the model, or values that are no finite
+        numbers.
+        """
+        f, _ = self.predictors(checked_rows(X, self.columns))
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    def predict_proba(self, X: Any) -> Float:
+        """Probabilities (n, K) of the classes, in their order, at raw inputs X (n, d). Raises as the above."""
+        return probabilities(self.likelihood, self.predictors(checked_rows(X, self.columns))[0])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels (n,) of the most probable classes at raw inputs X (n, d). Raises as the above."""
+        labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+    def predictors(self, X: Float) -> tuple[Float, Float]:
+        """Linear predictors (n, C) as the link gets them, and nearness (n,), of raw inputs X (n, d) of float64."""
+        f, variance, near = self.moments(X, variance=self.moderate)
+        return f if variance is None else moderated(f, variance), near
+
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
+        """Mean and variance (if asked), (n, C) each, of the linear predictors at raw inputs X (n, d); nearness (n,).
+
+        Nearness is the largest of the kernel columns, each as a fraction of its peak: below ``FAR`` a row is far from
+        every relevance vector; 1 where the model has none. Raises ``DataError`` if X has another number of features.
+        """
+        heights, shape = peaks(self.design), (len(X), self.mean.shape[1])
+        f, near = np.empty(shape), np.empty(len(X))
+        spread = np.empty(shape) if variance else None
+        for rows, block in panels(self.design, X):
+            f[rows] = block @ self.mean
+            if spread is not None:
+                spread[rows] = variances(block, self.root)
+            near[rows] = nearness(self.design, block, heights)
+        return f, spread, near

@@ -1,0 +1,52 @@
+"""Class labels as values that survive JSON, and as arrays of the one type that they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from partirvm.errors import DataError
+
+INTEGERS = np.iinfo(np.int64)
+
+
+def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
+    """Labels as text, int, float or bool of Python's own; NumPy's scalars become theirs.
+
+    Raises ``DataError`` for any other type, and for NaN and infinite numbers.
+
+    >>> plain_labels(np.array([1, 2])), plain_labels(["a", np.bool_(True), 0.5])
+    ((1, 2), ('a', True, 0.5))
+    """
+    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    for label in found:
+        if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
+            raise DataError(
+                f"the class label {label!r} ({type(label).__name__}) cannot be kept: labels are text, finite numbers "
+                "or truth values"
+            )
+    return found
+
+
+def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Plain labels as an array (K,) of str, bool, int64 or float64 where all are of that type; of objects otherwise.
+
+    Integers beside floats become floats: 1.0 is kept as 1 in DATA.
+
+    >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
+    ['U', 'b', 'i', 'f', 'O']
+    """
+    kinds = {type(label) for label in labels}
+    if kinds == {str}:
+        return np.array(labels, dtype=np.str_)
+    if kinds == {bool}:
+        return np.array(labels, dtype=np.bool_)
+    if kinds == {int} and all(INTEGERS.min <= label <= INTEGERS.max for label in labels):
+        return np.array(labels, dtype=np.int64)
+    if kinds == {int, float} or kinds == {float}:
+        return np.array(labels, dtype=np.float64)
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    return found

@@ -1,0 +1,76 @@
+"""What models of both kinds do with rows: check them, take them through the design in panels, hash what they depend on.
+
+Within a call, rows go through in panels of a fixed number, as in a pass: their number is part of the arithmetic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import DataError
+from partirvm.kernels.design import Design
+from partirvm.types import PANEL_ROWS, Columns
+
+Float = NDArray[np.float64]
+
+FAR = 1e-4
+"""Nearness (the largest kernel as a fraction of its peak) below which a row is far from every relevance vector."""
+
+
+def checked_rows(X: Any, columns: Columns) -> Float:
+    """X, an array, nested lists or a data frame, as float64. Raises ``DataError`` for other names or no numbers."""
+    wanted = columns.features
+    found = tuple(str(name) for name in getattr(X, "columns", wanted))
+    if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
+        raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
+    if not np.isfinite(rows).all():
+        raise DataError("X has values that are NaN or infinite: remove or fill them")
+    return rows
+
+
+def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
+    """Panels of raw inputs X (n, d): which rows, and their block (rows, M) of the design, the caller's to change.
+
+    Raises ``DataError`` if X has another number of features than the design.
+    """
+    n_features = len(design.scaling.x_shift)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise DataError(f"the model was trained on {n_features} features, the rows given have shape {X.shape}")
+    for start in range(0, len(X), PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        yield rows, design.block(X[rows])
+
+
+def peaks(design: Design) -> Float:
+    """Height of each kernel column, (m,)."""
+    return design.kernel.diagonal(design.scaling.inputs(design.centres))
+
+
+def nearness(design: Design, block: Float, heights: Float) -> Float | float:
+    """The largest kernel of each row as a fraction of its peak, (n,); 1 without kernels. Overwrites ``block``."""
+    if not len(design.centres):
+        return 1.0
+    kernels = block[:, int(design.bias) :]
+    kernels /= heights
+    return np.asarray(kernels.max(axis=1))
+
+
+def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
+    """A hash of the JSON ``facts``, of the design's scaling and centres, and of these arrays, with their shapes."""
+    scaling = design.scaling
+    found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
+    of_design = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres)
+    for array in (*of_design, *arrays):
+        found.update(f"{array.shape} {array.dtype}".encode())
+        found.update(np.ascontiguousarray(array))
+    return found.hexdigest()

@@ -1,0 +1,88 @@
+"""The classes of a target: whether it is one, how many rows each has, and the code of every row."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.backends import Executor
+from partirvm.data import Source
+from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.types import FitParameters
+
+RARE = 5
+"""Rows below which a class is worth a warning."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Codes of all rows, one byte each for up to 127 classes, else two, and the rows of weight of each class (K,)."""
+
+    n_classes: int
+    codes: NDArray[np.integer[Any]]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TileCodes:
+    """Codes of the rows of one tile, and how many rows of weight each class has there."""
+
+    n_classes: int
+
+    def __call__(self, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+        """Read the tile."""
+        tile = source.tile(number)
+        codes = tile.t[:, 0]
+        there = codes if tile.weights is None else codes[tile.weights > 0]
+        counts = np.bincount(there.astype(np.int64), minlength=self.n_classes)
+        return codes.astype(np.int8 if self.n_classes <= np.iinfo(np.int8).max else np.int16), counts
+
+
+def find_classes(source: Source, parameters: FitParameters, executor: Executor) -> Classes | None:
+    """The classes of the source's target, by a reading of all rows; None for a target that is a number.
+
+    Raises ``UsageError`` if the parameters ask for the other kind, ``DataError`` for fewer than two classes.
+    """
+    labels = source.columns.classes
+    if labels is None:
+        if parameters.classify:
+            raise UsageError(
+                f"the target {source.columns.target!r} is a number: to classify, ingest the data with classes=True "
+                "(`--classes`)"
+            )
+        return None
+    if parameters.classify is False:
+        raise UsageError(
+            f"the target {source.columns.target!r} is a class ({len(labels)} of them): use RVMClassifier, or ingest the "
+            "data without --classes if it is a number"
+        )
+    tiles = list(executor.map(TileCodes(len(labels)), source, range(source.n_tiles), None))
+    counts = np.sum([counted for _, (_, counted) in tiles], axis=0)
+    _check(source.columns.target, labels, counts)
+    return Classes(len(labels), np.concatenate([codes for _, (codes, _) in tiles]), counts)
+
+
+def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> None:
+    there = np.flatnonzero(counts)
+    if len(there) < 2:
+        found = "no class" if not len(there) else f"one class, {labels[there[0]]!r}"
+        raise DataError(f"the target {target!r} has {found} in all rows of weight: there is nothing to tell apart")
+    missing = [str(labels[k]) for k in np.flatnonzero(counts == 0)]
+    if missing:
+        warnings.warn(
+            f"classes without any row of weight: {', '.join(missing)}; their probability is what the others leave",
+            DataWarning,
+            stacklevel=4,
+        )
+    rare = [f"{labels[k]} ({counts[k]})" for k in np.flatnonzero((counts > 0) & (counts < RARE))]
+    if rare:
+        warnings.warn(
+            f"classes with fewer than {RARE} rows: {', '.join(rare)}; each is a candidate and counts, but so few rows "
+            "tell little of their probability",
+            DataWarning,
+            stacklevel=4,
+        )

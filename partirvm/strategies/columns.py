@@ -1,0 +1,33 @@
+"""Columns of a design by their labels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.statistics import BIAS
+from partirvm.kernels.design import Design
+from partirvm.strategies.instructions import AnyFit
+
+Int = NDArray[np.int64]
+
+
+def labels_of(design: Design) -> Int:
+    """Labels of all columns of a design, the bias first."""
+    return np.concatenate([np.full(int(design.bias), BIAS, dtype=np.int64), design.labels])
+
+
+def positions(wanted: Int, labels: Int) -> Int:
+    """Where the wanted labels stand among ``labels``, which hold them all.
+
+    >>> positions(np.array([7, -1]), np.array([-1, 3, 7])).tolist()
+    [2, 0]
+    """
+    order = np.argsort(labels, kind="stable")
+    return order[np.searchsorted(labels, wanted, sorter=order)]
+
+
+def survivors(design: Design, fit: AnyFit) -> Design:
+    """The columns of ``design`` that are still in the fit, in the fit's order."""
+    labels = fit.labels
+    return design.take(positions(labels[labels != BIAS], design.labels), bias=bool((labels == BIAS).any()))

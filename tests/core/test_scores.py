@@ -1,0 +1,138 @@
+"""Scores of class probabilities: against scikit-learn's, a naive loop and the definition, in any tree."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, softmax
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
+
+from partirvm.core import scores as module
+from partirvm.core.scores import ClassScores, Ranking
+
+
+def drawn(seed, n, k, *, ties=False, scale=2.0):
+    """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall be ties."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(k, size=n)
+    f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
+    f += 1.5 * (codes == 1)[:, None] if k == 2 else np.eye(k)[codes]
+    if ties:
+        f = np.round(f)
+    p = np.hstack([expit(-f), expit(f)]) if k == 2 else softmax(f, axis=1)
+    return codes, p, f[:, 0] if k == 2 else None
+
+
+rows = st.tuples(st.integers(0, 2**32), st.integers(1, 300), st.integers(2, 6), st.booleans(), st.sampled_from([1, 40]))
+
+
+@given(rows)
+def test_the_scores_are_those_of_scikit_learn(how):
+    seed, n, k, ties, scale = how
+    codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
+    found = ClassScores.of(codes.astype(np.float64), p, f)
+    assert found.n == n
+    assert found.log_loss == pytest.approx(log_loss(codes, p, labels=range(k)), rel=1e-9, abs=1e-12)
+    assert found.accuracy == pytest.approx(accuracy_score(codes, p.argmax(axis=1)))
+    assert found.error == pytest.approx(1 - found.accuracy)
+    if k == 2:
+        assert found.brier == pytest.approx(brier_score_loss(codes, p[:, 1], pos_label=1), rel=1e-9, abs=1e-12)
+        if 0 < codes.sum() < n:
+            assert found.roc_auc == pytest.approx(roc_auc_score(codes, f), rel=1e-12)
+        else:
+            assert found.roc_auc is None
+        assert found.auc_error == 0.0
+    else:
+        expected = np.mean(((p - np.eye(k)[codes]) ** 2).sum(axis=1))
+        assert found.brier == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert found.roc_auc is None
+
+
+@given(rows)
+def test_the_calibration_error_is_that_of_a_loop_over_bins(how):
+    seed, n, k, ties, scale = how
+    codes, p, _ = drawn(seed, n, k, ties=ties, scale=scale)
+    assert ClassScores.of(codes, p).ece == pytest.approx(naive.calibration_error(codes, p), abs=1e-12)
+
+
+def test_the_bins_are_closed_above():
+    """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with 0.65."""
+    p = np.array([[0.4, 0.6], [0.35, 0.65]])
+    assert ClassScores.of(np.array([1, 0]), p).ece == pytest.approx((0.4 + 0.65) / 2)
+
+
+def test_a_wrong_certain_answer_costs_36_nats():
+    found = ClassScores.of(np.array([0]), np.array([[0.0, 1.0]]), np.array([800.0]))
+    assert found.log_loss == pytest.approx(-np.log(np.finfo(float).eps))
+    assert (found.accuracy, found.brier, found.ece) == (0.0, 1.0, 1.0)
+
+
+def same(one, other):
+    for name in ("n", "correct"):
+        assert getattr(one, name) == getattr(other, name)
+    for name in ("surprise", "squares", "bin_rows", "bin_correct", "bin_confidence"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
+    assert (one.ranking is None) == (other.ranking is None)
+    if one.ranking is not None:
+        equal(one.ranking, other.ranking)
+
+
+def equal(one, other):
+    assert one.level == other.level
+    for name in ("keys", "negative", "positive"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("limit", [1 << 17, 32])
+@given(rows, st.data())
+def test_sums_in_any_tree_are_the_scores_of_all_rows(limit, how, data):
+    """Also where the ranking is thinned: its bins then are to the last count those of all rows at once."""
+    seed, n, k, ties, scale = how
+    codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
+    cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=6)))
+    spans = [slice(*ends) for ends in zip([0, *cuts], [*cuts, n], strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LIMIT", limit)
+        parts = [ClassScores.of(codes[span], p[span], None if f is None else f[span]) for span in spans]
+        whole = ClassScores.of(codes, p, f)
+        same(reduce(add, parts), whole)
+        same(reduce(add, data.draw(st.permutations(parts))), whole)
+        same(naive.tree_sum(parts), whole)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 400), st.integers(2, 64), st.sampled_from([1e-300, 1e-3, 1.0, 1e4]))
+def test_a_thinned_ranking_is_within_its_bound(seed, n, limit, scale):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(n) < rng.uniform(0.1, 0.9)
+    scores = scale * (rng.normal(size=n) + positive)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LIMIT", limit)
+        found = Ranking.of(scores, positive)
+    assert len(found.keys) <= limit
+    assert found.negative.sum() + found.positive.sum() == n
+    if positive.all() or not positive.any():
+        assert (found.auc, found.auc_error) == (None, 0.0)
+        return
+    assert abs(found.auc - roc_auc_score(positive, scores)) <= found.auc_error + 1e-12
+
+
+def test_many_distinct_scores_take_bounded_memory_and_hardly_any_accuracy(rng):
+    positive = rng.random(400_000) < 0.3
+    scores = 2 * rng.normal(size=400_000) + positive
+    found = reduce(add, map(Ranking.of, np.array_split(scores, 7), np.array_split(positive, 7)))
+    assert module.LIMIT / 4 < len(found.keys) <= module.LIMIT
+    assert 0 < found.auc_error < 1e-5
+    assert abs(found.auc - roc_auc_score(positive, scores)) <= found.auc_error
+
+
+def test_scores_are_in_the_order_of_their_numbers():
+    """Negative ones, both zeros as one, subnormal ones."""
+    scores = np.array([-1e300, -2.0, -1.0, -5e-324, -0.0, 0.0, 5e-324, 1e-3, 1.0, 1e300])
+    found = Ranking.of(scores, np.ones(10, bool))
+    np.testing.assert_array_equal(found.positive, [1, 1, 1, 1, 2, 1, 1, 1, 1])
