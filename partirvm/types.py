@@ -91,9 +91,5 @@ class FitParameters:
     multi_class: str = "auto"
     moderate: bool | str = "auto"
     class_weight: Any = None
-    seed: int = 0
-    classify: bool | None = None
-    multi_class: str = "auto"
-    moderate: bool | str = "auto"
-    class_weight: Any = None
     kernel_store: str = "auto"
+    seed: int = 0

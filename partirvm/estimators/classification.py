@@ -16,7 +16,6 @@ from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes, label_array
 from partirvm.data.weighted import text_of_label
-from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
 from partirvm.model.classifier import ClassModel
 from partirvm.service.classifying import PredictorsTile, predictors_of_rows, warn_of_unknown_rows
@@ -203,20 +202,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         """
         parameters = self.parameters()
         source, labels = self._training_source(X, y, sample_weight, parameters.seed)
-        classes = source.columns.classes
-        if classes is None:
-            raise UsageError(
-                f"the target {source.columns.target!r} is a number: ingest the data with classes=True (`--classes`) if "
-                "it is a class, or fit it with RVMRegressor"
-            )
-        held_out = self._held_out_source(validation, source, labels)
-        if held_out is not None and held_out.columns.classes != classes:
-            raise DataError(
-                "the validation data have other classes than the training data: ingest them with like= (`--like`) and "
-                "the DATA of the training"
-            )
-        self._fit(source, held_out, parameters)
-        self.classes_ = label_array(classes) if labels is None else labels
+        self._fit(source, self._held_out_source(validation, source, labels), parameters)
+        self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         return self
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
@@ -272,4 +259,5 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         """Labels (n,) of the most probable classes, of y's own type, at X as above."""
         f = self._predictors(X)
         codes = (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
-        return self.classes_[codes]
+        labels: Labels = self.classes_[codes]
+        return labels

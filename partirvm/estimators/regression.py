@@ -9,7 +9,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.data import as_source
-from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
 from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
@@ -178,11 +177,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         """
         parameters = self.parameters()
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
-        if source.columns.classes is not None:
-            raise UsageError(
-                f"the target {source.columns.target!r} is a class ({len(source.columns.classes)} of them): fit it with "
-                "RVMClassifier, or ingest the data without --classes if it is a number"
-            )
         self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self
 
