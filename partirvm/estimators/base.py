@@ -154,6 +154,7 @@ _FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
 def array_of(y: Any) -> Any:
     """Labels or targets as an array: a Dask series as a Dask array, lists and pandas series as a NumPy array."""
     if hasattr(y, "to_dask_array"):
+        y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
         return y.to_dask_array(lengths=True)
     return y if type(y).__module__.partition(".")[0] in _FOREIGN else np.asarray(y)
 
