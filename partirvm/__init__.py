@@ -1,9 +1,9 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
-``RVMRegressor`` follows scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says what a fit would do;
-``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again; ``load_model`` reads the model
-of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so that importing the package is
-quick.
+``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
+what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
+``load_model`` reads the model of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so
+that importing the package is quick.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "ingest": "partirvm.service",
     "load_model": "partirvm.model",
@@ -23,10 +24,11 @@ _HOMES = {
     "submit": "partirvm.estimators",
 }
 
-__all__ = ["RVMRegressor", "__version__", "ingest", "load_model", "open_job", "plan", "save_model", "submit"]
+__all__ = ["RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
+__all__ += ["plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
-    from partirvm.estimators import RVMRegressor, plan, submit
+    from partirvm.estimators import RVMClassifier, RVMRegressor, plan, submit
     from partirvm.model import load_model, save_model
     from partirvm.service import ingest, open_job
 

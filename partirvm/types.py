@@ -91,4 +91,5 @@ class FitParameters:
     multi_class: str = "auto"
     moderate: bool | str = "auto"
     class_weight: Any = None
+    kernel_store: str = "auto"
     seed: int = 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data.checks import check_dtype, unknown_column
+from partirvm.data.labels import plain_label
 from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
@@ -151,7 +152,7 @@ class Levels:
         return codes
 
     def _code(self, label: Any) -> float:
-        label = _plain(label)
+        label = plain_label(label)
         if label is None or label != label:
             return np.nan
         if self._known is None:
@@ -175,18 +176,9 @@ class Levels:
         return tuple(labels[code] for code in order), remap
 
 
-def _plain(label: Any) -> Any:
-    """A label as JSON knows it: 1.0 is 1, so that a column means the same as floats and as integers."""
-    if isinstance(label, bytes):
-        return label.decode(errors="replace")
-    if isinstance(label, float) and label.is_integer():
-        return int(label)
-    return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)
-
-
 def _number(text: str) -> Any:
     try:
-        return _plain(float(text))
+        return plain_label(float(text))
     except ValueError:
         return text
 

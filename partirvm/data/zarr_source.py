@@ -249,8 +249,14 @@ class ZarrArraySource(TiledRows):
         self._set_readers()
 
 
-def refuse_missing_chunks(name: str, array: Any) -> None:
-    """Raise ``MissingDataError`` for a Zarr array with chunks never written: they would read as made-up values."""
+MEANT = "if that is what they mean, pass `partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit"
+
+
+def refuse_missing_chunks(name: str, array: Any, meant: str = MEANT) -> None:
+    """Raise ``MissingDataError`` for a Zarr array with chunks never written: they would read as made-up values.
+
+    ``meant`` says what to do where the fill value is what they mean.
+    """
     if not hasattr(array, "nchunks_initialized"):
         return
     stored, there = array.nchunks, array.nchunks_initialized
@@ -261,8 +267,7 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     if missing > 0:
         raise MissingDataError(
             f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks: they would "
-            f"read as {array.fill_value}. Write them, or, if that is what they mean, pass "
-            "`partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit."
+            f"read as {array.fill_value}. Write them, or, {meant}."
         )
 
 

@@ -36,6 +36,7 @@ from partirvm.service.parameters import (
     resolve_scaling,
     resolve_strategy,
 )
+from partirvm.service.weighing import weighed
 from partirvm.strategies.instructions import Options, Problem, Record
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
@@ -87,6 +88,7 @@ def prepare(
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
+    source = weighed(source, parameters, executor)
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)

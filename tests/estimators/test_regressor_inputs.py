@@ -126,7 +126,7 @@ def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
         given.append(X)
         return as_source(X, *rest, **options)
 
-    monkeypatch.setattr("partirvm.estimators.as_source", spy)
+    monkeypatch.setattr("partirvm.estimators.base.as_source", spy)
     RVMRegressor(random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
     assert np.shares_memory(given[0], X)
     with pytest.raises(DataError, match="no row has a weight above zero"):

@@ -1,35 +1,20 @@
-"""scikit-learn estimators. Parameters are stored as given and checked in ``fit``; all work is the service's."""
+"""Regression as a scikit-learn estimator."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from partirvm import service
-from partirvm.backends import executor_for
-from partirvm.core.termination import Termination
-from partirvm.data import as_source, require_target
-from partirvm.data.source import Source
-from partirvm.errors import DataError, UsageError
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.data import as_source
+from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
-from partirvm.planning.plan import Plan
-from partirvm.service import Job
-from partirvm.service.fitting import run
-from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
-from partirvm.service.preparing import prepare
-from partirvm.types import Columns, FitParameters
-
-Float = NDArray[np.float64]
+from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
 
 
-class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc]
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -85,6 +70,8 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
+    kernel_store : {"auto", "memory", "zarr", "recompute"}
+        Where blocks of the kernel stay between passes; "auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None
@@ -139,6 +126,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
         heuristic_rows: int = 2000,
+        kernel_store: str = "auto",
         random_state: Any = None,
         client: Any = None,
     ) -> None:
@@ -164,28 +152,9 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.memory_limit = memory_limit
         self.tol = tol
         self.heuristic_rows = heuristic_rows
+        self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client
-
-    def __sklearn_clone__(self) -> Self:
-        """A clone shares the client: a connection cannot be copied."""
-        values = self.get_params(deep=False)
-        client = values.pop("client")
-        return type(self)(**{name: clone(value, safe=False) for name, value in values.items()}, client=client)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A pickle holds no connection."""
-        return {**super().__getstate__(), "client": None}
-
-    def parameters(self) -> FitParameters:
-        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
-        values = self.get_params(deep=False)
-        del values["client"]
-        state = values.pop("random_state")
-        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
-        if isinstance(values["gamma"], np.ndarray):
-            values["gamma"] = values["gamma"].tolist()
-        return FitParameters(**values, seed=seed)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
         """Train on X (N, d) and y (N,).
@@ -207,57 +176,12 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
         parameters = self.parameters()
-        source = self._training_source(X, y, sample_weight, parameters.seed)
-        held_out = self._held_out_source(validation, source)
-        executor = executor_for(self.client)
-        try:
-            prepared = prepare(source, parameters, executor, held_out)
-            journal = MemoryJournal()
-            outcome = run(prepared, executor, journal)
-        finally:
-            executor.close()
-        assert journal.model is not None
-        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
-        self._take(journal.model)
+        source, _ = self._training_source(X, y, sample_weight, parameters.seed)
+        self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self
 
-    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Source:
-        if _in_memory(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-            names = getattr(self, "feature_names_in_", None)
-            weights = None
-            if sample_weight is not None:
-                if not np.any(np.asarray(sample_weight)):
-                    raise DataError("no row has a weight above zero: there is nothing to fit")
-                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-                present = weights > 0
-                if not present.all():
-                    X, y, weights = X[present], y[present], weights[present]
-            return as_source(X, y, weights, seed=seed, columns=None if names is None else Columns(tuple(names)))
-        source = as_source(X, y, sample_weight, seed=seed)
-        require_target(source)
-        if source.n_targets != 1:
-            raise UsageError(f"y has {source.n_targets} columns: one target at a time")
-        self.n_features_in_ = source.n_features
-        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
-        if names and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return source
-
-    def _held_out_source(self, validation: Any, source: Source) -> Source | None:
-        if validation is None:
-            return None
-        if not isinstance(validation, tuple | list):
-            return as_source(validation)
-        if len(validation) != 2:
-            raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
-        X, y = validation
-        _check_names(X, source.columns.features)
-        if _in_memory(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-        return as_source(X, y, columns=source.columns)
+    def _coded(self, y: Any) -> tuple[Any, None]:
+        return y, None
 
     def _take(self, model: Model) -> None:
         kernels = slice(int(model.design.bias), None)
@@ -277,99 +201,11 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         model: Model = self.model_
-        if _in_memory(X):
+        if in_memory(X):
             X = validate_data(self, X, dtype=np.float64, reset=False)
             mean, std, far = predict_rows(model, X, std=return_std)
         else:
-            mean, std, far = self._predict_source(as_source(X))
+            mean, std, is_far = self._each_tile(PredictTile(model), as_source(X)).T
+            far = int(is_far.sum())
         warn_of_far_rows(far, len(mean))
         return (mean, std) if return_std else mean
-
-    def _predict_source(self, source: Source) -> tuple[Float, Float, int]:
-        check_features(self.model_, source)
-        executor = executor_for(self.client)
-        try:
-            tiles = executor.map(PredictTile(self.model_), source, range(source.n_tiles), None)
-            rows, mean, std, far = np.concatenate([block for _, block in tiles]).T
-        finally:
-            executor.close()
-        order = np.argsort(rows)
-        return mean[order], std[order], int(far.sum())
-
-
-def _check_names(X: Any, features: tuple[str, ...]) -> None:
-    """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
-    names = tuple(str(name) for name in getattr(X, "columns", features))
-    if names != features and features != tuple(f"x{column}" for column in range(len(features))):
-        raise DataError(
-            f"the validation data have the features {list(names)}, the training data {list(features)}: they must be "
-            "the same, in the same order"
-        )
-
-
-def _in_memory(X: Any) -> bool:
-    """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
-    module = type(X).__module__.partition(".")[0]
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or hasattr(X, "gather") or module in _FOREIGN)
-
-
-_FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
-
-
-def plan(
-    estimator: RVMRegressor,
-    data: str | os.PathLike[str],
-    *,
-    validation: str | os.PathLike[str] | None = None,
-    client: Any = None,
-) -> Plan:
-    """What fitting this estimator to DATA would do: partition size, passes, seconds, memory. ``print`` it.
-
-    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
-    ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
-    """
-    _require_places("plan", data, validation)
-    held_out = None if validation is None else os.fspath(validation)
-    return service.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
-
-
-def submit(
-    estimator: RVMRegressor,
-    data: str | os.PathLike[str],
-    job: str | os.PathLike[str],
-    *,
-    validation: str | os.PathLike[str] | None = None,
-    client: Any = None,
-    overwrite: bool = False,
-) -> Job:
-    """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
-
-    With a client (the estimator's own unless given) the job runs on its cluster, and this process may end; without one
-    in a thread of this process, and is interrupted if that ends. The job can be watched, aborted and resumed by the
-    handle that comes back, by ``open_job(job)`` elsewhere, and by the command line; its ``model()`` is the model so
-    far. The estimator itself is not fitted by it.
-
-    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` for a JOB that is there unless
-    ``overwrite``, and what can be refused without reading rows.
-    """
-    _require_places("submit", data, validation)
-    return service.submit(
-        os.fspath(data),
-        os.fspath(job),
-        estimator.parameters(),
-        validation=None if validation is None else os.fspath(validation),
-        client=client or estimator.client,
-        overwrite=overwrite,
-    )
-
-
-def _require_places(verb: str, data: Any, validation: Any) -> None:
-    """Raise ``UsageError`` for rows in memory where DATA is needed."""
-    for name, place in (("data", data), ("validation", validation)):
-        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
-            raise UsageError(
-                f"{name} is of type {type(place).__name__}: {verb} takes the path or URL of DATA that ingest made"
-            )
-
-
-__all__ = ["RVMRegressor", "Termination", "plan", "submit"]

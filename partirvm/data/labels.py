@@ -1,0 +1,161 @@
+"""Labels of any type as class codes 0 … K−1. Where they lie in Zarr or Dask they are looked at block by block, twice:
+once to find the classes, and as they are read to code them; they are never held whole.
+
+>>> classes = find_classes(["spam", "ham", "spam"])
+>>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
+(['ham', 'spam'], [1.0, 0.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.data.readers import module_of
+from partirvm.data.source import Float
+from partirvm.data.zarr_source import refuse_missing_chunks
+from partirvm.errors import DataError
+
+Labels = NDArray[Any]
+
+MEANT = (
+    "if that is their label, write y again into an array made with config={'write_empty_chunks': True}: Zarr leaves "
+    "out chunks that hold the fill value alone"
+)
+"""What to do about chunks of labels that are not there."""
+
+BLOCK = 1 << 20
+"""Labels of a Zarr array that are looked at together, at least."""
+
+
+def find_classes(y: Any) -> Labels:
+    """The distinct labels of y in their order, (K,), of y's own dtype. y is an array (N,) of NumPy, Zarr or Dask.
+
+    Raises ``DataError`` for missing labels, numbers that are not whole, labels that cannot be put in order, and where
+    there is one class only.
+    """
+    classes: Labels | None = None
+    if module_of(y) == "zarr":
+        refuse_missing_chunks("y", y, MEANT)
+    for block in _blocks(y):
+        _check(block)
+        try:
+            new = np.unique(block)
+            classes = new if classes is None else np.unique(np.concatenate([classes, new]))
+        except TypeError as error:
+            raise DataError(f"the labels in y are of several types, and have no order: {error}") from error
+    if classes is None or not len(classes):
+        raise DataError("y has no labels: there are no rows.")
+    if len(classes) == 1:
+        raise DataError(f"y has one class only, {classes.tolist()[0]!r}: there is nothing to tell apart.")
+    return classes
+
+
+def coded(y: Any, classes: Labels) -> Any:
+    """The codes of labels: a float64 array of y's shape; of a Zarr or Dask array one that codes what is read of it.
+
+    Raises ``DataError`` for a label that is none of the classes, there as it is read.
+    """
+    if hasattr(y, "map_blocks"):
+        return y.map_blocks(_codes, classes=classes, dtype=np.float64, meta=np.empty((0,) * y.ndim))
+    return CodedLabels(y, classes) if module_of(y) == "zarr" else _codes(np.asarray(y), classes)
+
+
+class CodedLabels:
+    """A Zarr array of labels, read as codes: what ``ZarrArraySource`` asks of an array, and no more."""
+
+    def __init__(self, labels: Any, classes: Labels) -> None:
+        self.shape, self.dtype = labels.shape, np.dtype(np.float64)
+        self.chunks, self.shards = labels.chunks, getattr(labels, "shards", None)
+        self._labels, self._classes = labels, classes
+
+    def __getitem__(self, rows: slice) -> Float:
+        return _codes(np.asarray(self._labels[rows]), self._classes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or np.float64, copy=False)
+
+
+def label_array(classes: Sequence[Any]) -> Labels:
+    """Labels as an array (K,) in which each is what it was: of objects where they are of several types.
+
+    >>> label_array((0, 1)).dtype.kind, label_array(("a", "b")).dtype.kind, label_array((1, "b")).tolist()
+    ('i', 'U', [1, 'b'])
+    """
+    if len({type(label) for label in classes}) == 1:
+        return np.array(classes)
+    labels = np.empty(len(classes), dtype=object)
+    labels[:] = classes
+    return labels
+
+
+def plain_label(label: Any) -> Any:
+    """A label as JSON knows it: 1.0 is 1, so that a column means the same as floats and as integers.
+
+    >>> plain_label(1.0), plain_label(np.int8(1)), plain_label(True), plain_label(b"a"), plain_label(None)
+    (1, 1, True, 'a', None)
+    """
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, bytes):
+        return label.decode(errors="replace")
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)
+
+
+def plain_labels(classes: Labels) -> tuple[Any, ...]:
+    """Labels as ``Columns.classes`` has them. Raises ``DataError`` where two of them look the same written down."""
+    plain = tuple(plain_label(label) for label in classes.tolist())
+    if len(set(map(str, plain))) < len(plain):
+        raise DataError(f"several labels in y are written the same: {', '.join(map(str, plain))}: rename them.")
+    return plain
+
+
+def _blocks(y: Any) -> Iterator[Labels]:
+    if hasattr(y, "map_blocks"):
+        from partirvm.data.dask_source import client_of, computed
+
+        client = client_of(y)
+        for block in y.blocks.ravel() if y.ndim == 1 else [y]:
+            yield np.asarray(computed(block, client=client)[0])
+    elif module_of(y) == "zarr":
+        chunk = (getattr(y, "shards", None) or y.chunks)[0]
+        step = chunk * -(-BLOCK // chunk)
+        for start in range(0, y.shape[0], step):
+            yield np.asarray(y[start : start + step])
+    else:
+        yield np.asarray(y)
+
+
+def _check(block: Labels) -> None:
+    if block.dtype.kind == "f":
+        missing = np.isnan(block)
+        whole = np.isfinite(block) & (block == np.floor(block))
+        if not (whole | missing).all():
+            number = block[~(whole | missing)].flat[0]
+            raise DataError(
+                f"y holds continuous numbers such as {number:g}, and a label must be a class: fit numbers with "
+                "RVMRegressor, or put them into bins."
+            )
+    else:
+        missing = np.array([label is None or label != label for label in block.flat] if block.dtype.kind == "O" else [])
+    if missing.any():
+        raise DataError(f"y has {int(missing.sum()):,} missing labels: remove these rows, or name a class for them.")
+
+
+def _codes(labels: Labels, classes: Labels) -> Float:
+    labels = np.asarray(labels)  # of a Dask series, a block may be of pandas' own kind
+    try:
+        places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    except TypeError as error:
+        raise DataError(f"the labels in y are of another type than the classes {classes.tolist()[:10]}") from error
+    strange = classes[places] != labels
+    if strange.any():
+        found = labels[strange].tolist()[0]
+        known = ", ".join(map(repr, classes.tolist()[:20]))
+        raise DataError(f"the label {found!r} in y is none of the classes of the training data: {known}")
+    return places.astype(np.float64)

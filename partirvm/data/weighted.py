@@ -1,0 +1,126 @@
+"""Rows of a source with their weights multiplied by one of their class: what ``class_weight`` means.
+
+Whoever reads it sees weights and nothing else, so that class weights are the same as equal sample weights everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partirvm.data.labels import plain_label
+from partirvm.data.source import Fingerprint, Float, Int, Source, Tile
+from partirvm.data.tiled import TiledRows, as_rows
+from partirvm.errors import DataError, UsageError
+
+
+class ClassWeighted(TiledRows):
+    """A source whose rows weigh ``weights[code]`` times what they weighed; small to pickle where the source is.
+
+    Its moments are unknown until a pass takes them: those of the source count every class alike.
+
+    Parameters
+    ----------
+    source : Source
+        With class codes in the first column of its targets.
+    weights : (K,) array
+        Weight of each class, zero or positive; rows of a class of weight zero count as absent.
+
+    Examples
+    --------
+    >>> from partirvm.data.arrays import ArraySource
+    >>> source = ArraySource(np.zeros((3, 1)), np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 4.0]))
+    >>> ClassWeighted(source, np.array([3.0, 0.5])).tile(0).weights.tolist()
+    [3.0, 0.5, 2.0]
+    """
+
+    def __init__(self, source: Source, weights: Float) -> None:
+        self._source, self._class_weights = source, np.asarray(weights, dtype=np.float64)
+        self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
+        self.tile_rows, self.shuffled, self.columns = source.tile_rows, source.shuffled, source.columns
+        self.seed = getattr(source, "seed", None)
+        self.weighted, self.moments = True, None
+        self._fingerprint: Fingerprint | None = None
+
+    def tile(self, number: int) -> Tile:
+        """One tile of the source, with the weights of its classes."""
+        tile = self._source.tile(number)
+        weights = self._class_weights[tile.t[:, 0].astype(np.int64)]
+        return replace(tile, weights=as_rows(weights if tile.weights is None else weights * tile.weights))
+
+    def gather(self, rows: Sequence[int] | Int) -> Float:
+        """Inputs of the rows with these numbers, shape (len(rows), d)."""
+        return self._source.gather(rows)
+
+    def part(self, tiles: Sequence[int]) -> ClassWeighted:
+        """The part of the source, with the same weights."""
+        part = ClassWeighted(self._source.part(tiles), self._class_weights)
+        part._fingerprint = self.fingerprint()
+        return part
+
+    def fingerprint(self) -> Fingerprint:
+        """Shape and the hashes of the first tiles, weights of the classes included; computed once."""
+        if self._fingerprint is None:
+            self._fingerprint = super().fingerprint()
+        return self._fingerprint
+
+    def __str__(self) -> str:
+        return str(self._source)
+
+
+def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+    """The weight of each class, (K,).
+
+    "balanced" is n / (K·count) with ``counts`` (K,), the rows of each class or the sum of their weights, and n their
+    sum, as scikit-learn has it. A mapping gives the weight of a label, or of a label written as text; classes that it
+    does not name weigh 1.
+
+    Raises ``UsageError`` for anything else, unknown labels, negative weights, and where fewer than two classes keep a
+    weight above zero; ``DataError`` for "balanced" and a class without rows.
+
+    >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
+    [1.0, 3.0]
+    >>> class_weights("balanced", (0, 1), np.array([30.0, 10.0])).round(3).tolist()
+    [0.667, 2.0]
+    """
+    if isinstance(asked, str) and asked == "balanced":
+        assert counts is not None
+        if not (counts > 0).all():
+            empty = classes[int(np.argmin(counts))]
+            raise DataError(f"class_weight='balanced', but no row of the class {empty!r} has a weight above zero")
+        balanced: Float = counts.sum() / (len(classes) * counts)
+        return balanced
+    if not isinstance(asked, Mapping):
+        raise UsageError(f"class_weight is {asked!r}: it must be None, 'balanced' or a dict of labels and weights")
+    places = {text_of_label(label): code for code, label in enumerate(classes)}
+    weights = np.ones(len(classes))
+    for label, weight in asked.items():
+        if text_of_label(label) not in places:
+            known = ", ".join(map(repr, classes[:20]))
+            raise UsageError(f"class_weight names {label!r}, which is no class of the data; they have {known}")
+        weights[places[text_of_label(label)]] = _weight(label, weight)
+    if (weights > 0).sum() < 2:
+        raise UsageError("class_weight leaves fewer than two classes with a weight above zero: nothing to tell apart")
+    return weights
+
+
+def text_of_label(label: Any) -> str:
+    """A label as a key of JSON: the same for 1, 1.0 and "1".
+
+    >>> text_of_label(1.0), text_of_label(True), text_of_label("a")
+    ('1', 'True', 'a')
+    """
+    return str(plain_label(label))
+
+
+def _weight(label: Any, weight: Any) -> float:
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not (np.isfinite(value) and value >= 0):
+        raise UsageError(f"class_weight of {label!r} is {weight!r}: it must be a number ≥ 0")
+    return value

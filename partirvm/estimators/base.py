@@ -1,0 +1,165 @@
+"""What the estimators share: parameters, sources of what ``fit`` is given, the fit itself, tiles predicted in order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from partirvm.backends import executor_for
+from partirvm.data import as_source, require_target
+from partirvm.data.labels import coded, plain_labels
+from partirvm.data.source import Source
+from partirvm.errors import DataError, UsageError
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.service.fitting import run
+from partirvm.service.predicting import check_features
+from partirvm.service.preparing import prepare
+from partirvm.types import Columns, FitParameters
+
+Float = NDArray[np.float64]
+Labels = NDArray[Any]
+
+
+class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the estimators: they add their parameters, ``_take`` for the model of a fit, and predictions."""
+
+    client: Any
+    model_: Any
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone shares the client: a connection cannot be copied."""
+        values = self.get_params(deep=False)
+        client = values.pop("client")
+        return type(self)(**{name: clone(value, safe=False) for name, value in values.items()}, client=client)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds no connection."""
+        return {**super().__getstate__(), "client": None}
+
+    def parameters(self) -> FitParameters:
+        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
+        values = self.get_params(deep=False)
+        del values["client"]
+        state = values.pop("random_state")
+        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+        if isinstance(values["gamma"], np.ndarray):
+            values["gamma"] = values["gamma"].tolist()
+        return FitParameters(**values, seed=seed, classify=is_classifier(self))
+
+    def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
+        """Fit, and take over model, history, termination and plan."""
+        executor = executor_for(self.client)
+        try:
+            prepared = prepare(source, parameters, executor, held_out)
+            journal = MemoryJournal()
+            outcome = run(prepared, executor, journal)
+        finally:
+            executor.close()
+        assert journal.model is not None
+        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
+        self._take(journal.model)
+
+    @abstractmethod
+    def _take(self, model: Any) -> None:
+        """Set the attributes that a fitted model has."""
+
+    @abstractmethod
+    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
+        """Targets (N,) as numbers, and the labels (K,) behind them where they are codes."""
+
+    def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+        """The rows to train on, and the labels of their classes where there are any."""
+        if in_memory(X):
+            return self._arrays(X, y, sample_weight, seed)
+        y, labels = (y, None) if y is None else self._coded(y)
+        source = as_source(X, y, sample_weight, seed=seed)
+        require_target(source)
+        if source.n_targets != 1:
+            raise UsageError(f"y has {source.n_targets} columns: one target at a time")
+        self.n_features_in_ = source.n_features
+        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
+        if names and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return _of_classes(source, labels), labels
+
+    def _arrays(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), ensure_min_samples=2)
+        names = getattr(self, "feature_names_in_", None)
+        weights = None
+        if sample_weight is not None:
+            if not np.any(np.asarray(sample_weight)):
+                raise DataError("no row has a weight above zero: there is nothing to fit")
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            present = weights > 0
+            if not present.all():
+                X, y, weights = X[present], y[present], weights[present]
+        y, labels = self._coded(y)
+        columns = None if names is None else Columns(tuple(names))
+        return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
+
+    def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
+        """The rows of ``validation``, with the classes of the training rows."""
+        if validation is None:
+            return None
+        if not isinstance(validation, tuple | list):
+            return as_source(validation)
+        if len(validation) != 2:
+            raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
+        X, y = validation
+        check_names(X, source.columns.features)
+        if in_memory(X):
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), reset=False)
+        return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
+
+    def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:
+        """What ``function`` makes of each row of a source, (n, …), in order of its first column, the row's number."""
+        check_features(self.model_, source)
+        executor = executor_for(self.client)
+        try:
+            found = np.concatenate([block for _, block in executor.map(function, source, range(source.n_tiles), None)])
+        finally:
+            executor.close()
+        return found[np.argsort(found[:, 0]), 1:]
+
+
+def check_names(X: Any, features: tuple[str, ...]) -> None:
+    """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
+    names = tuple(str(name) for name in getattr(X, "columns", features))
+    if names != features and features != tuple(f"x{column}" for column in range(len(features))):
+        raise DataError(
+            f"the validation data have the features {list(names)}, the training data {list(features)}: they must be "
+            "the same, in the same order"
+        )
+
+
+def in_memory(X: Any) -> bool:
+    """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
+    module = type(X).__module__.partition(".")[0]
+    return not (isinstance(X, str) or hasattr(X, "__fspath__") or hasattr(X, "gather") or module in _FOREIGN)
+
+
+_FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
+
+
+def array_of(y: Any) -> Any:
+    """Labels or targets as an array: a Dask series as a Dask array, lists and pandas series as a NumPy array."""
+    if hasattr(y, "to_dask_array"):
+        y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
+        return y.to_dask_array(lengths=True)
+    return y if type(y).__module__.partition(".")[0] in _FOREIGN else np.asarray(y)
+
+
+def _of_classes(source: Source, labels: Labels | None) -> Source:
+    if labels is not None:
+        source.columns = replace(source.columns, classes=plain_labels(labels))
+    return source

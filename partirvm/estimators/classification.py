@@ -1,0 +1,263 @@
+"""Classification as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from partirvm.core.link import probabilities
+from partirvm.data import as_source
+from partirvm.data.labels import coded, find_classes, label_array
+from partirvm.data.weighted import text_of_label
+from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
+from partirvm.model.classifier import ClassModel
+from partirvm.service.classifying import PredictorsTile, predictors_of_rows, warn_of_unknown_rows
+from partirvm.types import FitParameters
+
+Float = NDArray[np.float64]
+
+
+class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[misc]
+    """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
+
+    Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two
+    classes and one per class for more, go through the logistic sigmoid or the softmax. Weights have a Gaussian prior
+    each, whose precisions maximise the evidence of a Laplace approximation; every Newton step is a pass over the rows.
+
+    Parameters
+    ----------
+    kernel : {"gaussian"}
+        k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
+    gamma : {"auto", "scale"}, float or array of shape (d,)
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale".
+    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
+        "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
+        their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
+        "working-set" adds the P most promising rows. "auto" is basic up to 200 rows, and working-set beyond.
+    partition_size : "auto" or int
+        P, candidates that join in one fit; "auto" measures how sparse the problem is: a basic RVM on √(N·d) rows.
+    likelihood : {"auto", "full", "sample", "partition"}
+        Rows that the posterior of an intermediate fit sees: all; one random sample; or only those of its candidates,
+        as Ben-Shimon & Shmilovici (2006) have it, which prunes too much here. "auto" is "full", or "sample" where that
+        would cost split-merge or incremental too much.
+    final_likelihood : {"full", "sample", "partition"}
+        The same for the last fit; anything but "full" is for comparisons.
+    likelihood_rows : "auto" or int
+        Rows of "sample"; "auto" is 20·P.
+    selection : {"auto", "error", "random", "gain"}
+        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
+        in a random pool. Mislabelled rows have the largest errors.
+    multi_class : {"auto", "multinomial", "ovr"}
+        Three classes or more: one fit of the softmax, with a prior that a column's weights share (Tipping 2001, eq.
+        28); or one fit for each class against the rest, their probabilities divided by their sum.
+    moderate : {"auto", True, False}
+        Let probabilities allow for the uncertainty of the weights: a linear predictor f of variance σ² counts as
+        f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks").
+    class_weight : None, "balanced" or dict of label and weight
+        Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
+        Labels that a dict does not name weigh 1.
+    solver : {"auto", "fixed-point"}
+        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step.
+    fit_intercept : bool
+        Offer a bias, one basis function with its own prior.
+    standardize : bool
+        Shift and scale X by their training moments.
+    stop_fraction : float in [0, 1)
+        Intermediate fits end when the vectors fall to this fraction of the candidates.
+    stop_rule : {"candidates", "partition"}
+        What it is a fraction of: the candidates that the fit began with, or P.
+    max_vectors, max_rounds : int or None
+        Limits.
+    time_limit : float, str or None
+        Seconds, or a text such as "1h"; the model of the last finished round is kept.
+    memory_limit : "auto", int or str
+        Peak bytes of each process, or a text such as "512MiB"; "auto" is 70 % of what there is.
+    tol : float
+        The last fit has converged when the evidence changes by less than tol·N nats.
+    heuristic_rows : int
+        Most rows on which partition_size="auto" measures.
+    kernel_store : {"auto", "memory", "zarr", "recompute"}
+        Where blocks of the kernel stay between passes; "auto" measures.
+    random_state : int, RandomState or None
+        Shuffles rows in memory and draws random candidates.
+    client : distributed.Client or None
+        Run on a Dask cluster; None runs in this process.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
+    relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
+    n_relevance_vectors_ : int, the bias not counted
+    weights_ : ndarray of shape (n_relevance_vectors_,) for two classes, otherwise (K, n_relevance_vectors_)
+    alpha_ : ndarray of the same shape; infinite where a class has not the vector, whose weight is zero then
+    intercept_ : float for two classes, otherwise ndarray of shape (K,)
+    log_evidence_ : float, nats
+    history_ : list of dict, one per fit; ``newton_passes`` says how many passes it took
+    termination_ : Termination, a value with ``advice``
+    plan_ : Plan
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X has them
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> y = np.where(X[:, 0] + 0.3 * rng.normal(size=100) > 0, "right", "left")
+    >>> model = RVMClassifier(gamma=0.2).fit(X, y)
+    >>> model.predict([[-1.0, 0.0], [1.0, 0.0]]).tolist()
+    ['left', 'right']
+    >>> bool(model.predict_proba([[1.0, 0.0]])[0, 1] > 0.9), model.n_relevance_vectors_ < 10
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        gamma: Any = "auto",
+        strategy: str = "auto",
+        partition_size: int | str = "auto",
+        likelihood: str = "auto",
+        final_likelihood: str = "full",
+        likelihood_rows: int | str = "auto",
+        selection: str = "auto",
+        multi_class: str = "auto",
+        moderate: bool | str = "auto",
+        class_weight: Any = None,
+        solver: str = "auto",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        stop_fraction: float = 0.5,
+        stop_rule: str = "candidates",
+        max_vectors: int | None = None,
+        max_rounds: int | None = None,
+        time_limit: float | str | None = None,
+        memory_limit: int | str = "auto",
+        tol: float = 1e-7,
+        heuristic_rows: int = 2000,
+        kernel_store: str = "auto",
+        random_state: Any = None,
+        client: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.strategy = strategy
+        self.partition_size = partition_size
+        self.likelihood = likelihood
+        self.final_likelihood = final_likelihood
+        self.likelihood_rows = likelihood_rows
+        self.selection = selection
+        self.multi_class = multi_class
+        self.moderate = moderate
+        self.class_weight = class_weight
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.stop_fraction = stop_fraction
+        self.stop_rule = stop_rule
+        self.max_vectors = max_vectors
+        self.max_rounds = max_rounds
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.tol = tol
+        self.heuristic_rows = heuristic_rows
+        self.kernel_store = kernel_store
+        self.random_state = random_state
+        self.client = client
+
+    def parameters(self) -> FitParameters:
+        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
+        asked = super().parameters()
+        if not isinstance(asked.class_weight, Mapping):
+            return asked
+        texts = {text_of_label(label): weight for label, weight in asked.class_weight.items()}
+        return replace(asked, class_weight=texts)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+        """Train on X (N, d) and labels y (N,).
+
+        Parameters
+        ----------
+        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+            DATA is the path or URL of what ``ingest`` made with ``classes=True``; it holds y and weights itself. No
+            reference to X is kept.
+        y : array-like (N,)
+            Labels of any type that has an order, of the same kind as X or a NumPy array.
+        sample_weight : array-like (N,), optional
+            A row of weight 2 counts as two such rows, and one of zero weight is absent.
+        validation : pair (X, y) or DATA, optional
+            Held-out rows of the same classes: their log loss goes into ``history_`` and ends the fit when it stops
+            falling.
+
+        Raises
+        ------
+        DataError, UsageError, MemoryLimitError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        """
+        parameters = self.parameters()
+        source, labels = self._training_source(X, y, sample_weight, parameters.seed)
+        self._fit(source, self._held_out_source(validation, source, labels), parameters)
+        self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
+        return self
+
+    def _coded(self, y: Any) -> tuple[Any, Labels]:
+        y = array_of(y)
+        if isinstance(y, np.ndarray):
+            check_classification_targets(y)
+        labels = find_classes(y)
+        return coded(y, labels), labels
+
+    def _take(self, model: ClassModel) -> None:
+        bias = int(model.design.bias)
+        outputs = 0 if model.mean.shape[1] == 1 else slice(None)
+        self.model_ = model
+        self.relevance_vectors_ = model.design.centres
+        self.n_relevance_vectors_ = model.n_vectors
+        self.weights_ = model.mean[bias:].T[outputs]
+        self.alpha_ = model.alpha[bias:].T[outputs]
+        self.intercept_ = model.mean[:bias].sum(axis=0)[outputs]
+        self.log_evidence_ = model.log_evidence
+
+    def _predictors(self, X: Any) -> Float:
+        """Linear predictors (n, C) as the link gets them."""
+        check_is_fitted(self)
+        model: ClassModel = self.model_
+        if in_memory(X):
+            f, far = predictors_of_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
+        else:
+            found = self._each_tile(PredictorsTile(model), as_source(X))
+            f, far = found[:, :-1], int(found[:, -1].sum())
+        warn_of_unknown_rows(far, len(f))
+        return f
+
+    def decision_function(self, X: Any) -> Float:
+        """Linear predictors as the link gets them, moderated where the model moderates, at X (n, d).
+
+        Shape (n,) for two classes, where a positive value speaks for ``classes_[1]``; otherwise (n, K). X is of any
+        kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
+        """
+        f = self._predictors(X)
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    def predict_proba(self, X: Any) -> Float:
+        """Probabilities (n, K) of the classes, in the order of ``classes_``, at X as above."""
+        f = self._predictors(X)
+        return probabilities(self.model_.likelihood, f)
+
+    def predict_log_proba(self, X: Any) -> Float:
+        """Logarithms of the probabilities, (n, K); minus infinity where one is too small for a number."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> Labels:
+        """Labels (n,) of the most probable classes, of y's own type, at X as above."""
+        f = self._predictors(X)
+        codes = (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
+        labels: Labels = self.classes_[codes]
+        return labels

@@ -1,0 +1,68 @@
+"""Plans of fits to DATA, and fits to DATA that are jobs: ``plan`` and ``submit``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from partirvm import service
+from partirvm.errors import UsageError
+from partirvm.estimators.base import RelevanceVectorMachine
+from partirvm.planning.plan import Plan
+from partirvm.service import Job
+
+
+def plan(
+    estimator: RelevanceVectorMachine,
+    data: str | os.PathLike[str],
+    *,
+    validation: str | os.PathLike[str] | None = None,
+    client: Any = None,
+) -> Plan:
+    """What fitting this estimator to DATA would do: partition size, passes, seconds, memory. ``print`` it.
+
+    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
+    ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
+    """
+    _require_places("plan", data, validation)
+    held_out = None if validation is None else os.fspath(validation)
+    return service.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
+
+
+def submit(
+    estimator: RelevanceVectorMachine,
+    data: str | os.PathLike[str],
+    job: str | os.PathLike[str],
+    *,
+    validation: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+) -> Job:
+    """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
+
+    With a client (the estimator's own unless given) the job runs on its cluster, and this process may end; without one
+    in a thread of this process, and is interrupted if that ends. The job can be watched, aborted and resumed by the
+    handle that comes back, by ``open_job(job)`` elsewhere, and by the command line; its ``model()`` is the model so
+    far. The estimator itself is not fitted by it.
+
+    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` for a JOB that is there unless
+    ``overwrite``, and what can be refused without reading rows.
+    """
+    _require_places("submit", data, validation)
+    return service.submit(
+        os.fspath(data),
+        os.fspath(job),
+        estimator.parameters(),
+        validation=None if validation is None else os.fspath(validation),
+        client=client or estimator.client,
+        overwrite=overwrite,
+    )
+
+
+def _require_places(verb: str, data: Any, validation: Any) -> None:
+    """Raise ``UsageError`` for rows in memory where DATA is needed."""
+    for name, place in (("data", data), ("validation", validation)):
+        if not (isinstance(place, str | os.PathLike) or (name == "validation" and place is None)):
+            raise UsageError(
+                f"{name} is of type {type(place).__name__}: {verb} takes the path or URL of DATA that ingest made"
+            )

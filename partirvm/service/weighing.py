@@ -1,0 +1,53 @@
+"""``class_weight`` of a fit: the weights of the classes of a source, counted where they must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.backends import Executor
+from partirvm.data.source import Source
+from partirvm.data.weighted import ClassWeighted, class_weights
+from partirvm.errors import UsageError
+from partirvm.types import FitParameters
+
+Float = NDArray[np.float64]
+
+
+def weighed(source: Source, parameters: FitParameters, executor: Executor) -> Source:
+    """The source with the class weights that are asked for; itself where there are none.
+
+    "balanced" reads all rows once, to count the classes. Raises ``UsageError`` and ``DataError`` as ``class_weights``
+    does, and ``UsageError`` for class weights of a target that is no class.
+    """
+    if parameters.class_weight is None:
+        return source
+    if source.columns.classes is None:
+        raise UsageError("class_weight is for classes, and the target of these data is a number")
+    balanced = parameters.class_weight == "balanced"
+    counts = class_totals(source, executor) if balanced else None
+    return ClassWeighted(source, class_weights(parameters.class_weight, source.columns.classes, counts))
+
+
+def class_totals(source: Source, executor: Executor) -> Float:
+    """Rows of each class, or the sum of their weights, (K,): one reading of all rows."""
+    assert source.columns.classes is not None
+    count = CountTile(len(source.columns.classes))
+    found = sorted(executor.map(count, source, range(source.n_tiles), None), key=lambda each: each[0])
+    total: Float = np.sum([counts for _, counts in found], axis=0)
+    return total
+
+
+@dataclass(frozen=True)
+class CountTile:
+    """Rows of each class in one tile, or the sum of their weights: an array (K,)."""
+
+    n_classes: int
+
+    def __call__(self, source: Source, number: int) -> Float:
+        """Read the tile and count."""
+        tile = source.tile(number)
+        counts = np.bincount(tile.t[:, 0].astype(np.int64), tile.weights, minlength=self.n_classes)
+        return counts.astype(np.float64)

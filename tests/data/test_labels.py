@@ -1,0 +1,197 @@
+"""Labels of every type become codes and come back, wherever they lie; class weights are what scikit-learn's are."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from sklearn.utils.class_weight import compute_class_weight
+
+from partirvm.backends import executor_for
+from partirvm.core.moments import Moments
+from partirvm.data import as_source, ingest
+from partirvm.data.labels import coded, find_classes, label_array, plain_labels
+from partirvm.data.weighted import ClassWeighted, class_weights
+from partirvm.errors import DataError, MissingDataError, UsageError
+from partirvm.service.weighing import class_totals, weighed
+from partirvm.types import Columns, FitParameters
+
+KINDS = {
+    "str": np.array(["b", "a", "c", "b", "a"]),
+    "bool": np.array([True, False, True, True, False]),
+    "int": np.array([7, -2, 7, 30, -2], dtype=np.int8),
+    "whole floats": np.array([1.0, 0.0, 2.0, 2.0, 1.0]),
+    "objects": np.array(["b", "a", "c", "b", "a"], dtype=object),
+}
+
+
+def everywhere(labels, folder):
+    """The same labels in memory, in Zarr and in Dask, in blocks of two."""
+    dask = da.from_array(labels, chunks=2)
+    if labels.dtype.kind == "O":
+        return [labels, dask]
+    array = zarr.create_array(
+        str(folder / "y.zarr"),
+        shape=labels.shape,
+        dtype=labels.dtype,
+        chunks=2,
+        config={"write_empty_chunks": True},
+    )
+    array[:] = labels
+    return [labels, dask, array]
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
+    """``np.unique`` with its inverse, in y's own dtype; parts of coded arrays are codes too."""
+    labels = KINDS[kind]
+    expected, inverse = np.unique(labels, return_inverse=True)
+    for y in everywhere(labels, tmp_path):
+        classes = find_classes(y)
+        np.testing.assert_array_equal(classes, expected)
+        assert classes.dtype == expected.dtype
+        codes = coded(y, classes)
+        assert codes.dtype == np.float64
+        assert codes.shape == (5,)
+        np.testing.assert_array_equal(np.asarray(codes), inverse)
+        np.testing.assert_array_equal(np.asarray(codes[1:4]), inverse[1:4])
+
+
+def test_labels_on_disk_are_never_read_whole(tmp_path, monkeypatch):
+    """Blocks of a Zarr array are as many labels as are allowed, in whole chunks."""
+    array = zarr.create_array(str(tmp_path / "y.zarr"), shape=(1000,), dtype="i8", chunks=30)
+    array[:] = np.arange(1000) % 3
+    monkeypatch.setattr("partirvm.data.labels.BLOCK", 100)
+    read = []
+    whole = zarr.Array.__getitem__
+    monkeypatch.setattr(zarr.Array, "__getitem__", lambda self, rows: read.append(rows) or whole(self, rows))
+    assert find_classes(array).tolist() == [0, 1, 2]
+    assert [rows.start for rows in read] == list(range(0, 1000, 120))
+    read.clear()
+    source = as_source(zarr_like(tmp_path), coded(array, np.arange(3)), tile_rows=50)
+    assert source.tile(2).t[:, 0].tolist() == [row % 3 for row in range(100, 150)]
+    assert all(rows.stop - rows.start == 50 for rows in read)
+
+
+def zarr_like(folder):
+    """Inputs in Zarr to go with 1,000 labels."""
+    array = zarr.create_array(str(folder / "X.zarr"), shape=(1000, 2), dtype="f8", chunks=(100, 2))
+    array[:] = 1.0
+    return array
+
+
+def test_what_is_no_label_is_refused(tmp_path):
+    """Continuous numbers, missing labels, labels of several types, one class, chunks that are not there."""
+    for y, message in (
+        ([0.5, 1.0], "continuous"),
+        ([np.inf, 1.0], "continuous"),
+        ([np.nan, 1.0, 2.0], "1 missing"),
+        (np.array(["a", None, "b"], dtype=object), "1 missing"),
+        (np.array(["a", 1], dtype=object), "several types"),
+        (["a", "a"], "one class"),
+        ([], "no labels"),
+    ):
+        with pytest.raises(DataError, match=message):
+            find_classes(y)
+    holes = zarr.create_array(str(tmp_path / "holes.zarr"), shape=(100,), dtype="i8", chunks=10, fill_value=0)
+    holes[:50] = 1
+    with pytest.raises(MissingDataError, match=r"lacks 5.*write_empty_chunks"):
+        find_classes(holes)
+    with pytest.raises(DataError, match="'c' in y is none of the classes of the training data: 'a', 'b'"):
+        coded(np.array(["a", "c"]), np.array(["a", "b"]))
+    with pytest.raises(DataError, match=r"another type|none of the classes"):
+        coded(np.array([1, 2]), np.array(["a", "b"], dtype=object))
+    lazily = coded(da.from_array(np.array([0, 5]), chunks=1), np.array([0, 1]))
+    assert lazily[:1].compute() == [0.0]
+    with pytest.raises(DataError, match="label 5"):
+        lazily.compute()
+
+
+def test_plain_labels_and_back():
+    """As JSON has them, and as an array again; those that would be one when written down are refused."""
+    assert plain_labels(np.array([0.0, 1.0])) == (0, 1)
+    assert [type(label) for label in plain_labels(np.array([False, True]))] == [bool, bool]
+    for kind, labels in KINDS.items():
+        if kind != "objects":
+            classes = np.unique(labels)
+            np.testing.assert_array_equal(label_array(plain_labels(classes)), classes)
+    with pytest.raises(DataError, match="written the same"):
+        plain_labels(np.array([1, "1"], dtype=object))
+
+
+def test_class_weights_are_scikit_learns():
+    """ "balanced" of its counts, a mapping of labels, with 1 for those not named."""
+    labels = KINDS["str"][[0, 0, 0, 1, 2, 3, 4]]
+    classes, counts = np.unique(labels, return_counts=True)
+    for asked in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
+        expected = compute_class_weight(asked, classes=classes, y=labels)
+        np.testing.assert_allclose(class_weights(asked, tuple(classes.tolist()), counts.astype(float)), expected)
+    assert class_weights({"0": 2, 1.0: 3}, (0, 1)).tolist() == [2.0, 3.0]
+    assert class_weights({"True": 2}, (False, True)).tolist() == [1.0, 2.0]
+
+
+def test_class_weights_that_cannot_be():
+    """Unknown labels, negative and all-zero weights, other texts."""
+    for asked, message in (
+        ({"d": 1.0}, "names 'd', which is no class of the data; they have 'a', 'b'"),
+        ({"a": -1.0}, "of 'a' is -1.0"),
+        ({"a": "much"}, "'much'"),
+        ({"a": np.nan}, "nan"),
+        ({"a": 0, "b": 0}, "fewer than two classes"),
+        ({"a": 0}, "fewer than two classes"),
+        ("even", "'even'"),
+        (2.0, "2.0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            class_weights(asked, ("a", "b"))
+    with pytest.raises(DataError, match="no row of the class 'b'"):
+        class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("asked", ["balanced", {"a": 0.25, "c": 0}])
+def test_weighed_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
+    """Tiles, moments and weights of rows as if the products had been given; balanced classes have equal weight."""
+    rng = np.random.default_rng(0)
+    codes = rng.choice(3, size=200, p=[0.6, 0.3, 0.1])
+    X, weights = rng.normal(size=(200, 2)), rng.uniform(0, 2, size=200) if weighted else np.ones(200)
+    labels = np.array(["a", "b", "c"])[codes]
+    given = (X, labels, weights) if weighted else (X, labels)
+    source = ingest(given, tmp_path / "d.zarr", classes=True, tile_rows=32, shuffle=None)
+    counts = np.bincount(codes, weights)
+    each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
+    executor = executor_for(None)
+    try:
+        np.testing.assert_allclose(class_totals(source, executor), counts)
+        found = weighed(source, FitParameters(class_weight=asked), executor)
+        assert weighed(source, FitParameters(), executor) is source
+    finally:
+        executor.close()
+    assert isinstance(found, ClassWeighted)
+    expected = as_source(X, codes, weights * each[codes], tile_rows=32, columns=Columns(("x0", "x1")))
+    for number in range(source.n_tiles):
+        np.testing.assert_allclose(found.tile(number).weights, expected.tile(number).weights)
+        np.testing.assert_array_equal(found.tile(number).X, expected.tile(number).X)
+    np.testing.assert_allclose(found.weights_of([150, 3]), (weights * each[codes])[[150, 3]])
+    assert found.moments is None
+    total = sum((moments(found.tile(number)) for number in range(1, source.n_tiles)), moments(found.tile(0)))
+    mean = np.average(X, axis=0, weights=weights * each[codes])
+    np.testing.assert_allclose(total.inputs.mean, mean, atol=1e-12)
+    if asked == "balanced":
+        share = [found.tile(k).weights[found.tile(k).t[:, 0] == 2].sum() for k in range(source.n_tiles)]
+        assert sum(share) == pytest.approx(weights.sum() / 3)
+    assert found.fingerprint() != source.fingerprint()
+
+
+def moments(tile):
+    """Of one tile."""
+    return Moments.of(tile.X, tile.t, tile.weights, tile.start)
+
+
+def test_class_weights_of_numbers_are_refused(tmp_path):
+    """A target that is no class has none."""
+    source = ingest((np.arange(8.0)[:, None], np.arange(8.0)), tmp_path / "d.zarr")
+    with pytest.raises(UsageError, match="is a number"):
+        weighed(source, FitParameters(class_weight="balanced"), executor_for(None))

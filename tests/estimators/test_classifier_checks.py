@@ -1,0 +1,67 @@
+"""RVMClassifier keeps scikit-learn's rules: its checks, clones, pickles, searches, calibration, cross-validation."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_moons
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks
+
+from partirvm import RVMClassifier
+
+MAY_FAIL = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "a row of weight 2 counts as two rows, but fits stop within tol·N nats of the end, where probabilities still "
+        "move by 1e-6, and the check asks for 1e-7; see the next test"
+    ),
+}
+"""Checks that an RVM need not pass, each with its reason."""
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@parametrize_with_checks(
+    [RVMClassifier(random_state=0), RVMClassifier(strategy="working-set", partition_size=20, random_state=0)]
+)
+def test_scikit_learns_checks(estimator, check):
+    """All of ``sklearn.utils.estimator_checks``, for both strategies."""
+    try:
+        check(estimator)
+    except AssertionError:
+        if check.func.__name__ in MAY_FAIL:
+            pytest.xfail(MAY_FAIL[check.func.__name__])
+        raise
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize("options", [{}, {"strategy": "working-set", "partition_size": 20}], ids=["basic", "rounds"])
+def test_a_row_of_weight_two_is_two_rows(options):
+    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on."""
+    check_sample_weight_equivalence_on_dense_data("RVMClassifier", RVMClassifier(tol=1e-10, random_state=0, **options))
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_clone_pickle_pipeline_search_and_calibration():
+    """The conveniences of scikit-learn; a pickle predicts the same bits."""
+    X, codes = make_moons(160, noise=0.25, random_state=0)
+    y = np.array(["dusk", "night"])[codes]
+    made = RVMClassifier(gamma=1.0, class_weight={"dusk": 2.0}, random_state=0)
+    assert clone(made).class_weight == {"dusk": 2.0}
+    model = clone(made).fit(X, y)
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(restored.predict_proba(X), model.predict_proba(X))
+    assert make_pipeline(StandardScaler(), clone(made)).fit(X, y).score(X, y) > 0.85
+    search = GridSearchCV(RVMClassifier(random_state=0), {"gamma": [1.0, 1e-6]}, cv=3, scoring="neg_log_loss")
+    assert search.fit(X, y).best_params_ == {"gamma": 1.0}
+    for fitted in (
+        CalibratedClassifierCV(RVMClassifier(gamma=1.0, random_state=0), cv=3).fit(X, y).predict_proba(X),
+        cross_val_predict(RVMClassifier(gamma=1.0, random_state=0), X, y, cv=3, method="predict_proba"),
+    ):
+        assert fitted.shape == (160, 2)
+        assert np.mean(fitted.argmax(axis=1) == codes) > 0.85

@@ -1,0 +1,185 @@
+"""Labels of every type, every kind of input, class weights, and what is refused."""
+
+from __future__ import annotations
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from scipy.special import expit, softmax
+from sklearn.datasets import make_blobs, make_moons
+
+from partirvm import RVMClassifier, RVMRegressor, ingest
+from partirvm.errors import DataError, UsageError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+OPTIONS = {"gamma": 0.8, "strategy": "basic", "random_state": 0}
+
+
+def moons(n=120):
+    """Two half moons with noise, and class codes."""
+    return make_moons(n, noise=0.25, random_state=0)
+
+
+def blobs(n=120):
+    """Three overlapping groups, and class codes."""
+    return make_blobs(n, centers=[[0, 0], [3, 0], [0, 3]], random_state=1)
+
+
+LABELS = {
+    "str": np.array(["b", "c"]),
+    "bool": np.array([False, True]),
+    "int8": np.array([-3, 7], dtype=np.int8),
+    "whole floats": np.array([0.0, 1.0]),
+    "object": np.array(["b", "c"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_come_back_as_they_are(kind):
+    """Of y's own type; the same model whatever they are called."""
+    X, codes = moons()
+    y = LABELS[kind][codes]
+    model = RVMClassifier(**OPTIONS).fit(X, y)
+    np.testing.assert_array_equal(model.classes_, LABELS[kind])
+    assert model.classes_.dtype == model.predict(X).dtype == LABELS[kind].dtype
+    assert model.score(X, y) == np.mean(model.predict(X) == y) > 0.85
+    np.testing.assert_array_equal(model.predict_proba(X), RVMClassifier(**OPTIONS).fit(X, codes).predict_proba(X))
+
+
+def test_pandas_categories():
+    """A categorical series: its labels, in their order."""
+    X, codes = moons()
+    model = RVMClassifier(**OPTIONS).fit(
+        pd.DataFrame(X, columns=["a", "b"]), pd.Categorical(np.array(["u", "v"])[codes])
+    )
+    assert model.classes_.tolist() == ["u", "v"]
+    assert set(model.predict(pd.DataFrame(X, columns=["a", "b"]))) == {"u", "v"}
+
+
+def test_two_classes_by_the_formulas():
+    """f = Σ w k(x, z) + bias of the attributes; its sigmoid; the sign; logarithms."""
+    X, codes = moons()
+    model = RVMClassifier(**OPTIONS, standardize=False, moderate=False).fit(X, codes)
+    Z = model.relevance_vectors_
+    assert model.weights_.shape == model.alpha_.shape == (model.n_relevance_vectors_,) == (len(Z),)
+    f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_ + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expit(f), atol=1e-10)
+    np.testing.assert_array_equal(model.predict(X), f > 0)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
+    assert {each["train_rmse"] for each in model.history_} == {None}
+
+
+@pytest.mark.parametrize("multi_class", ["multinomial", "ovr"])
+def test_three_classes_by_the_formulas(multi_class):
+    """One predictor for each class; softmax, or sigmoids divided by their sum."""
+    X, codes = blobs()
+    model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, multi_class=multi_class).fit(X, codes)
+    Z = model.relevance_vectors_
+    assert model.weights_.shape == model.alpha_.shape == (3, len(Z))
+    assert model.intercept_.shape == (3,)
+    f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_.T + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-10)
+    each = softmax(f, axis=1) if multi_class == "multinomial" else expit(f) / expit(f).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), each, atol=1e-10)
+    np.testing.assert_array_equal(model.predict(X), f.argmax(axis=1))
+    assert model.score(X, codes) > 0.9
+
+
+def kinds(X, y, folder):
+    """The same rows as every kind of input, in the same order."""
+    group = zarr.open_group(str(folder / "own.zarr"), mode="w")
+    for name, values in (("X", X), ("y", y)):
+        options = {"chunks": (40, *values.shape[1:]), "config": {"write_empty_chunks": True}}
+        group.create_array(name, shape=values.shape, dtype=values.dtype, **options)[:] = values
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    return {
+        "lists": (X.tolist(), y.tolist()),
+        "zarr": (group["X"], group["y"]),
+        "zarr, numpy y": (group["X"], y),
+        "dask": (da.from_array(X, chunks=(40, 2)), da.from_array(y, chunks=30)),
+        "dask, zarr y": (da.from_array(X, chunks=(40, 2)), group["y"]),
+        "dask frame": (dd.from_pandas(frame, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3)),
+        "data": (ingest((X, y), folder / "rows.zarr", classes=True, shuffle=None).url, None),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
+@pytest.mark.parametrize("labels", [np.array([0, 5]), np.array(["no", "yes"])], ids=["int", "str"])
+def test_every_kind_of_input_gives_the_same_model(tmp_path, labels):
+    """Every row is a candidate, so that the order of rows does not matter."""
+    X, codes = moons()
+    y = labels[codes]
+    expected = RVMClassifier(**OPTIONS).fit(X, y)
+    for kind, given in kinds(X, y, tmp_path).items():
+        found = RVMClassifier(**OPTIONS).fit(*given)
+        assert found.classes_.tolist() == labels.tolist(), kind
+        assert found.n_features_in_ == 2
+        np.testing.assert_allclose(found.predict_proba(given[0]), expected.predict_proba(X), atol=1e-3, err_msg=kind)
+        np.testing.assert_array_equal(found.predict(given[0]), expected.predict(X), err_msg=kind)
+
+
+def test_class_weights_are_sample_weights(tmp_path):
+    """ "balanced" and a dict, in memory and of DATA: the bits of the products as sample weights."""
+    X, codes = moons()
+    keep = (codes == 0) | (np.arange(len(codes)) % 4 == 0)
+    X, codes = X[keep], codes[keep]
+    y = np.array(["no", "yes"])[codes]
+    data = ingest((X, y), tmp_path / "d.zarr", classes=True, shuffle=None).url
+    for asked, each in (
+        ("balanced", len(y) / (2 * np.bincount(codes))),
+        ({"yes": 3.0}, np.array([1.0, 3.0])),
+    ):
+        expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=each[codes])
+        found = RVMClassifier(**OPTIONS, class_weight=asked).fit(X, y)
+        np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
+        on_disk = RVMClassifier(**OPTIONS, class_weight=asked).fit(data)
+        np.testing.assert_allclose(on_disk.predict_proba(X), expected.predict_proba(X), atol=1e-3)
+    plain = RVMClassifier(**OPTIONS).fit(X, y)
+    assert found.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
+
+
+def test_what_is_refused(tmp_path):
+    """Numbers as classes and classes as numbers, one class, unknown labels, weights that leave nothing."""
+    X, codes = moons()
+    numbers = ingest((X, X[:, 0]), tmp_path / "n.zarr").url
+    classes = ingest((X, codes), tmp_path / "c.zarr", classes=True).url
+    made = RVMClassifier(**OPTIONS)
+    with pytest.raises(UsageError, match="classes=True"):
+        made.fit(numbers)
+    with pytest.raises(UsageError, match="RVMClassifier"):
+        RVMRegressor().fit(classes)
+    with pytest.raises(ValueError, match="continuous"):
+        made.fit(X, X[:, 0])
+    with pytest.raises(DataError, match="continuous"):
+        made.fit(da.from_array(X), da.from_array(X[:, 0]))
+    for y, weights in ((np.zeros(len(X)), None), (codes, (codes == 0).astype(float))):
+        with pytest.raises(DataError, match="one class"):
+            made.fit(X, y, sample_weight=weights)
+    with pytest.raises(DataError, match="one class"):
+        made.fit(da.from_array(X), da.from_array(codes), sample_weight=da.from_array((codes == 0).astype(float)))
+    with pytest.raises(UsageError, match="names 'x'"):
+        RVMClassifier(class_weight={"x": 1.0}).fit(X, codes)
+    with pytest.raises(UsageError, match="fewer than two classes"):
+        RVMClassifier(class_weight={0: 0.0}).fit(classes)
+    with pytest.raises(DataError, match="label 9 in y is none of the classes"):
+        made.fit(X, codes, validation=(X, np.where(codes == 0, 0, 9)))
+    other = ingest((X, codes + 1), tmp_path / "o.zarr", classes=True).url
+    with pytest.raises(DataError, match="like="):
+        made.fit(classes, validation=other)
+    assert not hasattr(made, "classes_")
+
+
+def test_validation_goes_into_the_history(tmp_path):
+    """Log loss and error of held-out rows by the formulas at the last fit."""
+    X, codes = moons(300)
+    y = np.array(["no", "yes"])[codes]
+    held, truth = X[200:], codes[200:]
+    model = RVMClassifier(gamma=0.8, partition_size=40, max_rounds=2, random_state=0)
+    model.fit(X[:200], y[:200], validation=(held, y[200:]))
+    probabilities, last = model.predict_proba(held), model.history_[-1]
+    assert last["held_out_log_loss"] == pytest.approx(-np.log(probabilities[np.arange(100), truth]).mean())
+    assert last["held_out_error"] == pytest.approx(np.mean(probabilities.argmax(axis=1) != truth))
