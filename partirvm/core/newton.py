@@ -129,7 +129,9 @@ def _back(search: Search, rule: StopRule) -> tuple[Search, Termination | None]:
     """The penalised likelihood fell: try a shorter plain step from where the fit stands, and trust no pairs."""
     state = replace(search.current, passes=search.current.passes + 1)
     step = 0.5 * search.step if search.step else 1.0
-    if step < SHORTEST:
+    # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
+    stuck = not search.step and state.passes - search.since <= TIMID and state.decrement < SETTLED * rule.tol * state.n
+    if step < SHORTEST or stuck:
         return replace(search, current=state), Termination.CONVERGED
     if state.passes >= rule.max_iterations:
         return replace(search, current=state), Termination.ITERATIONS

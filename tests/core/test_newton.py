@@ -259,3 +259,14 @@ def test_weights_of_rows_are_repeats_and_absences(seed):
     other, _ = fit("bernoulli", np.repeat(Phi, times, axis=0), np.repeat(codes, times), 2)
     np.testing.assert_allclose(state.log_evidence, other.log_evidence, atol=1e-3)
     assert state.n == (times > 0).sum()
+
+
+@pytest.mark.parametrize("seed", [18, 48, 66])
+def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
+    """Three classes that no column tells apart: deleting the last one by blocks alone promises more than is so."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(6, 80)
+    X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
+    codes = rng.integers(3, size=n).astype(float) if rng.random() < 0.5 else (X > 0).sum(axis=1).astype(float)
+    _, reason = fit("multinomial", design(X, 10 ** rng.uniform(-3, 1)), codes, 3)
+    assert reason is Termination.CONVERGED
