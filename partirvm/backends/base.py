@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -40,14 +40,19 @@ def solution(solve: Solve, on_step: Callable[[StepInfo], None] = lambda info: No
 
 @dataclass
 class Blocks:
-    """How the kernel blocks of a fit are kept, and how that went: ``fetched`` counts, ``keeping`` is of the next run."""
+    """How the kernel blocks of a fit are kept, and how that went.
+
+    ``room`` says how many bytes each process may keep while the fit has so many columns; ``fetched`` counts, and
+    ``keeping`` is of the run of passes that began last.
+    """
 
     keeping: Keeping
-    fetched: Fetched = Fetched()
+    room: Callable[[int], int]
+    fetched: Fetched = field(default_factory=Fetched)
 
-    def begin(self, budget: int) -> None:
-        """A run begins, in which each process may keep so many bytes."""
-        self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=budget)
+    def begin(self, columns: int) -> None:
+        """A run of passes begins, with so many columns."""
+        self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
 
     def heard(self, fetched: Iterable[Fetched]) -> None:
         """Count what a run fetched."""

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends.segments import Damaged, Disk, Memory, Segment, Segments
-from partirvm.kernels.base import Kernel
 from partirvm.kernels.design import Design
 
 Float = NDArray[np.float64]
@@ -229,7 +228,7 @@ class TileBlocks:
 
     number: int
     keeping: Keeping | None = None
-    fetched: Fetched = Fetched()
+    fetched: Fetched = field(default_factory=Fetched)
 
     def digest(self, rows: Int | None) -> str:
         """Which of the tile's rows: empty for all."""
@@ -253,7 +252,8 @@ class TileBlocks:
         shelf = shelf_of(keeping)
         if digest and not shelf.again(self.number, digest, keeping.run):
             return None
-        return shelf if independent(design.kernel, X.shape[1], len(X)) else None
+        kernel: Any = design.kernel  # frozen, and hashed by its parameters
+        return shelf if independent(kernel, X.shape[1], len(X)) else None
 
 
 COPIES = (1, 17, 64)
@@ -261,7 +261,7 @@ COPIES = (1, 17, 64)
 
 
 @lru_cache(maxsize=256)
-def independent(kernel: Kernel, d: int, n: int) -> bool:
+def independent(kernel: Any, d: int, n: int) -> bool:
     """Whether a column of n rows has the same bits wherever it stands among others, on this machine."""
     rng = np.random.default_rng(0)
     points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)

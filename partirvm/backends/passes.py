@@ -53,7 +53,7 @@ class Several:
     """Statistics of several passes over the same rows read, and of their kernel blocks: their sum is that of each."""
 
     parts: tuple[Any, ...]
-    fetched: Fetched = Fetched()
+    fetched: Fetched = field(default_factory=Fetched)
 
     def __add__(self, other: Several) -> Several:
         return Several(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
@@ -93,9 +93,7 @@ class _Tile(Tile):
     blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
 
 
-def tile_statistics(
-    passes: Sequence[AnyPass], source: Source, number: int, keeping: Keeping | None = None
-) -> Several:
+def tile_statistics(passes: Sequence[AnyPass], source: Source, number: int, keeping: Keeping | None = None) -> Several:
     """What one tile adds to each of these passes; ``keeping`` says where kernel blocks are kept, if they are."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)
@@ -215,9 +213,12 @@ def _panels(tile: Tile, wanted: Int | None, *designs: Design) -> Iterator[tuple[
         some: Any = slice(start, start + PANEL_ROWS) if wanted is None else numbers - tile.start
         weights = None if tile.weights is None else tile.weights[some]
         panel = _Panel(numbers, tile.X[some], tile.t[some], weights)
-        yield panel, *(
-            blocks.block(design, panel.X, _columns(place, len(numbers), design.n_columns), digest, number)
-            for design, place in zip(designs, places, strict=True)
+        yield (
+            panel,
+            *(
+                blocks.block(design, panel.X, _columns(place, len(numbers), design.n_columns), digest, number)
+                for design, place in zip(designs, places, strict=True)
+            ),
         )
 
 

@@ -37,7 +37,11 @@ class Segment(Protocol):
     """Some columns over the rows of a panel; ``labels`` (k,) name them."""
 
     labels: Int
-    nbytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        ...
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
         """Copy the columns at ``places`` to ``rows[where]``, rows being columns of Φ (M, n). Raises ``Damaged``."""
@@ -76,7 +80,7 @@ class Memory:
         count = min(columns, max(room, 0) // (FLOAT * height))
         return count, count * FLOAT * height
 
-    def make(self, labels: Int, values: Float) -> MemorySegment:
+    def make(self, labels: Int, values: Float) -> Segment:
         """Keep the array itself where it is whole."""
         return MemorySegment(labels, values if values.base is None else values.copy())
 
@@ -124,7 +128,7 @@ class Disk:
         slots = min(-(-columns // CHUNK), max(room, 0) // _SLOT)
         return min(columns, slots * CHUNK), slots * _SLOT
 
-    def make(self, labels: Int, values: Float) -> DiskSegment:
+    def make(self, labels: Int, values: Float) -> Segment:
         """Write the columns to free chunks."""
         with self._lock:
             slots = [self._slot() for _ in range(-(-len(labels) // CHUNK))]
