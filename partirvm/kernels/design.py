@@ -25,9 +25,9 @@ Int = NDArray[np.int64]
 class Design:
     """M columns: ``bias`` first if it is there, then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units, ``labels`` (m,) int64 their row numbers. ``origin`` (d,), in the
-    kernel's coordinates, makes the bits of a column independent of the columns beside it; without one each design takes
-    what is best for its own digits.
+    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 their row numbers. ``origin`` (d,), a
+    point in the kernel's coordinates, makes the bits of a column independent of the columns beside it; without one each
+    design takes what is best for its own digits.
     """
 
     kernel: Kernel
