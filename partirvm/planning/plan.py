@@ -16,7 +16,16 @@ from partirvm.planning.cost import (
     levels_cost,
     rounds_cost,
 )
-from partirvm.planning.memory import ALLOWANCE, DataShape, StepBytes, batch_elements, most_columns, step_bytes
+from partirvm.planning.keeping import KernelStore
+from partirvm.planning.memory import (
+    ALLOWANCE,
+    DataShape,
+    StepBytes,
+    batch_elements,
+    kept_bytes,
+    most_columns,
+    step_bytes,
+)
 from partirvm.planning.units import format_bytes, format_duration
 
 LEAST_PARTITION = 50
@@ -73,6 +82,7 @@ class Plan:
     batch_elements: int = 0
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
+    kernel_store: KernelStore | None = None
 
     @property
     def partitions(self) -> int:
@@ -92,7 +102,19 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak resident bytes of a process, itself included."""
-        return self.machine.base + ALLOWANCE + self.bytes.peak
+        kept = 0 if self.kernel_store is None else self.kernel_store.resident
+        return self.machine.base + ALLOWANCE + self.bytes.peak + kept
+
+    @property
+    def columns(self) -> int:
+        """The most columns M + P that are expected."""
+        return min(max(cost.kept + cost.candidates for cost in self.rounds), self.max_columns)
+
+    def room(self, columns: int) -> int:
+        """Bytes that a process may keep of kernel blocks while the fit has so many columns."""
+        budget = self.machine.limit - self.machine.base - ALLOWANCE
+        held_out = self.bytes.best > 0
+        return kept_bytes(self.shape, columns, self.threads, budget, held_out=held_out, elements=self.batch_elements)
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain JSON."""
@@ -120,6 +142,9 @@ class Plan:
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
+            "kernel_store": None if self.kernel_store is None else self.kernel_store.where,
+            "kernel_store_bytes": None if self.kernel_store is None else self.kernel_store.bytes,
+            "kernel_store_reason": None if self.kernel_store is None else self.kernel_store.reason,
             "notes": list(self.notes),
         }
 
@@ -143,6 +168,8 @@ class Plan:
             f"(process {format_bytes(machine.base)}, pass {format_bytes(self.bytes.passing)}, "
             f"dense fit {format_bytes(self.bytes.solving)})",
         ]
+        if self.kernel_store is not None:
+            lines.append(f"kernel      {self.kernel_store}")
         if self.sparseness is not None:
             lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])

@@ -329,6 +329,7 @@ def carry(
         resume=checkpoint,
         usable=checkpoint is not None and store.has_model(),
         elapsed=history[-1]["seconds"] if history else 0.0,
+        beside=store.beside("kernel"),
     )
     model = journal.model or (store.model() if store.has_model() else None)
     if outcome.reason is not Termination.ABORTED:
