@@ -94,4 +94,3 @@ class FitParameters:
     class_weight: Any = None
     kernel_store: str = "auto"
     seed: int = 0
-    kernel_store: str = "auto"

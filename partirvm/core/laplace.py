@@ -128,7 +128,8 @@ class LaplaceState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats, outputs together."""
-        return evidence_gain(*self.sparsity_quality()).sum(axis=1)
+        found: Float = evidence_gain(*self.sparsity_quality()).sum(axis=1)
+        return found
 
     def take(self, columns: Int) -> LaplaceState:
         """The same with some of its columns; the others' weights are dropped from the quadratic as they are."""
@@ -238,9 +239,7 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)
 
 
-def enter(
-    likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float
-) -> LaplaceState:
+def enter(likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float) -> LaplaceState:
     """A fit of the columns ``labels``, begun where ``block`` was measured.
 
     ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the

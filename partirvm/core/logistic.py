@@ -73,9 +73,7 @@ class LogisticBlock:
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         n = len(block) if weights is None else int((weights > 0).sum())
-        return cls(
-            log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum())
-        )
+        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum()))
 
     def __add__(self, other: LogisticBlock) -> LogisticBlock:
         return LogisticBlock(

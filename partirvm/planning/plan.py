@@ -64,7 +64,10 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be done. ``notes`` say where a number was capped, and by what."""
+    """What would be done. ``notes`` say where a number was capped, and by what.
+
+    ``outputs`` are the linear predictors of a fit of classes (1 for two classes), None for one of numbers.
+    """
 
     shape: DataShape
     machine: Machine
@@ -80,6 +83,7 @@ class Plan:
     rounds: tuple[RoundCost, ...]
     likelihood_rows: int | None = None
     batch_elements: int = 0
+    outputs: int | None = None
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
     kernel_store: KernelStore | None = None
@@ -139,6 +143,7 @@ class Plan:
             "rows_per_task": self.shape.tile_rows,
             "threads": self.threads,
             "workers": self.machine.workers,
+            **({} if self.outputs is None else {"outputs": self.outputs}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
@@ -231,9 +236,9 @@ def make_plan(
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one for
-    each Newton step. With ``shrink_threads`` fewer threads are used where
-    all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
+    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one
+    for each Newton step. With ``shrink_threads`` fewer threads are used where all of them would not fit, and with
+    ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
     all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
@@ -301,6 +306,7 @@ def make_plan(
         rounds=tuple(costs),
         likelihood_rows=seen.rows if seen is not None and likelihood == "sample" else None,
         batch_elements=elements,
+        outputs=outputs or None,
         sparseness=sparseness,
         notes=notes,
     )

@@ -123,7 +123,7 @@ def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:
 
 
 def resolve_moderate(parameters: FitParameters) -> bool:
-    """Whether probabilities allow for the uncertainty of the weights; chosen by the benchmark's ``--trial moderate``."""
+    """Whether probabilities allow for the uncertainty of the weights; "auto" is what a benchmark has chosen."""
     return False if parameters.moderate == "auto" else bool(parameters.moderate)
 
 

@@ -21,7 +21,7 @@ from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
@@ -270,8 +270,8 @@ def _check_held_out(source: Source, held_out: Source) -> None:
         )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
-            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: ingest "
-            "the validation data with like= (`--like`) and the training DATA"
+            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
+            "ingest the validation data with like= (`--like`) and the training DATA"
         )
     if held_out.columns.features != source.columns.features:
         raise DataError(
