@@ -4,10 +4,10 @@ partirvm     ``RVMClassifier``; options may follow its name: ``partirvm strategy
 fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
 svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
 nystroem     ``LogisticRegression`` on 200 Nystroem features
-gp           ``GaussianProcessClassifier``: Laplace, amplitude by evidence; up to 1,000 rows
+gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to 1,000 rows
 boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
 
-Kernel methods share one grid of widths: gamma = 2^p / d on standardised inputs, whose 1/(d·var) is 1/d, p = −5 … 4.
+Kernel methods share one grid of widths: gamma = 2^p / d on standardised inputs, whose 1/(d·var) is 1/d, p = −7 … 4.
 Beside it svc and nystroem choose C of 1, 10, 100.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-POWERS = tuple(range(-5, 5))
+POWERS = tuple(range(-7, 5))
 """Binary logarithms of gamma·d."""
 
 COSTS = (1.0, 10.0, 100.0)
@@ -41,6 +41,11 @@ def widths(features: int) -> list[Parameters]:
 def widths_and_costs(features: int) -> list[Parameters]:
     """The grid of widths, each with every C."""
     return [{**width, "C": cost} for width in widths(features) for cost in COSTS]
+
+
+def length(features: int) -> list[Parameters]:
+    """Where the evidence begins: the length scale of gamma = 1/d."""
+    return [{"length_scale": (0.5 * features) ** 0.5}]
 
 
 def trees(features: int) -> list[Parameters]:
@@ -94,12 +99,12 @@ def make_nystroem(parameters: Parameters, seed: int) -> Any:
 
 
 def make_gp(parameters: Parameters, seed: int) -> Any:
-    """A Gaussian process; k = a·exp(−gamma·r²), gamma given, a by evidence."""
+    """A Gaussian process; k = a·exp(−r²/2l²), a and l by evidence, as is its custom: no cross-validation."""
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-    width = RBF((2 * parameters["gamma"]) ** -0.5, "fixed")
-    return GaussianProcessClassifier(ConstantKernel(1.0, (1e-2, 1e4)) * width, random_state=seed)
+    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(parameters["length_scale"], (1e-1, 1e2))
+    return GaussianProcessClassifier(kernel, random_state=seed)
 
 
 def make_boosting(parameters: Parameters, seed: int) -> Any:
@@ -142,7 +147,7 @@ METHODS = {
             "svc", make_svc, widths_and_costs, lambda fitted, X: X[fitted.calibrated_classifiers_[0].estimator.support_]
         ),
         Method("nystroem", make_nystroem, widths_and_costs, lambda fitted, X: fitted[0].components_),
-        Method("gp", make_gp, widths, lambda fitted, X: len(X), max_rows=1000),
+        Method("gp", make_gp, length, lambda fitted, X: len(X), max_rows=1000),
         Method("boosting", make_boosting, trees, lambda fitted, X: None),
     )
 }  # fmt: skip

@@ -27,6 +27,9 @@ from partirvm.types import FitParameters, Scaling
 SMALL = 200
 """Rows up to which ``strategy="auto"`` makes every row a candidate."""
 
+SMALL_CURVATURE = 10**6
+"""The same for classes: up to so many elements C·N² of the curvature. One fit takes far fewer passes than rounds do."""
+
 SELECTION = "error"
 """What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
 
@@ -163,11 +166,12 @@ def scale_gamma(moments: Moments, standardize: bool) -> float:
     return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
 
 
-def resolve_strategy(parameters: FitParameters, n_rows: int) -> str:
-    """``"auto"`` is ``basic`` for few rows and ``working-set`` otherwise."""
+def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
+    """``"auto"`` is ``basic`` for few rows and ``working-set`` otherwise; ``class_outputs`` is C of a fit of classes."""
     if parameters.strategy != "auto":
         return parameters.strategy
-    return "basic" if n_rows <= SMALL and parameters.partition_size == "auto" else "working-set"
+    few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
+    return "basic" if few and parameters.partition_size == "auto" else "working-set"
 
 
 def resolve_partition_size(n_rows: int, d: int, measured: Record) -> tuple[Sparseness, int, tuple[str, ...]]:

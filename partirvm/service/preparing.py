@@ -98,11 +98,11 @@ def prepare(
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)
-    strategy = resolve_strategy(parameters, source.n_rows)
     origin = scaling.inputs(moments.inputs.mean)
     empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
     classes = find_classes(source, parameters, executor)
     problem = _problem(source, held_out, parameters, empty, moments, classes)
+    strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs)
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     sparseness: Sparseness | None = None
