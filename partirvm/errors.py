@@ -35,6 +35,10 @@ class FormatError(PartirvmError, ValueError):
     """A file of partirvm's own that this version cannot read, for instance one of a newer format."""
 
 
+class NewerFormatError(FormatError):
+    """A file of a newer version of partirvm: nothing is wrong with it, this version cannot read it."""
+
+
 class MemoryLimitError(PartirvmError, MemoryError):
     """The work cannot fit under the memory limit; the message says what it needs, what it has and what to change."""
 

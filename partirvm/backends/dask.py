@@ -165,7 +165,10 @@ class DaskExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles; a bounded number of tiles is under way at any time."""
+        """Yield results in order of tiles; a bounded number of tiles is under way at any time.
+
+        Where the caller leaves before the end, or an error ends it, what is under way is let go of.
+        """
         carried: list[Any] = []
 
         def begin(number: int) -> Any:
@@ -176,27 +179,48 @@ class DaskExecutor:
 
         window = Window(tiles, begin, AHEAD * self._cluster.n_threads)
 
+        def forget() -> None:
+            _release([*window.forget(), *carried])
+            carried.clear()
+
+        def end(future: Any) -> Any:
+            result = self._awaited(future, progress, window.done, window.total)
+            _release([future])
+            return result
+
         def following() -> Any:
             try:
-                return window.next(lambda future: self._awaited(future, progress, window.done, window.total))
+                return window.next(end)
             except CancelledError:
-                window.forget()
-                carried.clear()
+                forget()
                 raise
 
-        for number in tiles:
-            yield number, self._persist(following)
-            if progress is not None:
-                progress(window.done, window.total)
+        try:
+            for number in tiles:
+                yield number, self._persist(following)
+                if progress is not None:
+                    progress(window.done, window.total)
+        finally:
+            forget()
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
         """Inputs of rows by number: on a worker where the data live behind an address, here where they live here."""
         if source.part([0]) is not source:
             return source.gather(rows)
-        return self._persist(lambda: self._awaited(self._submit(gather_rows, source, np.asarray(rows))))
+        return self._persist(lambda: self._gather(source, np.asarray(rows)))
+
+    def _gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
+        future = self._submit(gather_rows, source, rows)
+        try:
+            found: NDArray[Any] = self._awaited(future)
+            return found
+        finally:
+            _release([future])
 
     def close(self) -> None:
         """Let go of the rows that were sent to workers."""
+        for blocks in self._sent.values():
+            _release(blocks.futures.values())
         self._sent.clear()
 
     def _level(self, n_tiles: int) -> int:
@@ -227,7 +251,7 @@ class DaskExecutor:
                 return attempt()
             except CancelledError as error:
                 lost = error
-                self._sent.clear()
+                self.close()
                 self._cluster.workers()
         raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same work: {lost}") from lost
 

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.drawing import drawn
+from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
@@ -28,6 +30,7 @@ from partirvm.strategies.instructions import (
     GainPass,
     GramPass,
     LogisticPass,
+    LogisticScorePass,
     Pass,
     ResidualPass,
     ScorePass,
@@ -174,6 +177,20 @@ def _score(pass_: ScorePass, tile: Tile) -> Scores:
     return reduce(add, starmap(statistic, _panels(tile, None, pass_.design)))
 
 
+def _logistic_score(pass_: LogisticScorePass, tile: Tile) -> ClassScores:
+    f = np.empty((len(tile.X), pass_.mean.shape[1]))
+    for panel, block in _panels(tile, None, pass_.design):
+        rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
+        f[rows] = block @ pass_.mean
+        if pass_.moderate:
+            f[rows] = moderated(f[rows], variances(block, pass_.roots))
+    codes = tile.t[:, 0].astype(np.int64)
+    if pass_.codes is not None:
+        codes = np.array(pass_.codes)[codes]
+    # one ranking of a tile: sorting and joining those of its panels would take longer than their design
+    return ClassScores.of(codes, probabilities(pass_.likelihood, f), f[:, 0] if f.shape[1] == 1 else None)
+
+
 @dataclass(frozen=True)
 class _Panel:
     """Some rows of a tile: their numbers, inputs, targets and weights."""
@@ -216,4 +233,5 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     LogisticPass: _logistic,
     SurprisePass: _surprise,
     GainPass: _gain,
+    LogisticScorePass: _logistic_score,
 }

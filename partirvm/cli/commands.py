@@ -259,9 +259,10 @@ def predict(
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
     OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
-    standard deviation of a new measurement of it, noise included. Row i of OUTPUT belongs to row i of the table that
-    DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new rows,
-    where trips.zarr are the DATA of the training.
+    standard deviation of a new measurement of it, noise included. A model of classes writes label, the most probable
+    class, and p_CLASS, the probability of every class in their order. Row i of OUTPUT belongs to row i of the table
+    that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
+    rows, where trips.zarr are the DATA of the training.
 
     OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
     such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
@@ -297,7 +298,7 @@ def predict(
             if not begun:
                 raise
             raise failed_at_work(error) from error
-    show({"output": output, "n_rows": rows}, f"{output}: mean and std of {rows:,} rows", as_json)
+    show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 
 @partirvm.command()
@@ -309,7 +310,9 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> dict[st
     """Measure the model of JOB on DATA that it has not seen.
 
     Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
-    density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target.
+    density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target. Of
+    a model of classes: n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
+    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc.
 
     \b
     Example:

@@ -9,7 +9,7 @@ import click
 
 from partirvm.cli import options
 from partirvm.cli.failures import Status
-from partirvm.cli.shared import cluster, in_foreground, place, show
+from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.errors import ExistsError, JobFailedError, PartirvmError
 
 
@@ -23,11 +23,6 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
         f"partirvm abort {job}",
     )
     return Status.DONE
-
-
-def ended(status: str) -> int:
-    """The exit status that tells how a job stands."""
-    return {"done": Status.DONE, "aborted": Status.ABORTED}.get(status, Status.FAILED)
 
 
 @click.command()
@@ -188,7 +183,7 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
     last bit. Only the limits below can be changed, each stays as it was unless given. With --scheduler it goes on on a
-    cluster, wherever it ran before.
+    cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model, 4 without one.
 
     \b
     Examples:
@@ -209,7 +204,7 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
 
-        return in_foreground(work, job, quiet=quiet, as_json=as_json)
+        return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 
 
 @click.command()
@@ -230,13 +225,17 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
     from partirvm import service
     from partirvm.report.page import page
+    from partirvm.storage import storing
+    from partirvm.storage.local import replacing
 
     if not output.endswith((".html", ".htm")):
         raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
     target = Path(output)
     if target.exists() and not overwrite:
         raise ExistsError(f"{output} is there already: --overwrite replaces it")
-    target.write_text(page(_facts(service.open_job(job))), encoding="utf-8")
+    text = page(_facts(service.open_job(job)))
+    with storing(output), replacing(target) as part:
+        part.write_text(text, encoding="utf-8")
     click.echo(f"{output}: open it in a browser")
 
 

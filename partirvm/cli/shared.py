@@ -42,21 +42,32 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
         click.echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
-def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
+def ended(status: str) -> int:
+    """The exit status that tells how a job stands."""
+    return {"done": Status.DONE, "aborted": Status.ABORTED}.get(status, Status.FAILED)
+
+
+def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
     """Do ``work`` with progress, let Ctrl-C end it, print what came of it; the exit status.
 
-    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``service.fit`` does.
+    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``service.fit`` does, or None where another
+    process has done it. Until there is a plan Ctrl-C ends a new fit at once, as nothing was written yet; a job that is
+    ``resumed`` is there, and is told to end. Without a usable model the exit status is 4, and a message says why.
     """
+    from partirvm import service
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
 
     with progress_for(quiet=quiet) as progress, Interruption(progress.note) as stop:
         begun = False
+        if resumed:
+            stop.listen()
 
         def on_plan(made: Any) -> None:
             nonlocal begun
             begun = True
-            stop.listen()
+            if not resumed:
+                stop.listen()
             progress.on_plan(made)
 
         try:
@@ -66,14 +77,20 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                 raise
             raise failed_at_work(error) from error
         except KeyboardInterrupt:
-            if not begun or not _there(job):
+            if not (begun or resumed) or not _there(job):
                 raise
-            has = "the model of the last round that was finished" if progress.rounds else "no model yet"
+            usable = service.Job(job).store.has_model()
+            has = "the model of the last round that was finished" if usable else "no model yet"
             progress.note(f"stopped at once; {job} holds {has}, and can go on: partirvm resume {job}")
-            return Status.ABORTED if progress.rounds else Status.FAILED
+            return Status.ABORTED if usable else Status.FAILED
+    if fitted is None:
+        return _done_elsewhere(job, as_json)
     if fitted.model is None:
+        if service.Job(job).status().value == "cancelled":
+            raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
-    facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, fitted.plan.to_json())
+    plan = fitted.plan.to_json() if fitted.plan else service.Job(job).state().plan or {}
+    facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
     aborted = facts["reason"] == "aborted"
     show(
         facts,
@@ -84,6 +101,17 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         *[f"partirvm resume {job}"] * aborted,
     )
     return Status.ABORTED if aborted else Status.DONE
+
+
+def _done_elsewhere(job: str, as_json: bool) -> int:
+    """Tell how a job stands that another process took up, and ended, between our request and our turn."""
+    from partirvm import service
+    from partirvm.report.status import status_text
+
+    found = service.open_job(job).progress()
+    click.echo(f"{job}: another process has taken it up meanwhile", err=True)
+    show(found, status_text(found), as_json)
+    return ended(found["status"])
 
 
 def _there(job: str) -> bool:

@@ -1,7 +1,7 @@
 """Sources of row tiles: arrays in memory, Zarr, Dask; ingest of tables; identity of data."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
-from partirvm.data.checks import require_target
+from partirvm.data.checks import class_codes, require_target
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
 from partirvm.data.source import Columns, Fingerprint, Source, Tile, tile_rows_for, tile_slices
@@ -18,6 +18,7 @@ __all__ = [
     "ZarrSource",
     "as_source",
     "check_fingerprint",
+    "class_codes",
     "hash_tile",
     "ingest",
     "require_target",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,32 @@ def check_dtype(name: str, dtype: Any) -> None:
         f"{name} holds text or objects ({dtype}), and numbers are needed: code them as numbers, or ingest the table "
         "with its text columns named as categorical (`--categorical`)."
     )
+
+
+def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
+    """The codes that a model of these ``classes`` has for each class of a source; None where they are the same.
+
+    Raises ``DataError`` for a source whose target is no class, and for classes that the model does not know.
+    """
+    found = source.columns.classes
+    if found is None:
+        raise DataError(
+            f"the model tells the classes {_listed(classes)} apart, and the target of the data is a number: ingest "
+            "them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+        )
+    codes = {label: code for code, label in enumerate(classes)}
+    unknown = [label for label in found if label not in codes]
+    if unknown:
+        raise DataError(
+            f"the data have the class {unknown[0]!r}{f' and {len(unknown) - 1} more' if unknown[1:] else ''}, which "
+            f"the training data have not: their classes are {_listed(classes)}"
+        )
+    mapped = tuple(codes[label] for label in found)
+    return None if mapped == tuple(range(len(classes))) else mapped
+
+
+def _listed(labels: Sequence[Any], most: int = 20) -> str:
+    return ", ".join(map(repr, labels[:most])) + (", …" if len(labels) > most else "")
 
 
 def check_weights(weights: Any) -> None:

@@ -24,11 +24,11 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
-from partirvm.core.scores import ClassScores
+from partirvm.core.scores import ClassScores, Ranking
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule
-from partirvm.errors import ExistsError, FormatError, MissingDataError
+from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
 from partirvm.jobs.codec import Codec, plain
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design
@@ -95,6 +95,7 @@ VALUES: tuple[type, ...] = (
     LargestErrors,
     Scores,
     ClassScores,
+    Ranking,
     Termination,
 )
 
@@ -131,7 +132,7 @@ def load_checkpoint(location: str) -> Any:
     """The value that was saved.
 
     Raises ``MissingDataError`` if nothing is there or a part of it is missing or damaged, ``FormatError`` if it is
-    something else or of a newer version.
+    something else or cannot be decoded, ``NewerFormatError`` if it is of a newer version.
     """
     import zarr
 
@@ -143,7 +144,7 @@ def load_checkpoint(location: str) -> Any:
     if about.get("kind") != KIND:
         raise FormatError(f"{location}: this is not a partirvm checkpoint (kind {about.get('kind')!r})")
     if about["format"] > FORMAT:
-        raise FormatError(
+        raise NewerFormatError(
             f"{location}: the checkpoint has format {about['format']}, this version reads up to {FORMAT}: "
             "upgrade partirvm"
         )

@@ -28,15 +28,16 @@ from partirvm.errors import (
     LeaseError,
     LeaseLostError,
     MissingDataError,
+    NewerFormatError,
     StorageError,
 )
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
-from partirvm.model import Model, load_model, save_model
+from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder
+from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
 from partirvm.storage.process import Process
 from partirvm.storage.snapshots import Snapshots
 
@@ -78,20 +79,24 @@ class JobStore:
         on it, ``StorageError`` where jobs cannot be kept.
 
         A job that is overwritten is kept beside the folder, as a hidden sibling, until the new one has saved its first
-        model; ``discard`` puts it back. So does the next job that overwrites, for one that was killed before that.
+        model; ``discard`` puts it back. So does the next job that overwrites, for one that was killed before that. The
+        new job goes on with the epochs of the old one, so that whoever was at work on that can spoil nothing: the store
+        that is returned has its ``lease`` then, to be released.
         """
-        store = cls(location)
+        store, before = cls(location), None
         folder = store._folder
         with storing(store.location):
             if folder.exists():
                 if folder.exists("spec.json") or not folder.empty():
-                    store._make_room(overwrite)
+                    before = store._make_room(overwrite)
                 else:
                     folder.remove()
             folder.require_exclusive()
         try:
             with storing(f"{store.location}/spec.json"):
                 folder.create("spec.json", to_json({"format": FORMAT, **spec}))
+                if before is not None:
+                    store.lease = succeed(folder, before)
         except StorageError as error:
             if isinstance(error.__cause__, FileExistsError):
                 raise ExistsError(f"{store.location}: another process has just started a job here") from error
@@ -107,13 +112,13 @@ class JobStore:
         return self._folder.exists("spec.json")
 
     def spec(self) -> dict[str, Any]:
-        """What was asked. Raises ``MissingDataError`` for no job, ``FormatError`` for one of a newer version."""
+        """What was asked. Raises ``MissingDataError`` for no job, ``NewerFormatError`` for one of a newer version."""
         try:
             spec = read_json(self._folder, "spec.json")
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
         if spec.get("format", 0) > FORMAT:
-            raise FormatError(
+            raise NewerFormatError(
                 f"{self.location}: the job has format {spec['format']}, this version reads up to {FORMAT}: "
                 "upgrade partirvm"
             )
@@ -213,7 +218,7 @@ class JobStore:
 
     # What came of it
 
-    def save(self, model: Model) -> None:
+    def save(self, model: AnyModel) -> None:
         """Make this model the one to use.
 
         Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written;
@@ -230,7 +235,7 @@ class JobStore:
         """Whether there is a model to use."""
         return self._models.current() is not None
 
-    def model(self) -> Model:
+    def model(self) -> AnyModel:
         """The model to use. Raises ``MissingDataError`` if the job has none yet."""
         self.spec()
         if not self.has_model() and not self._folder.exists("model.json"):
@@ -254,13 +259,19 @@ class JobStore:
     def restore(self) -> Restored | None:
         """The last checkpoint, or the one before it where the last is damaged; None if there never was one.
 
-        Raises ``MissingDataError`` if all that there are are damaged, ``FormatError`` for one of a newer version.
+        Raises ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version.
         """
         damaged: list[str] = []
         for snapshot in self._checkpoints.newest():
+            place = self._folder.place(snapshot.name)
+            if snapshot.about is None:
+                damaged.append(f"{place}.json: damaged, not JSON")
+                continue
             try:
-                value = load_checkpoint(self._folder.place(snapshot.name))
-            except MissingDataError as error:
+                value = load_checkpoint(place)
+            except NewerFormatError:
+                raise
+            except (MissingDataError, FormatError) as error:
                 damaged.append(str(error))
                 continue
             return Restored(value, snapshot.about, tuple(damaged))
@@ -286,8 +297,8 @@ class JobStore:
         if self._aside.exists():
             self._aside.rename(self._folder)
 
-    def _make_room(self, overwrite: bool) -> None:
-        """Move the job that is here aside if it has a model to lose."""
+    def _make_room(self, overwrite: bool) -> int:
+        """Move the job that is here aside if it has a model to lose, else remove it; the epoch that it had come to."""
         if not overwrite:
             raise ExistsError(
                 f"{self.location}: there is something here already; --overwrite replaces a job, `partirvm resume` goes "
@@ -301,14 +312,20 @@ class JobStore:
             has = self.holder()
             by = "" if has is None else f" by {has.process}"
             raise LeaseError(f"{self.location} is in use{by}: abort it before it is overwritten") from error
-        if self.has_model() or self._folder.exists("model.json"):
-            self._aside.remove()
-            old.stop()
-            self._folder.rename(self._aside)
-            old.release(self._aside)
-        else:
-            old.stop()
-            self._folder.remove()
+        try:
+            if self.has_model() or self._folder.exists("model.json"):
+                self._aside.remove()
+                old.stop()
+                self._folder.rename(self._aside)
+                old.release(self._aside)
+            else:
+                old.stop()
+                self._folder.remove()
+        except BaseException:
+            with suppress(StorageError):
+                old.release()
+            raise
+        return old.epoch
 
 
 def _request(what: str, attempt: int) -> str:

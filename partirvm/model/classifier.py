@@ -57,6 +57,7 @@ class ClassModel:
     @classmethod
     def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
         """The model of a dense fit. Raises ``DataError`` for labels that cannot be kept (``plain_labels``)."""
+        assert columns.classes is not None
         return cls(
             design=design,
             mean=fit.mean,
@@ -66,7 +67,7 @@ class ClassModel:
             moderate=moderate,
             log_evidence=float(fit.log_evidence),
             n_rows=fit.n,
-            columns=replace(columns, classes=plain_labels(columns.classes or ())),
+            columns=replace(columns, classes=plain_labels(columns.classes)),
         )
 
     def digest(self) -> str:

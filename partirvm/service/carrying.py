@@ -37,7 +37,7 @@ from partirvm.model import Model
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
 from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import Prepared, check_sources, prepare
+from partirvm.service.preparing import Prepared, StoppedError, check_sources, prepare
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters
 
@@ -56,20 +56,28 @@ GONE = "the process that was at work on it is gone"
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit leaves: its model (None if it was aborted before there was one), history, end and plan."""
+    """What a fit leaves: its model (None if it was aborted before there was one), history, end and plan.
+
+    ``plan`` is None if it was aborted while it was planned.
+    """
 
     model: Model | None
     history: list[Entry]
     outcome: Outcome
-    plan: Plan
+    plan: Plan | None
 
 
 class JobJournal(MemoryJournal):
-    """Writes to the job's folder what it also keeps in memory; ``announce`` hears each line of history."""
+    """Writes to the job's folder what it also keeps in memory; ``announce`` hears each line of history.
 
-    def __init__(self, store: JobStore, history: list[Entry], announce: Callable[[Entry], None] | None = None) -> None:
+    Each checkpoint says under which memory ``limit`` (bytes) it was made.
+    """
+
+    def __init__(
+        self, store: JobStore, history: list[Entry], limit: int, announce: Callable[[Entry], None] | None = None
+    ) -> None:
         super().__init__(history=history)
-        self._store, self._announce = store, announce
+        self._store, self._limit, self._announce = store, limit, announce
 
     def save(self, model: Model) -> None:
         self._store.save(model)
@@ -83,7 +91,7 @@ class JobJournal(MemoryJournal):
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         state = {"state": checkpoint.state, "waiting": checkpoint.waiting}
-        self._store.checkpoint(state, history=len(self.history))
+        self._store.checkpoint(state, history=len(self.history), limit=self._limit)
 
 
 @dataclass
@@ -158,8 +166,13 @@ def create(
     parameters = check_parameters(parameters)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
-    store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
-    return fold(store.events())
+    try:
+        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
+        return fold(store.events())
+    finally:
+        if store.lease is not None:
+            with suppress(LeaseError, StorageError):
+                store.lease.release()
 
 
 def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> FitParameters:
@@ -184,8 +197,9 @@ def carry_out(
 ) -> Fitted | None:
     """Do what a queued or interrupted job asks; None if it is over already, or another ``attempt`` than this is due.
 
-    Raises ``LeaseError`` while another process is at work on it, ``ChangedDataError`` if the data are not those that it
-    began with, and as ``fit`` does; the job's events then say ``failed`` and why.
+    An abort is heard while the job is planned, too. Raises ``LeaseError`` while another process is at work on it,
+    ``ChangedDataError`` if the data are not those that it began with, and as ``fit`` does; the job's events then say
+    ``failed`` and why.
     """
     store = JobStore(job)
     if not _due(store, attempt):
@@ -198,9 +212,9 @@ def carry_out(
         take_over(store)
         with ending(store):
             restored = store.restore()
-            checkpoint, lines = None, 0
+            checkpoint, lines, limit = None, 0, None
             if restored is not None:
-                lines = int(restored.about["history"])
+                lines, limit = int(restored.about["history"]), restored.about.get("limit")
                 checkpoint = Checkpoint(restored.value["state"], restored.value["waiting"])
             begin(store, client, lines)
             spec, events = store.spec(), store.events()
@@ -214,16 +228,21 @@ def carry_out(
             state = fold(events)
             if checkpoint is not None:
                 parameters = as_before(parameters, checkpoint.state.options, state.plan)
-            prepared = prepare(source, parameters, executor, held_out)
+            requests = Requests(store, state.attempt, aborted)
+            try:
+                prepared = prepare(source, parameters, executor, held_out, requests)
+            except StoppedError:
+                return _stopped(store, requests, history_of(state))
             return carry(
                 store,
                 state,
                 prepared,
                 executor,
+                requests,
                 checkpoint=checkpoint,
+                limit=limit,
                 watcher=watcher,
                 on_plan=on_plan,
-                aborted=aborted,
                 announce=announcer(client, job),
             )
     finally:
@@ -277,25 +296,25 @@ def carry(
     state: JobState,
     prepared: Prepared,
     executor: Executor,
+    requests: Requests,
     *,
     checkpoint: Checkpoint | None = None,
+    limit: int | None = None,
     watcher: Watcher | None = None,
     on_plan: Callable[[Plan], None] | None = None,
-    aborted: Callable[[], bool] | None = None,
     announce: Callable[[Entry], None] | None = None,
 ) -> Fitted:
-    """Run a prepared fit for a job that is ``running`` in our hands, from a checkpoint if there is one.
+    """Run a prepared fit for a job that is ``running`` in our hands, from a checkpoint (made under ``limit``) if any.
 
     The watcher hears the lines of history that stand first. Raises nothing that is not to be written down (``ending``).
     """
     watcher = watcher or Watcher()
-    history = [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
+    history, limit_now = history_of(state), prepared.plan.machine.limit
     if checkpoint is not None:
         prepared = replace(prepared, measured=())
-        allowed = as_allowed(checkpoint.state.options, prepared)
+        allowed = as_allowed(checkpoint.state.options, prepared, limit == limit_now)
         checkpoint = replace(checkpoint, state=replace(checkpoint.state, options=allowed))
-    journal = JobJournal(store, history, announce)
-    requests = Requests(store, state.attempt, aborted)
+    journal = JobJournal(store, history, limit_now, announce)
     store.record({"event": "plan", **prepared.plan.to_json()})
     if on_plan is not None:
         on_plan(prepared.plan)
@@ -314,14 +333,32 @@ def carry(
     model = journal.model or (store.model() if store.has_model() else None)
     if outcome.reason is not Termination.ABORTED:
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
-    elif store.requested(state.attempt) == "cancel":
-        store.record({"event": "cancelled", "reason": store.why("cancel", state.attempt)[0] or "cancel asked for"})
-        store.forget()
-        model = None
     else:
-        advice = outcome.reason.advice if model else "Aborted before there was a model."
-        store.record({"event": "aborted", "reason": requests.reason or advice, "seconds": outcome.seconds})
+        model = _end_as_asked(store, requests, model, outcome.seconds)
     return Fitted(model, journal.history, outcome, prepared.plan)
+
+
+def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
+    """What is left of a job that was ended while it was planned."""
+    seconds = float(history[-1]["seconds"]) if history else 0.0
+    model = _end_as_asked(store, requests, store.model() if store.has_model() else None, seconds)
+    return Fitted(model, history, Outcome(Termination.ABORTED, None, seconds), None)
+
+
+def _end_as_asked(store: JobStore, requests: Requests, model: Model | None, seconds: float) -> Model | None:
+    """Write down that a job was aborted, or was cancelled and has no model any more; the model that it has now."""
+    if store.requested(requests.attempt) == "cancel":
+        store.record({"event": "cancelled", "reason": store.why("cancel", requests.attempt)[0] or "cancel asked for"})
+        store.forget()
+        return None
+    advice = Termination.ABORTED.advice if model else "Aborted before there was a model."
+    store.record({"event": "aborted", "reason": requests.reason or advice, "seconds": seconds})
+    return model
+
+
+def history_of(state: JobState) -> list[Entry]:
+    """The lines of history that stand, as the driver wrote them."""
+    return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
 
 
 def as_before(parameters: FitParameters, options: Any, plan: dict[str, Any] | None) -> FitParameters:
@@ -337,16 +374,15 @@ def as_before(parameters: FitParameters, options: Any, plan: dict[str, Any] | No
     )
 
 
-def as_allowed(options: Any, prepared: Prepared) -> Any:
-    """A checkpoint's options under the limits that hold now."""
+def as_allowed(options: Any, prepared: Prepared, same_limit: bool) -> Any:
+    """A checkpoint's options under the limits that hold now.
+
+    What memory allows stays as it was under the same limit: a process that needs some more of it for itself than the
+    one before must not end the fit earlier.
+    """
     now = prepared.options
-    return replace(
-        options,
-        max_rounds=now.max_rounds,
-        max_vectors=now.max_vectors,
-        max_columns=now.max_columns,
-        batch=now.batch,
-    )
+    options = replace(options, max_rounds=now.max_rounds, max_vectors=now.max_vectors)
+    return options if same_limit else replace(options, max_columns=now.max_columns, batch=now.batch)
 
 
 def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from partirvm.backends import executor_for
@@ -22,6 +22,7 @@ from partirvm.model import Model
 from partirvm.planning.plan import Plan
 from partirvm.service.carrying import (
     Fitted,
+    Requests,
     absolute,
     announcer,
     asked_parameters,
@@ -36,7 +37,7 @@ from partirvm.service.carrying import (
     take_over,
 )
 from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import prepare
+from partirvm.service.preparing import StoppedError, prepare
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -63,11 +64,8 @@ LIMITS = {
 def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
     """What ``fit`` would do with DATA, without doing it. Raises as ``service.preparing.prepare`` does."""
     source, held_out = sources(data, validation)
-    executor = executor_for(client)
-    try:
+    with closing(executor_for(client)) as executor:
         return prepare(source, parameters, executor, held_out).plan
-    finally:
-        executor.close()
 
 
 def fit(
@@ -88,31 +86,35 @@ def fit(
     Everything that can be refused is refused before JOB is touched: raises as ``service.preparing.prepare`` does,
     ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
     ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
-    dense iterations: once it says so the fit ends with the model saved last. A fit that ends with neither a model nor a
-    checkpoint, raising ``JobFailedError`` if it was aborted, leaves no JOB, or the one that it was to overwrite. One
-    that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no model.
+    dense iterations, of planning too: once it says so the fit ends with the model saved last. A fit that ends with
+    neither a model nor a checkpoint, raising ``JobFailedError`` if it was aborted, leaves no JOB, or the one that it
+    was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
+    model.
     """
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
-    executor = executor_for(client)
-    try:
-        prepared = prepare(source, parameters, executor, held_out)
+    with closing(executor_for(client)) as executor:
+        try:
+            prepared = prepare(source, parameters, executor, held_out, _asking(aborted))
+        except StoppedError as error:
+            raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
         spec = specification(source, held_out, validation, check_parameters(parameters))
         store = JobStore.create(job, spec, overwrite=overwrite)
-        lease = store.acquire()
+        lease = store.lease or store.acquire()
         try:
             with ending(store):
                 store.record({"event": "queued", "reason": "submitted"})
                 begin(store, client)
+                state = fold(store.events())
                 fitted = carry(
                     store,
-                    fold(store.events()),
+                    state,
                     prepared,
                     executor,
+                    Requests(store, state.attempt, aborted),
                     watcher=watcher,
                     on_plan=on_plan,
-                    aborted=aborted,
                     announce=announcer(client, job),
                 )
             cancelled = fold(store.events()).status is Status.CANCELLED
@@ -125,11 +127,13 @@ def fit(
         finally:
             with suppress(LeaseError, StorageError):
                 lease.release()
-    finally:
-        executor.close()
     if cancelled:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
+
+
+def _asking(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
+    return lambda: Termination.ABORTED if aborted is not None and aborted() else None
 
 
 def _discard_nothing_worth(store: JobStore) -> None:
@@ -205,7 +209,7 @@ class Job:
     def __init__(self, location: str) -> None:
         self.location = location.rstrip("/")
         self.store = JobStore(self.location)
-        self._thread: threading.Thread | None = None
+        self._runner: _Runner | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -261,16 +265,20 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield its state now and whenever it has changed, until nobody is at work on it any more.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds. A job whose process is gone counts as over: interrupted; on a
+        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if the thread of this process that was to
+        carry it out has ended without having begun. A job whose process is gone counts as over: interrupted; on a
         cluster only if no other process has taken it up within ``GRACE`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
         while True:
+            ended = self._runner is not None and self._runner.ended
             state = self.state()
             assert state.status is not None
             if state != last:
                 yield state
+            if ended and self._runner is not None:
+                self._runner.require_begun(state)
             last, now = state, time.monotonic()
             lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
             gone = (gone or now) if lost else None
@@ -358,11 +366,7 @@ class Job:
             lease.release()
 
     def _start_here(self, state: JobState) -> None:
-        arguments = absolute(self.location), state.attempt
-        self._thread = threading.Thread(
-            target=_in_thread, args=arguments, name=f"partirvm {self.location}", daemon=True
-        )
-        self._thread.start()
+        self._runner = _Runner(absolute(self.location), state.attempt)
 
     def _start_there(self, client: Any, state: JobState) -> None:
         from partirvm.backends.detached import start
@@ -386,10 +390,34 @@ def _seconds(state: JobState) -> float | None:
     return round(before + max((state.ended or time.time()) - at, 0.0), 3)
 
 
-def _in_thread(job: str, attempt: int) -> None:
-    """Carry a job out; how it ended, even an error, is in its events."""
-    with suppress(Exception):
-        carry_out(job, attempt=attempt)
+class _Runner:
+    """Carries an attempt at a job out, in a thread of its own. How it ended, even an error, is in the job's events.
+
+    All but an error that keeps it from beginning: nothing can be written without the lease.
+    """
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job, self._attempt = job, attempt
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has come to its end."""
+        return not self._thread.is_alive()
+
+    def require_begun(self, state: JobState) -> None:
+        """Raise ``JobFailedError`` if the job, seen after the end of the thread, still waits for it."""
+        if state.status is Status.QUEUED and state.attempt == self._attempt:
+            why = self._error or "its thread has ended"
+            raise JobFailedError(f"{self._job} is queued, and could not be begun: {why}; resume tries again")
+
+    def _run(self) -> None:
+        try:
+            carry_out(self._job, attempt=self._attempt)
+        except Exception as error:
+            self._error = error
 
 
 def _check_changes(changed: dict[str, Any]) -> None:

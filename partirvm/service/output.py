@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, UsageError
+from partirvm.model import label_array
 from partirvm.storage import storing
 from partirvm.storage.local import flush, replacing, sync
 
@@ -22,19 +26,49 @@ Write = Callable[[NDArray[np.float64]], None]
 CHUNK_ROWS = 1 << 16
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of OUTPUT: numbers, or where there are ``labels`` what stands for the codes 0 … K−1.
+
+    Labels that are all text, all whole numbers, all numbers or all truth values are written as such; labels of several
+    types, and integers beyond 64 bits, as text.
+    """
+
+    name: str
+    labels: tuple[Any, ...] | None = None
+
+    @cached_property
+    def _table(self) -> NDArray[Any] | None:
+        if self.labels is None:
+            return None
+        table = label_array(self.labels)
+        return np.array([str(label) for label in self.labels]) if table.dtype.kind == "O" else table
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its values: float64, int64, bool or ``str``."""
+        if self._table is None:
+            return np.dtype(np.float64)
+        return str if self._table.dtype.kind == "U" else self._table.dtype
+
+    def values(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """What is written for numbers or codes (rows,)."""
+        return np.ascontiguousarray(numbers) if self._table is None else self._table[numbers.astype(np.int64)]
+
+
 @contextmanager
 def open_output(
-    path: Path, part: Path, names: tuple[str, ...], n_rows: int, check: Callable[[], None]
+    path: Path, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
-    """Open OUTPUT for rows of the columns ``names``; yields a function that appends a block (rows, columns).
+    """Open OUTPUT for rows of these columns; yields a function that appends a block of numbers (rows, columns).
 
-    The ending says what it is: .zarr (one array per column), .parquet or .csv. It is written to ``part``, on the same
-    disk, flushed, and renamed at the end, in place of what is there; an error leaves nothing behind. ``check`` is
-    called before it is renamed, and may raise. Raises ``StorageError`` if it cannot be written.
+    The ending says what it is: .zarr (one array per column; text has variable length), .parquet or .csv. It is written
+    to ``part``, on the same disk, flushed, and renamed at the end, in place of what is there; an error leaves nothing
+    behind. ``check`` is called before it is renamed, and may raise. Raises ``StorageError`` if it cannot be written.
     """
     with storing(str(path)):
         with replacing(path, part):
-            with _WRITERS[path.suffix](part, names, n_rows) as write:
+            with _WRITERS[path.suffix](part, columns, n_rows) as write:
                 yield write
             flush(part)
             check()
@@ -75,23 +109,42 @@ def _holds_predictions(path: Path) -> bool:
         return False
 
 
+def array_name(column: str) -> str:
+    """The name of a column's array in a Zarr group, where a slash would be a group within: ``%2F`` stands for it.
+
+    >>> array_name("p_n/a"), array_name("p_blue")
+    ('p_n%2Fa', 'p_blue')
+    """
+    return re.sub(r"[%/\\\x00-\x1f]", lambda found: f"%{ord(found[0]):02X}", column)
+
+
 @contextmanager
-def _zarr(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
+def _zarr(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import zarr
 
     group = zarr.open_group(str(path), mode="w")
     chunks = (min(CHUNK_ROWS, n_rows),)
-    arrays = [group.create_array(name, shape=(n_rows,), dtype="f8", chunks=chunks, fill_value=np.nan) for name in names]
+    fills = {"f": np.nan, "i": 0, "b": False}
+    arrays = [
+        group.create_array(
+            array_name(column.name),
+            shape=(n_rows,),
+            dtype=column.dtype,
+            chunks=chunks,
+            fill_value="" if column.dtype is str else fills[column.dtype.kind],
+        )
+        for column in columns
+    ]
     blocks: list[NDArray[np.float64]] = []
     done = 0
 
     def flush(last: bool) -> None:
         nonlocal done, blocks
-        rows = np.concatenate(blocks) if blocks else np.empty((0, len(names)))
+        rows = np.concatenate(blocks) if blocks else np.empty((0, len(columns)))
         whole = len(rows) if last else len(rows) // chunks[0] * chunks[0]
-        for column, array in enumerate(arrays):
+        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
             if whole:
-                array[done : done + whole] = rows[:whole, column]
+                array[done : done + whole] = column.values(rows[:whole, place])
         done, blocks = done + whole, [rows[whole:]]
 
     def write(block: NDArray[np.float64]) -> None:
@@ -101,31 +154,40 @@ def _zarr(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
 
     yield write
     flush(last=True)
-    group.update_attributes({"kind": KIND})
+    group.update_attributes({"kind": KIND, "columns": [column.name for column in columns]})
 
 
-def _table(block: NDArray[np.float64], names: tuple[str, ...]) -> Any:
+def _schema(columns: tuple[Column, ...]) -> Any:
     import pyarrow as pa
 
-    return pa.table({name: np.ascontiguousarray(block[:, column]) for column, name in enumerate(names)})
+    def kind(column: Column) -> Any:
+        return pa.string() if column.dtype is str else pa.from_numpy_dtype(column.dtype)
+
+    return pa.schema([(column.name, kind(column)) for column in columns])
+
+
+def _table(block: NDArray[np.float64], columns: tuple[Column, ...]) -> Any:
+    import pyarrow as pa
+
+    arrays = [pa.array(column.values(block[:, place])) for place, column in enumerate(columns)]
+    return pa.Table.from_arrays(arrays, schema=_schema(columns))
 
 
 @contextmanager
-def _parquet(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
-    import pyarrow as pa
+def _parquet(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(path, pa.schema([(name, pa.float64()) for name in names])) as writer:
-        yield lambda block: writer.write_table(_table(block, names))
+    with pq.ParquetWriter(path, _schema(columns)) as writer:
+        yield lambda block: writer.write_table(_table(block, columns))
 
 
 @contextmanager
-def _csv(path: Path, names: tuple[str, ...], n_rows: int) -> Iterator[Write]:
+def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.csv
 
-    with pa.csv.CSVWriter(path, pa.schema([(name, pa.float64()) for name in names])) as writer:
-        yield lambda block: writer.write_table(_table(block, names))
+    with pa.csv.CSVWriter(path, _schema(columns)) as writer:
+        yield lambda block: writer.write_table(_table(block, columns))
 
 
 _WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}

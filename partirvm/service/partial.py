@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,18 +31,20 @@ from partirvm.storage.local import LocalFolder
 
 Float = NDArray[np.float64]
 
-WIDTH = 4
-"""Numbers kept of a row: its number before shuffling, mean, standard deviation, whether it is far."""
+
+def width(columns: Sized) -> int:
+    """Numbers kept of a row: its number before shuffling, those of the ``columns``, and whether it is far."""
+    return 2 + len(columns)
 
 
 @contextmanager
 def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[str], None]) -> Iterator[Partial]:
     """Hold what there is of the prediction to ``output``, and remove it once the block has come to its end.
 
-    ``identity`` is JSON that says of what the prediction is, with ``n_rows`` and ``tile_rows``: tiles of another one
-    are removed. ``note`` is told if the prediction goes on. Where the block is left by an error the tiles stay, and a
-    note of the error says so; nothing stays if there are none. Raises ``LeaseError`` if another process predicts to the
-    same output, ``StorageError`` if it cannot be written.
+    ``identity`` is JSON that says of what the prediction is, with ``n_rows``, ``tile_rows`` and ``columns``, the names
+    of the numbers kept of each row: tiles of another one are removed. ``note`` is told if the prediction goes on. Where
+    the block is left by an error the tiles stay, and a note of the error says so; nothing stays if there are none.
+    Raises ``LeaseError`` if another process predicts to the same output, ``StorageError`` if it cannot be written.
     """
     folder = LocalFolder(str(output), output.with_name(f".{output.name}.partial"))
     lease, partial = _acquire(folder), None
@@ -70,13 +72,15 @@ def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[s
 class Partial:
     """Tiles of a prediction. ``missing`` are those that were not there, or damaged, when it was opened.
 
-    ``n_tiles`` are to be there in the end, ``n_whole`` are now; ``replaced`` says if there were others than these.
+    ``n_tiles`` are to be there in the end, ``n_whole`` are now; ``width`` numbers are kept of a row; ``replaced`` says
+    if there were others than these.
     """
 
     def __init__(self, folder: LocalFolder, lease: Lease, identity: dict[str, Any]) -> None:
         self._folder, self._lease = folder, lease
         self._n_rows, self._tile_rows = int(identity["n_rows"]), int(identity["tile_rows"])
         self.n_tiles = -(-self._n_rows // self._tile_rows)
+        self.width = width(identity["columns"])
         text = json.dumps(identity, sort_keys=True)
         name = f"tiles-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
         others = [found for found in folder.list() if found not in ("lease", name)]
@@ -88,17 +92,17 @@ class Partial:
         self.n_whole = self.n_tiles - len(self.missing)
 
     def keep(self, number: int, records: Float) -> None:
-        """Keep the predictions of a tile, (rows, WIDTH). Raises ``LeaseLostError`` if another process took over."""
+        """Keep the predictions of a tile, (rows, width). Raises ``LeaseLostError`` if another process took over."""
         if self._lease.lost:
             self.check()
-        chunk = np.full((self._tile_rows, WIDTH), np.nan)
+        chunk = np.full((self._tile_rows, self.width), np.nan)
         chunk[: len(records)] = records
         with storing(self._folder.location):
             self._array[self._span(number)] = chunk
         self.n_whole += 1
 
     def tile(self, number: int) -> Float:
-        """The predictions of a tile, (rows, WIDTH). Raises ``MissingDataError`` if they are not there or damaged."""
+        """The predictions of a tile, (rows, width). Raises ``MissingDataError`` if they are not there or damaged."""
         place = f"{self._folder.location}: what was kept of tile {number}"
         with reading(place, "run the same command again"):
             chunk = np.asarray(self._array[self._span(number)])
@@ -131,8 +135,11 @@ class Partial:
         self._folder.remove(name)
         self._array = zarr.create_array(
             place,
-            shape=(self.n_tiles * self._tile_rows, WIDTH),  # whole chunks: a damaged one is written over, never read
-            chunks=(self._tile_rows, WIDTH),
+            shape=(
+                self.n_tiles * self._tile_rows,
+                self.width,
+            ),  # whole chunks: a damaged one is written over, never read
+            chunks=(self._tile_rows, self.width),
             dtype="f8",
             compressors=[Crc32cCodec()],
             fill_value=np.nan,

@@ -16,40 +16,64 @@ import partirvm
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
 from partirvm.backends.threads import one_blas_thread
+from partirvm.core.link import probabilities
 from partirvm.core.residuals import Scores
-from partirvm.data import ZarrSource, require_target
+from partirvm.core.scores import ClassScores
+from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, Model
-from partirvm.service.output import check_output, open_output
-from partirvm.service.partial import WIDTH, Partial, partial_prediction
+from partirvm.model import FAR, ClassModel, Model
+from partirvm.service.output import Column, check_output, open_output
+from partirvm.service.partial import Partial, partial_prediction
 from partirvm.storage import storing
-from partirvm.strategies.instructions import ScorePass
+from partirvm.strategies.instructions import LogisticScorePass, ScorePass
 
 Float = NDArray[np.float64]
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are put back in order at once."""
 
-COLUMNS = ("mean", "std")
-"""What is written of each row."""
+AnyModel = Model | ClassModel
+
+
+def value_names(model: AnyModel) -> tuple[str, ...]:
+    """What is predicted of each row: ``mean`` and ``std``, or ``p_<class>`` for each class in its order.
+
+    Raises ``DataError`` where two classes have the same text.
+    """
+    if isinstance(model, Model):
+        return ("mean", "std")
+    names = tuple(f"p_{label}" for label in model.classes)
+    twice = [label for label in model.classes if names.count(f"p_{label}") > 1]
+    if twice:
+        raise DataError(f"the classes {twice[0]!r} and {twice[1]!r} would both have the column 'p_{twice[0]}'")
+    return names
+
+
+def predicted_values(model: AnyModel, X: Float) -> tuple[Float, Float]:
+    """Values (n, V) by ``value_names``, and nearness (n,), of raw inputs X (n, d)."""
+    if isinstance(model, ClassModel):
+        f, nearness = model.predictors(X)
+        return probabilities(model.likelihood, f), nearness
+    mean, variance, nearness = model.moments(X)
+    assert variance is not None
+    return np.column_stack([mean, np.sqrt(variance)]), nearness
 
 
 @dataclass(frozen=True)
 class PredictTile:
-    """Predictions of one tile: an array (rows, 4) of original row number, mean, sd, and whether the row is far away."""
+    """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away."""
 
-    model: Model
+    model: AnyModel
 
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and predict it."""
         tile = source.tile(number)
         rows = source.original_rows(number) if isinstance(source, ZarrSource) else tile.start + np.arange(len(tile.X))
-        mean, variance, nearness = self.model.moments(tile.X)
-        assert variance is not None
-        return np.column_stack([rows, mean, np.sqrt(variance), nearness < FAR])
+        values, nearness = predicted_values(self.model, tile.X)
+        return np.column_stack([rows, values, nearness < FAR])
 
 
 def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
@@ -57,6 +81,13 @@ def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | N
     with one_blas_thread():
         mean, variance, nearness = model.moments(X, variance=std)
     return mean, None if variance is None else np.sqrt(variance), int((nearness < FAR).sum())
+
+
+def classify_rows(model: ClassModel, X: Float) -> tuple[Float, Float, int]:
+    """Linear predictors (n, C) as the link gets them, probabilities (n, K) and the number of far rows, likewise."""
+    with one_blas_thread():
+        f, nearness = model.predictors(X)
+        return f, probabilities(model.likelihood, f), int((nearness < FAR).sum())
 
 
 def predict(
@@ -69,11 +100,13 @@ def predict(
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> int:
-    """Write mean and standard deviation of the target at each row of DATA to OUTPUT; return the number of rows.
+    """Write what the model predicts at each row of DATA to OUTPUT; return the number of rows.
 
-    OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``; rows come in DATA's order
-    before shuffling. It appears under its name only when it is whole; until then the tiles predicted so far are kept in
-    a hidden folder beside it, 32 bytes per row. Where a call is interrupted, or its process is killed, the next one of
+    OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``, or where the model tells
+    classes apart ``label`` and ``p_<class>`` in the order of the classes; rows come in DATA's order before shuffling.
+    The label is the most probable class, of the type that the labels have (``output.Column``). OUTPUT appears under its
+    name only when it is whole; until then the tiles predicted so far are kept in a hidden folder beside it, 8 bytes per
+    row and column and 16 more per row. Where a call is interrupted, or its process is killed, the next one of
     the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same bytes.
 
     Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, or a
@@ -98,30 +131,33 @@ def predict(
 
             for number, predicted in executor.map(PredictTile(model), source, partial.missing, report):
                 partial.keep(number, predicted)
-            far = _write(path, partial, source.n_rows)
+            far = _write(path, partial, model, source.n_rows)
     finally:
         executor.close()
-    warn_of_far_rows(far, source.n_rows)
+    warn_of_far_rows(far, source.n_rows, classes=isinstance(model, ClassModel))
     return source.n_rows
 
 
-def _write(path: Path, partial: Partial, n_rows: int) -> int:
+def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int) -> int:
     """Write OUTPUT of all tiles, in order; returns the number of far rows."""
-    far = 0
+    far, columns = 0, tuple(map(Column, value_names(model)))
+    if isinstance(model, ClassModel):
+        columns = (Column("label", model.classes), *columns)
     with (
-        open_output(path, partial.place(f"output{path.suffix}"), COLUMNS, n_rows, partial.check) as write,
-        ExternalSorter(partial.place("spill"), width=WIDTH, high=float(n_rows), memory=SORT_MEMORY) as sorter,
+        open_output(path, partial.place(f"output{path.suffix}"), columns, n_rows, partial.check) as write,
+        ExternalSorter(partial.place("spill"), width=partial.width, high=float(n_rows), memory=SORT_MEMORY) as sorter,
     ):
         for number in range(partial.n_tiles):
             records = partial.tile(number)
-            far += int(records[:, 3].sum())
+            far += int(records[:, -1].sum())
             sorter.add(records)
         for block in sorter.blocks():
-            write(block[:, 1:3])
+            values = block[:, 1:-1]
+            write(np.column_stack([values.argmax(axis=1), values]) if isinstance(model, ClassModel) else values)
     return far
 
 
-def _identity(model: Model, source: ZarrSource) -> dict[str, Any]:
+def _identity(model: AnyModel, source: ZarrSource) -> dict[str, Any]:
     """All that the bits of a prediction depend on, as JSON."""
     hashes = "".join(source.fingerprint().hashes)
     return {
@@ -132,17 +168,21 @@ def _identity(model: Model, source: ZarrSource) -> dict[str, Any]:
         "shuffle": source.seed,
         "n_rows": source.n_rows,
         "tile_rows": source.tile_rows,
-        "columns": list(COLUMNS),
+        "columns": list(value_names(model)),
         "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
     }
 
 
-def warn_of_far_rows(far: int, rows: int) -> None:
-    """Say how many rows the model knows nothing of."""
+def warn_of_far_rows(far: int, rows: int, *, classes: bool = False) -> None:
+    """Say how many rows the model, of ``classes`` or a number, knows nothing of."""
     if far:
+        what = (
+            "probabilities are little more than those that the bias alone gives, everywhere the same"
+            if classes
+            else "prediction is little more than the mean of the target, and the standard deviation does not grow there"
+        )
         warnings.warn(
-            f"{far:,} of {rows:,} rows are far from every relevance vector: their prediction is little more than the "
-            "mean of the target, and the standard deviation does not grow there",
+            f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,
             stacklevel=3,
         )
@@ -152,7 +192,10 @@ def evaluate(job: str, data: str, *, client: Any = None, progress: Progress | No
     """Scores of a job's model on DATA, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
-    fraction). Raises ``DataError`` if DATA have no target, or other features than the model.
+    fraction). Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``,
+    ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only): ``core.scores.ClassScores``.
+    Classes may be in another order in DATA than in the model. Raises ``DataError`` if DATA have no target, or other
+    features, or classes that the model does not know.
     """
     model, source = JobStore(job).model(), ZarrSource(data)
     require_target(source)
@@ -162,24 +205,36 @@ def evaluate(job: str, data: str, *, client: Any = None, progress: Progress | No
         scores = score(model, source, executor, progress)
     finally:
         executor.close()
+    counts = {"n_rows": scores.n, "n_vectors": model.n_vectors}
+    if isinstance(scores, ClassScores):
+        ranked = {"roc_auc": scores.roc_auc} if scores.ranking is not None else {}
+        names = ("accuracy", "log_loss", "brier", "ece")
+        return counts | {name: getattr(scores, name) for name in names} | ranked
     return {
-        "n_rows": scores.n,
-        "n_vectors": model.n_vectors,
+        **counts,
         "rmse": scores.rmse,
         "nlpd": scores.nlpd,
         "coverage_95": scores.coverage_95,
     }
 
 
-def score(model: Model, source: Source, executor: Any, progress: Progress | None = None) -> Scores:
-    """Scores of a model on all rows of a source, by one pass."""
-    scale = float(model.design.scaling.t_scale[0])
-    pass_ = ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
-    scores: Scores = executor.run([pass_], source, progress)[0]
+def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> Scores | ClassScores:
+    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for classes it does not know."""
+    scores: Scores | ClassScores = executor.run([_score_pass(model, source)], source, progress)[0]
     return scores
 
 
-def check_features(model: Model, source: Source) -> None:
+def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePass:
+    if isinstance(model, ClassModel):
+        codes = class_codes(source, model.classes)
+        return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+    if source.columns.classes not in (None, model.columns.classes):
+        raise DataError("the model predicts a number, and the target of the data is a class: ingest without --classes")
+    scale = float(model.design.scaling.t_scale[0])
+    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
+
+
+def check_features(model: AnyModel, source: Source) -> None:
     """Refuse data whose features are not the model's. Raises ``DataError``."""
     wanted, found = model.columns.features, source.columns.features
     if len(found) != len(wanted):

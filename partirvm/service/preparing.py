@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.passes import MomentsPass
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
+from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal
@@ -42,6 +45,13 @@ from partirvm.types import FitParameters
 
 CALIBRATION_ROWS = 1024
 
+Interrupted: TypeAlias = Callable[[], Termination | None]
+"""Asked again and again whether somebody wants the end, and why."""
+
+
+class StoppedError(Exception):
+    """Somebody wants the end of a fit that is still being planned. Caught by those who know what to leave behind."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -60,18 +70,26 @@ class Prepared:
     measured: tuple[Entry, ...] = ()
 
 
-def prepare(source: Source, parameters: FitParameters, executor: Executor, held_out: Source | None = None) -> Prepared:
+def prepare(
+    source: Source,
+    parameters: FitParameters,
+    executor: Executor,
+    held_out: Source | None = None,
+    interrupted: Interrupted = lambda: None,
+) -> Prepared:
     """Check data and parameters, resolve every "auto", and plan.
 
-    Raises ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used, ``MemoryLimitError``
-    if the fit cannot fit.
+    ``interrupted`` is asked between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
+    answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
+    ``MemoryLimitError`` if the fit cannot fit.
     """
+    _look(interrupted)
     parameters = check_parameters(parameters)
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
-    source = weighed(source, parameters, executor)
-    moments = checked_moments(source, executor)
+    source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
+    moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)
     strategy = resolve_strategy(parameters, source.n_rows)
@@ -88,7 +106,9 @@ def prepare(source: Source, parameters: FitParameters, executor: Executor, held_
     elif parameters.partition_size != "auto":
         size = min(int(parameters.partition_size), source.n_rows)
     else:
-        record, measured, capped = _measure_sparseness(source, shape, machine, problem, parameters, executor)
+        record, measured, capped = _measure_sparseness(
+            source, shape, machine, problem, parameters, executor, interrupted
+        )
         sparseness, size, notes = resolve_partition_size(source.n_rows, source.n_features, record)
         notes = capped + notes
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
@@ -131,6 +151,7 @@ def _measure_sparseness(
     problem: Problem,
     parameters: FitParameters,
     executor: Executor,
+    interrupted: Interrupted,
 ) -> tuple[Record, tuple[Entry, ...], tuple[str, ...]]:
     """Run the heuristic's fit: its record, its line of history, and notes on what it was held to."""
     wanted = probe_rows(source.n_rows, source.n_features, source.n_rows)
@@ -139,7 +160,10 @@ def _measure_sparseness(
     executor.use(threads)
     options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
     journal = MemoryJournal()
-    outcome = Driver(executor=executor, source=source).run(PartitionSize(), problem, options, journal)
+    driver = Driver(executor=executor, source=source, interrupted=interrupted)
+    outcome = driver.run(PartitionSize(), problem, options, journal)
+    if outcome.reason is Termination.ABORTED:
+        raise StoppedError
     assert outcome.last is not None
     cap = "heuristic_rows" if rows == asked else "the memory limit"
     notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
@@ -193,9 +217,17 @@ def _looking(selection: str, partition_size: int, source: Source) -> Looking:
     return Looking(pool=min(POOL * partition_size, source.n_rows) if selection == "gain" else 0)
 
 
-def checked_moments(source: Source, executor: Executor) -> Moments:
-    """Moments of all rows, known already or by a pass. Raises ``DataError`` for values that are not finite."""
-    moments: Moments = source.moments or executor.run([MomentsPass()], source)[0]
+def _look(interrupted: Interrupted) -> None:
+    if interrupted() is Termination.ABORTED:
+        raise StoppedError
+
+
+def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
+    """Moments of all rows, known already or by a pass.
+
+    Raises ``DataError`` for values that are not finite, ``StoppedError`` if ``interrupted`` wants the end of the pass.
+    """
+    moments: Moments = source.moments or executor.run([MomentsPass()], source, lambda *done: _look(interrupted))[0]
     if moments.bad:
         assert moments.first_bad is not None
         row, column = moments.first_bad

@@ -20,6 +20,13 @@ what an older epoch than E wrote beyond E's marks (``valid``). As both are read 
 readers agree for ever from the moment at which ``lease/E.json`` appears, wherever the old holder was stopped: before,
 between or after its own checks. These checks (``Lease.check``, before and after each publication) are there so that it
 learns of it and ends.
+
+A folder that takes the place of another one goes on with its epochs (``succeed``), with marks at zero: what the writers
+of the other one still put there is void from the first. Should a folder begin anew, the *token* of each claim tells an
+old holder that the epoch of its number is not its own.
+
+Where nothing can be linked a claim may be cut short (``storage.local``). Its writer never got further: the next epoch
+is free, and it has no marks.
 """
 
 from __future__ import annotations
@@ -88,7 +95,7 @@ def epochs(folder: Folder) -> list[int]:
 
 
 def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
-    """Who has the newest epoch, or who had an older one; None before the first."""
+    """Who has the newest epoch, or who had an older one; None before the first. A claim cut short is over."""
     if epoch is None:
         found = epochs(folder)
         if not found:
@@ -96,7 +103,7 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
         epoch = found[-1]
     try:
         claim = read_json(folder, _name(epoch))
-    except FormatError:  # cut short where nothing can be linked: its writer never got further, the next epoch is free
+    except FormatError:
         return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
     over = folder.exists(_name(epoch, ".over"))
     beat, seen = 0, float(claim["time"])
@@ -138,9 +145,8 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                 watched, since = (last.epoch, last.beat), now
             quiet, silent = now - since, last is not None and not last.alive(timing)
             if last is None or last.gone or quiet >= timing.expiry or (silent and quiet >= 1.5 * timing.beat):
-                lease = _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
-                if lease is not None:
-                    return lease
+                with suppress(FileExistsError):  # another process was faster
+                    return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
             elif (moved or not silent) and now - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait for it, or "
@@ -150,14 +156,19 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                 time.sleep(min(timing.beat / 10, 0.2))
 
 
-def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease | None:
-    """The lease, or None if another process was faster."""
+def succeed(folder: Folder, epoch: int, *, timing: Timing = TIMING) -> Lease:
+    """Take the first lease on a folder in whose place another one had come to ``epoch``: all that is older is void.
+
+    Raises ``FileExistsError`` if another process was faster, ``OSError`` where it cannot be written.
+    """
+    return _claim(folder, epoch + 1, {}, timing)
+
+
+def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
+    """The lease. Raises ``FileExistsError`` if another process was faster."""
     token = uuid.uuid4().hex
     claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
-    try:
-        folder.create(_name(epoch), to_json(claim))
-    except FileExistsError:
-        return None
+    folder.create(_name(epoch), to_json(claim))
     return Lease(folder, epoch, token, timing)
 
 
@@ -168,7 +179,7 @@ class Lease:
         self.epoch = epoch
         self._folder, self._token, self._timing = folder, token, timing
         self._ended = threading.Event()
-        self._lost = False
+        self._lost = self._released = False
         self._thread = threading.Thread(target=self._keep, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
 
@@ -178,7 +189,7 @@ class Lease:
         return self._lost
 
     def check(self) -> None:
-        """Raise ``LeaseLostError`` if a newer epoch was claimed or the folder is another one now; looks at the store."""
+        """Look at the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder is another one."""
         if self._mine():
             return
         self._lost = True
@@ -208,7 +219,8 @@ class Lease:
 
     def release(self, folder: Folder | None = None) -> None:
         """Let others have it at once. May be called twice. ``folder`` is where it lies now, if it was moved."""
-        if not self._ended.is_set():
+        if not self._released:
+            self._released = True
             self.stop()
             place = folder or self._folder
             if folder is not None or self._mine():

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import MissingDataError, StorageError
+from partirvm.errors import FormatError, MissingDataError, StorageError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.lease import Lease, limits, valid
 
@@ -34,11 +34,11 @@ Position: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A whole group: its name in the folder, and what its pointer says about it."""
+    """A whole group: its name in the folder, and what its pointer says about it; None if the pointer is damaged."""
 
     name: str
     position: Position
-    about: dict[str, Any]
+    about: dict[str, Any] | None
 
 
 class Snapshots:
@@ -80,15 +80,15 @@ class Snapshots:
         return name
 
     def newest(self) -> Iterator[Snapshot]:
-        """Every whole group, the one to use first."""
+        """Every whole group, the one to use first; a pointer cut short by the death of its writer is passed on too."""
         for position in reversed(self._positions()):
-            name = self._name(position)
+            name, about = self._name(position), None
             try:
                 about = read_json(self._folder, f"{name}.json")
             except MissingDataError:
                 continue  # cleared meanwhile: there are newer ones
             except FormatError:
-                about = None
+                pass
             yield Snapshot(name, position, about)
 
     def current(self) -> str | None:

@@ -116,9 +116,10 @@ class GainPass:
 
 @dataclass(frozen=True)
 class LogisticScorePass:
-    """Over the held-out rows: ``core.scores.ClassScores`` of weights ``mean`` (M, C), covariances RₖRₖᵀ by ``roots``.
+    """Over all rows: ``core.scores.ClassScores`` of a classification with this mean (M, C), and roots (C, M, M) of Σ.
 
-    With ``moderate`` of the probabilities that allow for the uncertainty of the weights.
+    With ``moderate`` the linear predictors are moderated by their variances first. ``codes`` (K',) are the codes that
+    the fit has for the codes 0 … K'−1 of the data; None where they are the same.
     """
 
     design: Design
@@ -126,6 +127,7 @@ class LogisticScorePass:
     roots: Float
     likelihood: str
     moderate: bool
+    codes: tuple[int, ...] | None = None
 
 
 Pass: TypeAlias = GramPass | ResidualPass | ScorePass | LogisticPass | SurprisePass | GainPass | LogisticScorePass

@@ -56,6 +56,38 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
         runner.close()
 
 
+@pytest.mark.parametrize("how", ["to the end", "left", "failed"])
+def test_a_map_lets_go_of_what_it_began(memory, monkeypatch, how):
+    """However it ends: the client holds no task or value of it any more, even while futures are still referred to."""
+    with cluster(1) as client:
+        runner = DaskExecutor(client)
+        kept = []
+        for name in ("_submit", "_send"):
+            made = getattr(runner, name)
+            monkeypatch.setattr(runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1])
+        mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
+        if how == "to the end":
+            assert len(list(mapped)) == 8
+        elif how == "left":
+            assert next(mapped)[0] == 0
+            mapped.close()
+        else:
+            with pytest.raises(KeyError):
+                list(mapped)
+        assert len(kept) > 3
+        runner.close()
+        end = time.monotonic() + 10
+        while client.futures and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not client.futures
+
+
+def give_up(done, total):
+    """Leave after the second tile."""
+    if done >= 2:
+        raise KeyError("enough")
+
+
 def test_a_cluster_without_workers_is_given_up():
     """NoWorkersError that says how to start one, after the patience and not much more."""
     with cluster(0) as client:

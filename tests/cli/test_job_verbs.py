@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from commandline import start
 from test_process import LONG, read_until
 
-from partirvm import load_model, open_job
+from partirvm import load_model, open_job, service
+from partirvm.jobs.state import Status as JobStatus
+from partirvm.service.carrying import create
+from partirvm.types import FitParameters
 
 
 def same_model(one, two) -> bool:
@@ -192,6 +197,76 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     assert entries[-1]["status"] == "aborted"
     process.communicate(timeout=30)
     assert process.returncode == 3
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypatch, usable):
+    """The job is aborted: 3 with the model that it has, 4 without one, and either can go on."""
+    job = stopped if usable else str(tmp_path / "queued")
+    if not usable:
+        create(tour.train, job, FitParameters(gamma=1.0, max_rounds=1), None, False)
+    carry_out = service.carry_out
+
+    def pressed(*arguments, **hooks):
+        signal.raise_signal(signal.SIGINT)
+        return carry_out(*arguments, **hooks)
+
+    monkeypatch.setattr(service, "carry_out", pressed)
+    status, out, err = cli("resume", job)
+    assert open_job(job).status() is JobStatus.ABORTED
+    assert f"partirvm resume {job}" in out + err
+    if usable:
+        assert status == 3
+        assert "Aborted: the model so far is usable." in out
+    else:
+        assert (status, out) == (4, "")
+        assert "was ended before there was a model" in err
+
+
+def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatch):
+    """It says so, how the job stands, and exits with that."""
+    carry_out = service.carry_out
+
+    def late(*arguments, **hooks):
+        carry_out(*arguments, attempt=hooks["attempt"])
+        return carry_out(*arguments, **hooks)
+
+    monkeypatch.setattr(service, "carry_out", late)
+    reached = len(open_job(stopped).state().history)
+    status, out, err = cli("resume", stopped, "--max-rounds", str(reached + 1))
+    assert status == 0, err
+    assert "another process has taken it up meanwhile" in err
+    assert "done since" in out
+
+
+def test_a_resume_that_is_cancelled_cannot_go_on(stopped, cli, monkeypatch):
+    carry_out = service.carry_out
+
+    def cancelled(job, **hooks):
+        open_job(job).store.request("cancel", hooks["attempt"], "wrong target")
+        return carry_out(job, **hooks)
+
+    monkeypatch.setattr(service, "carry_out", cancelled)
+    status, out, err = cli("resume", stopped)
+    assert (status, out) == (4, "")
+    assert "was cancelled: its model was discarded" in err
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(stopped, cli, tmp_path, monkeypatch):
+    page = tmp_path / "job.html"
+    page.write_text("the old one")
+
+    def full(self, *arguments, **options):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        status, out, err = cli("report", stopped, str(page), "--overwrite")
+    assert (status, out) == (2, "")
+    assert f"{page}: cannot be written: the disk is full" in err
+    assert page.read_text() == "the old one"
+    assert [path.name for path in tmp_path.iterdir() if "job.html" in path.name] == ["job.html"]
 
 
 def test_a_report_is_one_page(tour, stopped, cli, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from fault_cases import (
@@ -13,6 +14,7 @@ from fault_cases import (
     bits,
     carry,
     count_lines,
+    overwrite,
     queued,
     wait_for,
 )
@@ -72,6 +74,46 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
     assert_same_end(store, undisturbed["incremental"])
     assert [event["event"] for event in store.events()].count("failed") == 0
     assert_one_round_repeated(store.events())
+
+
+def everything(place):
+    """Every file below a folder, with its bytes, but for the signs of life."""
+    files = (path for path in Path(place).rglob("*") if path.is_file() and ".beat" not in path.name)
+    return {str(path): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize(("after", "later"), [(0, 0.05), (1, 0.0), (2, 0.1)])
+def test_who_wakes_after_the_job_was_overwritten_writes_nothing(breeder, data, undisturbed, tmp_path, after, later):
+    """Another fit stands in the place of the frozen one: LeaseLostError there, and all files are those of the new."""
+    store = queued(data, tmp_path / "job", "incremental")
+    frozen = freeze(breeder, store, after, later)
+    time.sleep(QUICK.expiry + 0.2)
+    old = {path.name for path in (tmp_path / "job" / "lease").iterdir()}
+    breeder.call(overwrite, data=data, job=store.location, case="working-set").end()
+    files = everything(tmp_path)
+    assert not frozen.gone
+    wake(frozen)
+    assert everything(tmp_path) == files
+    assert not old & {path.name for path in (tmp_path / "job" / "lease").iterdir()}, "epochs go on"
+    assert_same_end(JobStore(store.location), undisturbed["working-set"])
+    assert {event["epoch"] for event in store.events()} == {store.holder().epoch}
+
+
+def test_who_wakes_while_the_job_is_overwritten(breeder, data, undisturbed, tmp_path):
+    """The two run side by side for a moment: model, events and checkpoints of the new job are its own."""
+    store = queued(data, tmp_path / "job", "incremental")
+    frozen = freeze(breeder, store, 2, 0.1)
+    time.sleep(QUICK.expiry + 0.2)
+    other = breeder.call(overwrite, data=data, job=store.location, case="working-set")
+    wait_for(lambda: (store.holder() and store.holder().process.pid == other.pid and store.has_model()) or other.gone)
+    assert not other.gone, "it ended before the old one woke"
+    wake(frozen)
+    other.end()
+    assert_same_end(JobStore(store.location), undisturbed["working-set"])
+    epoch = store.holder().epoch
+    assert {event["epoch"] for event in store.events()} == {epoch}
+    for row in ("models", "checkpoints"):
+        assert {name[:6] for name in open_folder(store.location).list(row)} == {f"{epoch:06d}"}
 
 
 def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError
-from partirvm.jobs.state import fold, observed
+from partirvm.jobs.state import Status, fold, observed
 from partirvm.jobs.store import Restored
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -68,13 +68,17 @@ class ReferenceStore:
                 raise ExistsError("there is something here already; --overwrite replaces a job")
             if before["held"]:
                 raise LeaseError("in use")
+            before["epoch"] += 1
+        store, epoch = cls(location), 0 if before is None else before["epoch"] + 1
         if before is not None and before["models"] is None:
             before = before["before"]
         WORLD[location] = {
             "spec": copy.deepcopy(spec), "events": [], "models": None, "checkpoints": [], "control": set(),
-            "epoch": 0, "held": False, "before": before,
+            "epoch": epoch, "held": epoch > 0, "before": before,
         }  # fmt: skip
-        return cls(location)
+        if epoch:
+            store.lease = ReferenceLease(store.job, epoch)
+        return store
 
     def spec(self):
         return {"format": 2, **self.job["spec"]}
@@ -102,6 +106,8 @@ class ReferenceStore:
 
     def state(self):
         state = fold(self.events())
+        if state.status is None:
+            return replace(state, status=Status.QUEUED)
         return observed(state, held=self.job["held"], aborting=self.requested(state.attempt) is not None)
 
     def request(self, what, attempt, reason=""):

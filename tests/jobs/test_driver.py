@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,32 +75,32 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
     executor.close()
 
 
+@contextmanager
+def recorded(rows, max_rounds):
+    """A run of the working set to its end: its driver, what was prepared, and what it left."""
+    executor = LocalExecutor(1)
+    driver = Driver(executor, ArraySource(*rows))
+    prepared = prepare(driver.source, FitParameters(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
+    journal = Recorder()
+    driver.run(STRATEGIES["working-set"](), prepared.problem, prepared.options, journal)
+    yield driver, prepared, journal
+    executor.close()
+
+
 def test_there_is_no_checkpoint_of_a_run_that_is_over(rows):
     """The last fit is none to go on from: a limit that is raised later finds the round before it."""
-    X, y = rows
-    executor = LocalExecutor(1)
-    source = ArraySource(X, y)
-    prepared = prepare(source, FitParameters(gamma=0.4, partition_size=60, max_rounds=3), executor)
-    journal = Recorder()
-    Driver(executor, source).run(STRATEGIES["working-set"](), prepared.problem, prepared.options, journal)
-    assert [lines for lines, _ in journal.checkpoints] == [1, 2]
-    assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
-    executor.close()
+    with recorded(rows, 3) as (_, _, journal):
+        assert [lines for lines, _ in journal.checkpoints] == [1, 2]
+        assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
 
 
 def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):
     """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
-    X, y = rows
-    executor = LocalExecutor(1)
-    source = ArraySource(X, y)
-    prepared = prepare(source, FitParameters(gamma=0.4, partition_size=60, max_rounds=4), executor)
-    journal = Recorder()
-    machine = STRATEGIES["working-set"]
-    Driver(executor, source).run(machine(), prepared.problem, prepared.options, journal)
-    at = pickle.loads(journal.checkpoints[0][1])
-    late = Driver(executor, source, interrupted=lambda: Termination.TIME)
-    again = MemoryJournal()
-    found = late.run(machine(), prepared.problem, prepared.options, again, resume=at, usable=True)
-    assert found.reason is Termination.TIME
-    assert again.history == []
-    executor.close()
+    with recorded(rows, 4) as (driver, prepared, journal):
+        at = pickle.loads(journal.checkpoints[0][1])
+        late = replace(driver, interrupted=lambda: Termination.TIME)
+        again = MemoryJournal()
+        machine = STRATEGIES["working-set"]()
+        found = late.run(machine, prepared.problem, prepared.options, again, resume=at, usable=True)
+        assert found.reason is Termination.TIME
+        assert again.history == []

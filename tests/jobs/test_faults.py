@@ -7,10 +7,11 @@ import shutil
 
 import numpy as np
 import pytest
+import zarr
 from processes import running
 from reference import model
 
-from partirvm.errors import FormatError, MissingDataError
+from partirvm.errors import MissingDataError, NewerFormatError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
 
@@ -118,20 +119,43 @@ def test_a_folder_that_may_only_be_read(tmp_path):
             said = [child.stdout.readline() for _ in range(8)]
             assert all("cannot be written: Permission denied" in line for line in said[:7]), (said, child.stderr.read())
             assert all(str(top / "job") in line for line in said[:7])
-            assert said[7] == "1 1 None 3\n"
+            assert said[7] == "1 1 queued 3\n"
     finally:
         for path in folders:
             path.chmod(0o755)
     assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file()} == files
 
 
-def test_a_damaged_pointer(place):
-    """FormatError that names it: whether something newer was whole must not be guessed."""
+@pytest.mark.parametrize("torn", [b"", b"{", b"[1]"])
+def test_a_damaged_pointer(place, torn):
+    """It is named, and the checkpoint before it counts; MissingDataError where there is none. The next one is used."""
     store, folder = JobStore.create(place, {}), open_folder(place)
-    store.checkpoint({"n": 1})
-    (name,) = [name for name in folder.list("checkpoints") if name.endswith(".json")]
-    folder.write(f"checkpoints/{name}", b"{")
-    with pytest.raises(FormatError, match=f"{name}: damaged"):
+    store.checkpoint({"n": 1}, history=1)
+    store.checkpoint({"n": 2}, history=2)
+    folder.write("checkpoints/000000-000002.json", torn)
+    found = store.restore()
+    assert (found.value, found.about["history"]) == ({"n": 1}, 1)
+    assert len(found.damaged) == 1
+    assert "000000-000002.json: damaged" in found.damaged[0]
+    folder.write("checkpoints/000000-000001.json", torn)
+    with pytest.raises(MissingDataError, match=r"no checkpoint can be read: .*000002\.json.*000001\.json: damaged"):
+        store.restore()
+    store.checkpoint({"n": 3}, history=3)
+    assert store.restore().value == {"n": 3}
+
+
+def test_a_checkpoint_of_something_else_and_one_of_a_newer_version(tmp_path):
+    """Attributes of another kind are damage, the one before counts; a newer version is an error, not passed over."""
+    store = JobStore.create(tmp_path / "job", {})
+    for number in (1, 2):
+        store.checkpoint({"n": number})
+    last = zarr.open_group(tmp_path / "job" / "checkpoints" / "000000-000002", mode="r+")
+    about = dict(last.attrs)
+    last.attrs.put({})
+    assert store.restore().value == {"n": 1}
+    assert "000000-000002: this is not a partirvm checkpoint" in store.restore().damaged[0]
+    last.attrs.put({**about, "format": 99})
+    with pytest.raises(NewerFormatError, match="000000-000002: the checkpoint has format 99"):
         store.restore()
 
 

@@ -13,7 +13,7 @@ import pytest
 from processes import running, wait_for
 from reference import QUICK, model
 
-from partirvm.errors import FormatError, LeaseError, LeaseLostError
+from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
@@ -273,18 +273,39 @@ def test_what_is_valid():
     assert valid(5, (5, 1), marks)
 
 
-def test_a_damaged_lease_is_an_error_that_names_it(place):
-    """Nobody takes a job over on a guess."""
-    store = JobStore.create(place, {})
+@pytest.mark.parametrize("torn", [b"", b"{", b"3"])
+def test_a_claim_cut_short_never_took_effect(place, torn):
+    """Its writer was killed where nothing can be linked: the next epoch is free at once, and its marks are none."""
+    store, folder = JobStore.create(place, {}), open_folder(place)
     store.acquire().release()
-    folder = open_folder(place)
-    folder.write("lease/000001.json", b"{")
-    with pytest.raises(FormatError, match=r"lease/000001\.json: damaged"):
-        store.acquire()
-    with pytest.raises(FormatError, match=r"lease/000001\.json: damaged"):
-        limits(folder, "events")
+    store.record({"event": "note", "n": 1})
+    folder.write("lease/000002.json", torn)
+    assert holder(folder).gone
+    assert limits(folder, "events") == [(1, (0, 0))]
+    assert [event["n"] for event in store.events()] == [1]
+    began = time.monotonic()
+    with JobStore(place).acquire() as lease:
+        assert lease.epoch == 3
+        assert time.monotonic() - began < 1, "nobody waits for it"
+        with pytest.raises(LeaseLostError):
+            store.record({"event": "note", "n": 2})
+    assert [event["n"] for event in store.events()] == [1]
     folder.remove("lease")
     assert holder(folder) is None
+
+
+def test_a_folder_that_begins_anew_is_another_ones(place):
+    """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
+    store = JobStore.create(place, {})
+    old = store.acquire(timing=QUICK)
+    open_folder(place).remove()
+    with JobStore.create(place, {}).acquire(timing=QUICK) as new:
+        assert new.epoch == old.epoch
+        with pytest.raises(LeaseLostError, match="was replaced by something else"):
+            old.check()
+        old.release()
+        new.check()
+        assert not holder(open_folder(place)).over
 
 
 def test_when_processes_started():

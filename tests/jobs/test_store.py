@@ -358,3 +358,40 @@ def test_a_job_without_an_event_is_queued(tmp_path):
     """Its maker was killed between the spec and the first event: watchers see no exception."""
     store = JobStore.create(str(tmp_path / "job"), {})
     assert store.state().status is Status.QUEUED
+
+
+@pytest.mark.parametrize("models", [0, 1])
+def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
+    """The new job goes on with the epochs: an object of the old driver, wherever it was stopped, does not count."""
+    old = JobStore.create(place, {"run": 1})
+    frozen = old.acquire(timing=QUICK)
+    for number in range(models):
+        old.save(model(number))
+    open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know
+    new = JobStore.create(place, {"run": 2}, overwrite=True)
+    assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
+    folder = open_folder(place)
+    folder.create("events/000001.json", b'{"event": "failed", "time": 0, "epoch": 1}')
+    folder.create("models/000001-000009.json", b'{"time": 0}')
+    folder.create("checkpoints/000001-000009.json", b'{"time": 0}')
+    new.record({"event": "queued"})
+    assert kinds(JobStore(place).events()) == ["queued"]
+    assert not new.has_model()
+    assert new.restore() is None
+    for write in (lambda: old.record({"event": "done"}), lambda: old.save(model(5)), lambda: old.checkpoint({"n": 5})):
+        with pytest.raises(LeaseLostError, match="was taken over"):
+            write()
+    new.lease.check()
+    new.save(model(7))
+    assert (JobStore(place).model().mean == model(7).mean).all()
+    new.lease.release()
+    frozen.release()
+
+
+def test_an_overwritten_job_that_is_put_back_is_free(place):
+    """Nobody seems to be at work on it: it can be taken at once, with the timing that users have."""
+    store = JobStore.create(place, {"run": 1})
+    store.save(model(1))
+    JobStore.create(place, {"run": 2}, overwrite=True).discard()
+    with JobStore(place).acquire():
+        assert JobStore(place).spec()["run"] == 1

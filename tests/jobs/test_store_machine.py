@@ -70,6 +70,7 @@ class Jobs(RuleBasedStateMachine):
         else:
             self.pairs[who] = tuple(made)
             self.pairs[1 - who] = JobStore(self.place), ReferenceStore("job")
+            self.leases += [made[0].lease] if made[0].lease else []
 
     @rule(who=WHO)
     def acquire(self, who):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +20,12 @@ from partirvm.errors import (
     ChangedDataError,
     ClusterError,
     ExistsError,
+    JobFailedError,
     LeaseError,
+    LimitWarning,
     MissingDataError,
     PartirvmWarning,
+    StorageError,
     UsageError,
 )
 from partirvm.jobs.driver import Watcher
@@ -174,6 +179,83 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     with pytest.raises(MissingDataError, match="no model yet"):
         job.model()
     assert job.resume().wait(timeout=60) is Status.DONE
+
+
+@pytest.mark.parametrize("what", ["abort", "cancel"])
+def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
+    """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
+    from partirvm.service import carrying, preparing
+
+    monkeypatch.setattr(carrying, "ASK", 0.0)
+    carrying.create(
+        data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "partition_size": "auto"}), None, False
+    )
+    job = open_job(tmp_path / "job")
+
+    class Overheard(preparing.PartitionSize):
+        def first(self, problem, options):
+            job.store.request(what, 1, "too slow")
+            return super().first(problem, options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(preparing, "PartitionSize", Overheard)
+        found = service.carry_out(job.location)
+    assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
+    end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
+    assert kinds(job) == ["queued", "running", "aborting", end.value]
+    assert [event for event in job.store.events() if event["event"] in ("plan", "fit")] == []
+    assert (job.status(), job.state().reason) == (end, "too slow")
+    if what == "abort":
+        assert job.resume().wait(timeout=60) is Status.DONE
+
+
+def test_who_ends_a_resume_while_it_is_planned_keeps_the_model(data, tmp_path):
+    """Aborted again, with the model and history that were there."""
+    before = service.fit(data, str(tmp_path / "job"), ASKED)
+    job = open_job(tmp_path / "job")
+    job.requeue(max_rounds=6)
+    found = service.carry_out(job.location, aborted=lambda: True)
+    assert found.plan is None
+    assert bits(found.model) == bits(before.model)
+    assert job.status() is Status.ABORTED
+    assert len(found.history) == len(job.state().history) == 2, "the last fit is done again"
+    assert len([event for event in job.store.events() if event["event"] == "plan"]) == 1
+
+
+def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeypatch):
+    """Its thread ends before it has the lease, which leaves no event: JobFailedError from who waits, and why."""
+
+    def full(self, **options):
+        raise StorageError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JobStore, "acquire", full)
+        job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=2), data, tmp_path / "job")
+        with pytest.raises(JobFailedError, match=r"job is queued, and could not be begun: no space left"):
+            job.wait(timeout=30)
+    assert job.status() is Status.QUEUED
+    assert job.resume().wait(timeout=60) is Status.DONE
+
+
+def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monkeypatch):
+    """Under the same memory limit the columns stay those of the first plan; under another one they follow from it."""
+    from partirvm.service import preparing
+
+    whole = service.fit(data, str(tmp_path / "whole"), ASKED)
+    made = preparing.make_plan
+    for name, changed, reason in (
+        ("same", {}, Termination.ROUNDS), ("other", {"memory_limit": "1500MiB"}, Termination.MEMORY),
+    ):  # fmt: skip
+        place = str(tmp_path / name)
+        stop = Stopper(1)
+        service.fit(data, place, ASKED, watcher=stop, aborted=stop)
+        open_job(place).requeue(**changed)
+        with monkeypatch.context() as patched, warnings.catch_warnings():
+            warnings.simplefilter("ignore", LimitWarning)
+            patched.setattr(preparing, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=45))
+            found = service.carry_out(place)
+        assert found.outcome.reason is reason, name
+        assert (bits(found.model) == bits(whole.model)) == (name == "same")
 
 
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):

@@ -285,10 +285,19 @@ def test_an_abort_after_a_round_keeps_its_model(folder, tmp_path):
     assert store.model().n_vectors == found.history[-1]["vectors"]
 
 
-def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path):
-    """JobFailedError that says so."""
-    with pytest.raises(JobFailedError, match="before the first round"):
-        service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, aborted=lambda: True)
+@pytest.mark.parametrize(("calls", "says"), [(1, "began"), (5, "began"), (None, "was done")])
+def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
+    """JobFailedError that says so: at once, in the fit that measures the partition size, in the first round."""
+    asked = FitParameters(**{**vars(PARAMETERS), "partition_size": "auto"})
+    told, planned = [], []
+
+    def aborted():
+        told.append(bool(planned) if calls is None else len(told) + 1 >= calls)
+        return told[-1]
+
+    with pytest.raises(JobFailedError, match=f"before the first round {says}"):
+        service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, aborted=aborted, on_plan=planned.append)
+    assert bool(planned) == (calls is None)
     assert not (tmp_path / "job").exists()
 
 
@@ -382,19 +391,27 @@ def test_a_first_model_that_cannot_be_stored_leaves_no_job(folder, tmp_path, mon
 
 
 def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
-    """An abort or an error in the first round: the old job, events and model, is there as before."""
+    """An abort or an error in the first round: the old job, events and model, is there as before, and free at once."""
     job = str(tmp_path / "job")
     service.fit(str(folder / "train.zarr"), job, PARAMETERS)
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def everything():
+        """But for the epochs of those who had it in hand."""
+        paths = (path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "lease")
+        return {path: path.read_bytes() for path in paths}
+
+    files, planned = everything(), []
 
     class Broken(Watcher):
         def on_step(self, info, candidates):
             raise KeyboardInterrupt
 
-    for choices, error in (({"watcher": Broken()}, KeyboardInterrupt), ({"aborted": lambda: True}, JobFailedError)):
+    abort = {"on_plan": planned.append, "aborted": lambda: bool(planned)}
+    for choices, error in (({"watcher": Broken()}, KeyboardInterrupt), (abort, JobFailedError)):
         with pytest.raises(error):
             service.fit(str(folder / "train.zarr"), job, PARAMETERS, overwrite=True, **choices)
-        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+        assert everything() == files
+        JobStore(job).acquire().release()
 
 
 def test_a_time_limit_ends_with_the_model_of_the_first_round(folder, tmp_path):

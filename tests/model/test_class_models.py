@@ -1,0 +1,219 @@
+"""Models of classes: against the formulas at every row, and back from disk bit for bit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from classifications import LABELS, classifier
+
+from partirvm.errors import DataError, FormatError, MissingDataError
+from partirvm.jobs.store import JobStore
+from partirvm.model import ClassModel, Model, load_model, save_model
+from partirvm.model.files import ARRAYS
+
+KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
+KINDS += [("ovr", LABELS["text"])]
+
+
+def dense(model, X):
+    """f (n, C), φᵀΣ_kφ (n, C) and the kernels as fractions of their peak (n, m), each row by itself."""
+    s = model.design.scaling
+    K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7))
+    Phi = np.hstack([np.ones((len(X), int(model.design.bias))), K])
+    variance = [np.einsum("nm,mk,nk->n", Phi, R @ R.T, Phi) for R in model.root]
+    return Phi @ model.mean, np.array(variance).T, K
+
+
+@pytest.mark.parametrize("moderate", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "ovr"])
+def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
+    classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
+    model = classifier(likelihood, classes, bias=bias, moderate=moderate)
+    X = np.random.default_rng(1).normal(size=(5000, 2))
+    f, variance, K = dense(model, X)
+    found = model.moments(X)
+    np.testing.assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found[1], variance, rtol=1e-9)
+    np.testing.assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
+    assert model.moments(X, variance=False)[1] is None
+    linked = f / np.sqrt(1 + np.pi * variance / 8) if moderate else f
+    if likelihood == "bernoulli":
+        np.testing.assert_allclose(model.decision_function(X), linked[:, 0], rtol=1e-9, atol=1e-12)
+        p = 1 / (1 + np.exp(-linked))
+        p = np.hstack([1 - p, p])
+    else:
+        np.testing.assert_allclose(model.decision_function(X), linked, rtol=1e-9, atol=1e-12)
+        p = np.exp(linked) if likelihood == "multinomial" else 1 / (1 + np.exp(-linked))
+        p /= p.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
+
+
+def test_moderated_probabilities_are_near_the_mean_over_the_weights():
+    """The mean of the sigmoid over weights drawn from their posterior, within the accuracy of the formula."""
+    model = classifier("bernoulli", (0, 1))
+    X = np.random.default_rng(2).normal(size=(50, 2))
+    f, variance, _ = dense(model, X)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    exact = (1 / (1 + np.exp(-(f + np.sqrt(variance) * nodes)))) @ weights / weights.sum()
+    assert np.abs(model.predict_proba(X)[:, 1] - exact).max() < 0.02
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_model_without_vectors_says_the_same_everywhere(bias):
+    model = classifier("bernoulli", (0, 1), m=0, bias=bias)
+    X = np.random.default_rng(2).normal(size=(3, 2))
+    assert np.ptp(model.predict_proba(X), axis=0).max() == 0.0
+    assert bias or (model.predict_proba(X) == 0.5).all()
+    np.testing.assert_array_equal(model.moments(X)[2], 1.0)
+
+
+@pytest.mark.parametrize(("likelihood", "classes"), KINDS)
+def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
+    """Labels with their types, infinite α, likelihood and moderation; predictions too."""
+    model = classifier(likelihood, classes, moderate=likelihood != "ovr")
+    save_model(model, tmp_path / "model")
+    found = load_model(tmp_path / "model")
+    assert isinstance(found, ClassModel)
+    for name in ("mean", "root", "alpha"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
+    for name in ("likelihood", "moderate", "log_evidence", "n_rows", "columns"):
+        assert getattr(found, name) == getattr(model, name)
+    assert [type(label) for label in found.classes] == [type(label) for label in classes]
+    assert found.digest() == model.digest()
+    X = np.random.default_rng(1).normal(size=(20, 2))
+    np.testing.assert_array_equal(found.predict_proba(X), model.predict_proba(X))
+    labels = found.predict(X)
+    assert set(labels.tolist()) <= set(classes)
+    assert labels.dtype.kind == {"text": "U", "numbers": "i", "fractions": "f", "mixed": "O"}.get(
+        next((name for name in LABELS if LABELS[name] == classes), ""), "b" if classes == (False, True) else "U"
+    )
+
+
+def test_labels_of_numpy_become_plain_ones(tmp_path):
+    """As they come from ``np.unique`` of a target."""
+    for classes, kind in [(np.array([2, 5]), int), (np.array(["a", "b"]), str), (np.array([False, True]), bool)]:
+        model = classifier("bernoulli", classes)
+        plain = classifier("bernoulli", classes.tolist())
+        assert model.digest() == plain.digest()
+        save_model(model, tmp_path / kind.__name__)
+        found = load_model(tmp_path / kind.__name__)
+        assert found.classes == tuple(classes.tolist())
+        assert {type(label) for label in found.classes} == {kind}
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), float("inf"), b"a", ("a",), 1j])
+def test_labels_that_json_does_not_know_are_refused(tmp_path, label):
+    with pytest.raises(DataError, match="class label"):
+        save_model(classifier("bernoulli", ("x", label)), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a model takes from a fit."""
+
+    of: ClassModel
+
+    def __getattr__(self, name):
+        return {"n": self.of.n_rows}.get(name) or getattr(self.of, name)
+
+    def roots(self):
+        return self.of.root
+
+
+def test_a_model_is_made_of_a_fit():
+    model = classifier("ovr")
+    columns = replace(model.columns, classes=np.array(model.classes))
+    found = ClassModel.from_fit(model.design, Fit(model), columns, "ovr", True)
+    assert found.digest() == model.digest()
+    assert (found.n_vectors, found.n_features, found.n_rows, found.log_evidence) == (5, 2, 10**6, model.log_evidence)
+    assert found.classes == model.classes
+
+
+def test_the_digest_tells_models_apart():
+    """Everything that predictions depend on, and nothing else."""
+    model = classifier("ovr")
+    other = replace(model.columns, classes=("blue", "n/a", "red"))
+    changed = [
+        replace(model, likelihood="multinomial"),
+        replace(model, moderate=False),
+        replace(model, columns=other),
+        replace(model, mean=model.mean + 1e-12),
+        replace(model, root=2 * model.root),
+    ]
+    assert len({each.digest() for each in [model, *changed]}) == 6
+    assert replace(model, alpha=2 * model.alpha, log_evidence=0.0).digest() == model.digest()
+
+
+def test_a_version_that_knows_numbers_only_refuses_it_by_its_format(tmp_path):
+    """Format 2, with the arrays of format 1; a model of numbers stays in format 1."""
+    save_model(classifier(), tmp_path / "model")
+    group = zarr.open_group(tmp_path / "model", mode="r")
+    assert (group.attrs["format"], group.attrs["likelihood"]) == (2, "multinomial")
+    assert set(group.array_keys()) == set(ARRAYS)
+    assert group["root"].chunks == (1, 6, 6)
+    about = json.loads((Path(tmp_path) / "model" / "zarr.json").read_text())
+    about["attributes"]["format"] = 3
+    (Path(tmp_path) / "model" / "zarr.json").write_text(json.dumps(about))
+    with pytest.raises(FormatError, match="format 3, this version reads up to 2"):
+        load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_lost_chunk_is_found_in_every_array(tmp_path, name):
+    """MissingDataError that names it, though ∞ is a value of α."""
+    save_model(classifier(), tmp_path / "model")
+    chunks = [path for path in (tmp_path / "model" / name / "c").rglob("*") if path.is_file()]
+    chunks[-1].unlink()
+    with pytest.raises(MissingDataError, match=f"'{name}' of the model has lost a chunk"):
+        load_model(tmp_path / "model")
+
+
+def test_an_infinite_mean_is_damage(tmp_path):
+    model = classifier()
+    save_model(replace(model, mean=np.where(model.mean == 0, np.inf, model.mean)), tmp_path / "model")
+    with pytest.raises(MissingDataError, match="mean"):
+        load_model(tmp_path / "model")
+
+
+def test_a_job_keeps_models_of_both_kinds(tmp_path):
+    store = JobStore.create(str(tmp_path / "job"), {})
+    model = classifier()
+    store.save(model)
+    found = store.model()
+    assert isinstance(found, ClassModel)
+    assert not isinstance(found, Model)
+    assert found.digest() == load_model(tmp_path / "job").digest() == model.digest()
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        ([["a", "b"]], "rows of numbers"),
+        ([[1.0, np.nan]], "NaN or infinite"),
+        ([1.0, 2.0], "2 features"),
+        (np.zeros((4, 3)), r"2 features.*\(4, 3\)"),
+    ],
+)
+def test_rows_that_cannot_be_predicted(X, says):
+    for method in ("predict", "predict_proba", "decision_function"):
+        with pytest.raises(DataError, match=says):
+            getattr(classifier(), method)(X)
+
+
+def test_a_frame_of_other_features_is_refused():
+    model = classifier()
+    named = replace(model, columns=replace(model.columns, features=("a", "b")))
+    frame = pd.DataFrame([[1.0, 2.0]], columns=["a", "b"])
+    np.testing.assert_array_equal(named.predict_proba(frame), model.predict_proba(frame.to_numpy()))
+    with pytest.raises(DataError, match=r"'a', 'b'.*'b', 'a'"):
+        named.predict(frame[["b", "a"]])
