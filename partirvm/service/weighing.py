@@ -20,8 +20,9 @@ Float = NDArray[np.float64]
 def weighed(source: Source, parameters: FitParameters, executor: Executor, progress: Progress | None = None) -> Source:
     """The source with the class weights that are asked for; itself where there are none.
 
-    "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises ``UsageError`` and ``DataError`` as ``class_weights``
-    does, and ``UsageError`` for class weights of a target that is no class.
+    "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises
+    ``UsageError`` and ``DataError`` as ``class_weights`` does, and ``UsageError`` for class weights of a target that is
+    no class.
     """
     if parameters.class_weight is None:
         return source
