@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,18 +16,35 @@ from typing import Any
 from partirvm.backends.process import peak_memory
 
 
+def say(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Call ``function`` in a fresh process; its result, that process's ``wall_seconds`` and ``peak_mib`` (VmHWM)."""
+    try:
+        return within(None, function, *args, **kwargs)
+    except ChildProcessError as error:
+        raise SystemExit(str(error)) from None
+
+
+def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """``apart``, for at most so many seconds: TimeoutError beyond, ChildProcessError where the process dies."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_call, args=(sender, function, args, kwargs))
     process.start()
     sender.close()
     try:
+        if not receiver.poll(seconds):
+            process.kill()
+            raise TimeoutError(f"{function.__name__} took more than {seconds:.0f} s")
         result: dict[str, Any] = receiver.recv()
     except EOFError:
-        raise SystemExit(f"{function.__name__} died, see above") from None
-    process.join()
+        raise ChildProcessError(f"{function.__name__} died, see above") from None
+    finally:
+        process.join()
     return result
 
 

@@ -62,7 +62,8 @@ class FitParameters:
     ``gamma`` is a rule's name, a number or one number per feature; ``time_limit`` is seconds or a text such as ``1h``;
     ``memory_limit`` bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are
     numbers of rows, ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says
-    that the target is to be a class, or a number; None that the data know.
+    that the target is to be a class, or a number; None that the data know. ``kernel_store`` says where
+    kernel blocks are kept between passes ("auto", "memory", "zarr" or "none"), and changes no result.
     """
 
     kernel: str = "gaussian"

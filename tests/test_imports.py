@@ -75,6 +75,7 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
     "backends": {"numpy", "threadpoolctl", "scipy"},
+    "backends.segments": {"numpy", "zarr"},
     "backends.dask": {"numpy", "distributed", "threadpoolctl"},
     "backends.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ben_shimon.data import DATASETS, Dataset, available
-from benchmarks.ben_shimon.fits import Settings, say, warm_up
+from benchmarks.ben_shimon.fits import Settings, warm_up
 from benchmarks.ben_shimon.sections import PARTS, Part, Section
 from benchmarks.ben_shimon.widths import COLUMNS as WIDTH_COLUMNS
 from benchmarks.ben_shimon.widths import find_width, widths
-from benchmarks.measure import machine, write
+from benchmarks.measure import machine, say, write
 
 TABLES = tuple(name for part in PARTS for name in part.tables)
 

@@ -1,7 +1,4 @@
-"""The pictures: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off. Lines in, a PNG out.
-
-Drawn with the Agg canvas, so that no screen is needed.
-"""
+"""The pictures: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off. Lines in, a PNG out."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ben_shimon import paper
-from benchmarks.ben_shimon.fits import say
+from benchmarks.sheets import INK, save, sheet
 
 Lines = list[dict[str, Any]]
 
-INK, GRID, STAR = "#222222", "#dddddd", "#d4a017"
+STAR = "#d4a017"
 
 COLOURS = {"basic": "#8a8a8a", "split-merge": "#c8553d", "incremental": "#3b6ea8", "working-set": "#3d8f5f"}
 """Of the strategies."""
@@ -29,32 +26,6 @@ AREA = 1.3
 CROWD = 45
 """Points of a curve beyond which they get no markers."""
 
-PANEL = (4.6, 3.4)
-"""Width and height of a panel in inches."""
-
-DPI = 150
-
-
-def _sheet(panels: int, title: str) -> tuple[Any, list[Any]]:
-    """A figure of so many panels, two in a row, with a title; their axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = min(2, panels)
-    rows = -(-panels // columns)
-    figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows + 0.6), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for spare in axes[panels:]:
-        spare.set_axis_off()
-    for one in axes:
-        one.grid(color=GRID, linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(labelsize=8, colors=INK)
-    return figure, axes[:panels]
-
 
 def _plain(axis: Any) -> None:
     """Plain numbers on a logarithmic axis, few of them."""
@@ -65,17 +36,11 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    say(f"wrote {path}")
-
-
 def over_time(traces: Lines, key: str, path: Path) -> None:
     """Figure 1 (``key`` "vectors") or 2 ("rmse"): a panel per set, a curve per strategy, seconds across."""
     sets = list(dict.fromkeys(trace["data"] for trace in traces))
     number, what = {"vectors": (1, "Relevance vectors"), "rmse": (2, "Test RMSE")}[key]
-    figure, axes = _sheet(len(sets), f"Figure {number}. {what} over the seconds of a fit")
+    figure, axes = sheet(len(sets), f"Figure {number}. {what} over the seconds of a fit")
     for panel, name in zip(axes, sets, strict=True):
         for trace in [trace for trace in traces if trace["data"] == name]:
             strategy = trace["strategy"]
@@ -96,7 +61,7 @@ def over_time(traces: Lines, key: str, path: Path) -> None:
         panel.set_xlabel("seconds", fontsize=9)
         panel.set_ylabel("vectors" if key == "vectors" else "test RMSE", fontsize=9)
     axes[0].legend(fontsize=8, frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _mark_paper(panel: Any, name: str, key: str) -> None:
@@ -111,7 +76,7 @@ def _mark_paper(panel: Any, name: str, key: str) -> None:
 def growth(lines: Lines, path: Path) -> None:
     """Seconds over rows, both logarithmic: a panel per strategy, a curve per likelihood, slopes 1 and 2 for the eye."""
     strategies = list(dict.fromkeys(line["competitor"].split(", ")[0] for line in lines))
-    figure, axes = _sheet(len(strategies), "Seconds of a fit over rows, P = 50 (Friedman#1)")
+    figure, axes = sheet(len(strategies), "Seconds of a fit over rows, P = 50 (Friedman#1)")
     colours = dict(zip(range(4), ("#3d8f5f", "#3b6ea8", "#b07aa1", "#c8553d"), strict=True))
     for panel, strategy in zip(axes, strategies, strict=True):
         own = [line for line in lines if line["competitor"].startswith(strategy)]
@@ -130,7 +95,7 @@ def growth(lines: Lines, path: Path) -> None:
         panel.set_xlabel("rows", fontsize=9)
         panel.set_ylabel("CPU seconds", fontsize=9)
         panel.legend(fontsize=8, frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _slopes(panel: Any, lines: Lines) -> None:
@@ -148,7 +113,7 @@ def tradeoff(rows: Lines, path: Path) -> None:
     """RMSE over vectors: a panel per set, a colour per width, a dot per P, the paper's point as a star."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
     sizes = ", ".join(str(size) for size in sorted({row["P"] for row in rows}))
-    figure, axes = _sheet(
+    figure, axes = sheet(
         len(sets), f"Working set: test RMSE over vectors, a colour per width, a larger dot for a larger P ({sizes})"
     )
     for panel, name in zip(axes, sets, strict=True):
@@ -165,4 +130,4 @@ def tradeoff(rows: Lines, path: Path) -> None:
         panel.set_xlabel("relevance vectors", fontsize=9)
         panel.set_ylabel("test RMSE", fontsize=9)
         panel.legend(fontsize=7, frameon=False)
-    _save(figure, path)
+    save(figure, path)

@@ -6,7 +6,6 @@ rmse on the test rows, vectors, and from the history: lines (fits of basic RVMs)
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from benchmarks.ben_shimon.data import Dataset
 from benchmarks.datasets import Split
+from benchmarks.measure import say
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
 
@@ -40,11 +40,6 @@ class Settings:
     rows: int | None
     gammas: dict[str, float]
     budget: float
-
-
-def say(text: str) -> None:
-    """A line of progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def warm_up() -> None:

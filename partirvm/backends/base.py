@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from partirvm.backends.blocks import Fetched, Keeping
 from partirvm.backends.passes import AnyPass
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
@@ -37,6 +38,27 @@ def solution(solve: Solve, on_step: Callable[[StepInfo], None] = lambda info: No
     return Solution(fit, reason, began, time.time())
 
 
+@dataclass
+class Blocks:
+    """How the kernel blocks of a fit are kept, and how that went.
+
+    ``room`` says how many bytes each process may keep while the fit has so many columns; ``fetched`` counts, and
+    ``keeping`` is of the run of passes that began last.
+    """
+
+    keeping: Keeping
+    room: Callable[[int], int]
+    fetched: Fetched = field(default_factory=Fetched)
+
+    def begin(self, columns: int) -> None:
+        """A run of passes begins, with so many columns."""
+        self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
+
+    def heard(self, fetched: Iterable[Fetched]) -> None:
+        """Count what a run fetched."""
+        self.fetched = sum(fetched, self.fetched)
+
+
 class Executor(Protocol):
     """Runs passes over the tiles of a source. The statistic does not depend on which executor, or how many workers."""
 
@@ -50,11 +72,21 @@ class Executor(Protocol):
         """Take this many threads from now on, where the executor can choose."""
         ...
 
-    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
+    def run(
+        self,
+        passes: Sequence[AnyPass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> list[Any]:
         """The statistic of each pass, summed over its tiles in the fixed tree. A tile that several want is read once.
 
-        ``progress`` hears of tiles.
+        ``progress`` hears of tiles; ``blocks`` says how kernel blocks are kept, and hears how that went.
         """
+        ...
+
+    def forget(self, token: str) -> None:
+        """Drop the kernel blocks that were kept of a fit."""
         ...
 
     def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:

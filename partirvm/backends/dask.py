@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.base import Progress, Solution
+from partirvm.backends.base import Blocks, Progress, Solution
+from partirvm.backends.blocks import Keeping, forget
 from partirvm.backends.cluster import Cluster, Watch
 from partirvm.backends.passes import AnyPass, Group, grouped, ungrouped
 from partirvm.backends.process import resident_memory
@@ -99,12 +100,32 @@ class DaskExecutor:
     def use(self, threads: int) -> None:
         """Nothing to do: a worker's threads are its own."""
 
-    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
-        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` hears of tiles."""
-        groups = grouped(passes, source)
-        return self._persist(lambda: ungrouped(groups, self._run(groups, source, progress)))
+    def run(
+        self,
+        passes: Sequence[AnyPass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> list[Any]:
+        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` hears of tiles.
 
-    def _run(self, groups: Sequence[Group], source: Source, progress: Progress | None) -> list[Any]:
+        What is kept lies where its tile happened to run: another worker evaluates it again.
+        """
+        groups = grouped(passes, source)
+        keeping = None if blocks is None else blocks.keeping
+        results = self._persist(lambda: self._run(groups, source, progress, keeping))
+        if blocks is not None:
+            blocks.heard(result.fetched for result in results)
+        return ungrouped(groups, results)
+
+    def forget(self, token: str) -> None:
+        """Drop the kernel blocks that were kept of a fit, on all workers that answer."""
+        with suppress(Exception):  # a worker that does not hear of it drops them by itself after a while
+            self._client.run(forget, token)
+
+    def _run(
+        self, groups: Sequence[Group], source: Source, progress: Progress | None, keeping: Keeping | None
+    ) -> list[Any]:
         self._cluster.workers()
         n_tiles = sum(len(group.tiles) for group in groups)
         level = self._level(n_tiles)
@@ -116,7 +137,7 @@ class DaskExecutor:
                 total: TreeSum[_Node] = TreeSum(len(group.tiles))
                 for index, run in aligned_runs(len(group.tiles), level):
                     parts, places = self._parts(source, [group.tiles[position] for position in run])
-                    future = self._submit(run_tiles, passes, parts, places)
+                    future = self._submit(run_tiles, passes, parts, places, keeping)
                     tiles[future] = len(run)
                     total.add(index, _Node(self, future), level)
                 roots.append(total.result().future)

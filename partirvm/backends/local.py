@@ -10,7 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from partirvm.backends.base import Progress, Solution, solution
+from partirvm.backends.base import Blocks, Progress, Solution, solution
+from partirvm.backends.blocks import forget
 from partirvm.backends.passes import AnyPass, Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.threads import one_blas_thread
@@ -52,19 +53,33 @@ class LocalExecutor:
         self.threads = threads
         self._pool = _pool(threads)
 
-    def run(self, passes: Sequence[AnyPass], source: Source, progress: Progress | None = None) -> list[Any]:
+    def run(
+        self,
+        passes: Sequence[AnyPass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> list[Any]:
         """The statistic of each pass, summed in the fixed tree as tiles come in; ``progress`` hears of tiles."""
+        keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
         totals: list[TreeSum[Several]] = [TreeSum(len(group.tiles)) for group in groups]
         leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
 
         def statistics(leaf: tuple[int, int]) -> Several:
             group = groups[leaf[0]]
-            return tile_statistics(group.passes, source, group.tiles[leaf[1]])
+            return tile_statistics(group.passes, source, group.tiles[leaf[1]], keeping)
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        return ungrouped(groups, [total.result() for total in totals])
+        results = [total.result() for total in totals]
+        if blocks is not None:
+            blocks.heard(result.fetched for result in results)
+        return ungrouped(groups, results)
+
+    def forget(self, token: str) -> None:
+        """Drop the kernel blocks that were kept of a fit."""
+        forget(token)
 
     def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
         """Dense fits in the order given, as many at once as there are threads; ``progress`` hears of fits.

@@ -8,7 +8,7 @@ and panels are the same on every machine, and with one BLAS thread per task so a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import starmap
 from operator import add
@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
 from partirvm.core.drawing import drawn
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
@@ -52,12 +53,13 @@ AnyPass = Pass | MomentsPass
 
 @dataclass(frozen=True)
 class Several:
-    """Statistics of several passes over the same rows read: their sum is that of each."""
+    """Statistics of several passes over the same rows read, and of their kernel blocks: their sum is that of each."""
 
     parts: tuple[Any, ...]
+    fetched: Fetched = field(default_factory=Fetched)
 
     def __add__(self, other: Several) -> Several:
-        return Several(tuple(map(add, self.parts, other.parts)))
+        return Several(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,18 @@ def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
     return [found[position] for position in range(len(found))]
 
 
-def tile_statistics(passes: Sequence[AnyPass], source: Source, number: int) -> Several:
-    """What one tile adds to each of these passes."""
-    tile = source.tile(number)
-    return Several(tuple(_FUNCTIONS[type(pass_)](pass_, tile) for pass_ in passes))
+@dataclass(frozen=True)
+class _Tile(Tile):
+    """A tile with what was kept of its kernel blocks."""
+
+    blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
+
+
+def tile_statistics(passes: Sequence[AnyPass], source: Source, number: int, keeping: Keeping | None = None) -> Several:
+    """What one tile adds to each of these passes; ``keeping`` says where kernel blocks are kept, if they are."""
+    read, blocks = source.tile(number), TileBlocks(number, keeping)
+    tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)
+    return Several(tuple(_FUNCTIONS[type(pass_)](pass_, tile) for pass_ in passes), blocks.fetched)
 
 
 def tiles_of(pass_: AnyPass, source: Source) -> list[int]:
@@ -205,20 +215,33 @@ def _panels(tile: Tile, wanted: Int | None, *designs: Design) -> Iterator[tuple[
     """The panels of a tile's wanted rows, each with its blocks of the designs, which take the place of the last's.
 
     Arrays as large as these are fresh pages of the system each time, and filling in new pages would cost as much as the
-    kernel.
+    kernel. Blocks are stored column by column. They come from what was kept of the tile, if anything was.
     """
     rows = tile.start + np.arange(len(tile.X), dtype=np.int64)
     if wanted is not None:
         rows = _between(wanted, rows[0], rows[-1])
+    blocks = tile.blocks if isinstance(tile, _Tile) else TileBlocks(tile.number)
+    digest = blocks.digest(None if wanted is None else rows)
     height = min(PANEL_ROWS, len(rows))
-    places = [np.empty((height, design.n_columns)) for design in designs]
-    for start in range(0, len(rows), PANEL_ROWS):
+    places = [np.empty(height * design.n_columns) for design in designs]
+    for number, start in enumerate(range(0, len(rows), PANEL_ROWS)):
         numbers = rows[start : start + PANEL_ROWS]
         # whole tiles, the rule, are cut without a copy
         some: Any = slice(start, start + PANEL_ROWS) if wanted is None else numbers - tile.start
         weights = None if tile.weights is None else tile.weights[some]
         panel = _Panel(numbers, tile.X[some], tile.t[some], weights)
-        yield panel, *(design.block(panel.X, place) for design, place in zip(designs, places, strict=True))
+        yield (
+            panel,
+            *(
+                blocks.block(design, panel.X, _columns(place, len(numbers), design.n_columns), digest, number)
+                for design, place in zip(designs, places, strict=True)
+            ),
+        )
+
+
+def _columns(place: Float, n: int, columns: int) -> Float:
+    """An array (n, columns) at the beginning of ``place``, stored column by column without gaps."""
+    return place[: n * columns].reshape(columns, n).T
 
 
 def _between(sorted_rows: Int, first: int, last: int) -> Int:

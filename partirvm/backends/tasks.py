@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.base import Solution, solution
+from partirvm.backends.blocks import Keeping
 from partirvm.backends.passes import AnyPass, Several, tile_statistics
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
@@ -23,13 +24,18 @@ from partirvm.strategies.instructions import Solve
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 
-def run_tiles(passes: Sequence[AnyPass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]]) -> Several:
+def run_tiles(
+    passes: Sequence[AnyPass],
+    parts: Sequence[Source],
+    tiles: Sequence[tuple[int, int]],
+    keeping: Keeping | None = None,
+) -> Several:
     """The node of an aligned run of tiles, each given by its number and by which of the parts holds it."""
     return_freed_memory()
     total: TreeSum[Several] = TreeSum(len(tiles))
     with one_blas_thread():
         for position, (number, part) in enumerate(tiles):
-            total.add(position, tile_statistics(passes, parts[part], number))
+            total.add(position, tile_statistics(passes, parts[part], number, keeping))
     return total.result()
 
 

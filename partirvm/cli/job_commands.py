@@ -225,8 +225,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
     from partirvm import service
     from partirvm.report.page import page
-    from partirvm.storage import storing
-    from partirvm.storage.local import replacing
+    from partirvm.service.output import write_text
 
     if not output.endswith((".html", ".htm")):
         raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
@@ -234,8 +233,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise ExistsError(f"{output} is there already: --overwrite replaces it")
     text = page(_facts(service.open_job(job)))
-    with storing(output), replacing(target) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(target, text)
     click.echo(f"{output}: open it in a browser")
 
 

@@ -192,6 +192,13 @@ _FIT = (
         "container or worker has.",
     ),
     click.option(
+        "--kernel-store",
+        default="auto",
+        metavar="S",
+        help="Where kernel values are kept between passes: memory (what the fit leaves of --memory-limit), zarr "
+        "(beside the job), none (evaluated in every pass), or auto (measured on the first tile). Changes no result.",
+    ),
+    click.option(
         "--validation",
         metavar="DATA",
         help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",

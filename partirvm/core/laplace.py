@@ -10,13 +10,16 @@ The evidence is that of the quadratic (MacKay 1992; Tipping 2001, §3),
 exact Laplace at the mode, where δ = 0. With α shared by the outputs of one column, α_i = Σ_kγ_ik / Σ_kμ_ik². As B moves
 with α this fixed point is no stationary point of the evidence, which need not rise every time.
 
-**Passes.** α is updated on the fixed quadratic, once per pass at first and more often later: long runs on the flat
-B = ¼ of the start prune what the data need. **Step control.** If the penalised likelihood falls, the step is taken
-back, with the columns that it pruned, and a plain Newton step at the old α is halved until it rises.
+**Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved
+too far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the
+penalised likelihood falls, the step is taken back, with the columns that it pruned, and a plain Newton step at the old
+α is halved until it rises.
 
-**Several classes.** Blocks between outputs are left out of H. Where two classes compete alone the true curvature is
-twice the block's, elsewhere about the block itself: a step of ⅔ of the blocks' errs by a third at most in either case.
-Shifting all outputs alike changes nothing but the prior, so that the mode has Σ_k w_ik = 0: steps are held there.
+**Several classes.** Blocks between outputs are left out of H. The true curvature is 0 to 2 times the blocks', since a
+row of diag(y) − yyᵀ sums to 0: 2 where two classes part, about 1 where many compete, and 0 where two classes that
+compete alone move together, which only the prior resists. A step of ⅔ of the blocks' errs by a third at most for the
+first two, and is of no use for the third. Shifting all outputs alike changes nothing but the prior, so that the mode
+has Σ_k w_ik = 0: steps are held there.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evi
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class LaplaceState:
@@ -105,6 +109,12 @@ class LaplaceState:
         slope = self.block.gradient - prior * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
+    @property
+    def displacement(self) -> float:
+        """½δᵀGδ, nats: how far from ``weights`` the quadratic has its mode, as its likelihood measures distance."""
+        delta = self.mean - self.weights
+        return float(0.5 * np.einsum("ik,kij,jk->", delta, self.block.curvature, delta, optimize=True))
+
     def penalised(self) -> float:
         """log p(t | W) − ½ Σ α w² at ``weights``, nats."""
         prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
@@ -113,14 +123,13 @@ class LaplaceState:
     def sparsity_quality(self) -> tuple[Float, Float]:
         """s and q of every column that an output has, (M, C); zero elsewhere."""
         active = np.isfinite(self.alpha)
-        pairs = [
-            each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)
-        ]
+        pairs = [each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)]
         return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats, outputs together."""
-        return evidence_gain(*self.sparsity_quality()).sum(axis=1)
+        found: Float = evidence_gain(*self.sparsity_quality()).sum(axis=1)
+        return found
 
     def take(self, columns: Int) -> LaplaceState:
         """The same with some of its columns; the others' weights are dropped from the quadratic as they are."""
@@ -193,9 +202,7 @@ def update(state: LaplaceState) -> LaplaceState:
     shift = np.where(gone, state.weights, 0.0)
     block = _without(state.block, shift)
     weights = state.weights - shift
-    return settled(
-        replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept)
-    )
+    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
 
 
 def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
@@ -232,9 +239,7 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)
 
 
-def enter(
-    likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float
-) -> LaplaceState:
+def enter(likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float) -> LaplaceState:
     """A fit of the columns ``labels``, begun where ``block`` was measured.
 
     ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the

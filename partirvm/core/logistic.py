@@ -6,9 +6,9 @@ With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilitie
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
     ``ovr``          K classes, C = K: each against the rest, as above
 
-the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ with
-B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are other
-blocks, −Φᵀ diag(v y_k y_l) Φ, which are left out: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
+the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
+with B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are
+other blocks, −Φᵀ diag(v y_k y_l) Φ, which are left out: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ class LogisticBlock:
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         n = len(block) if weights is None else int((weights > 0).sum())
-        return cls(
-            log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum())
-        )
+        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum()))
 
     def __add__(self, other: LogisticBlock) -> LogisticBlock:
         return LogisticBlock(

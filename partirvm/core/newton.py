@@ -1,7 +1,8 @@
 """A classification fit between its passes: what to measure next, and what to make of it. Pure.
 
-``begin`` and ``receive`` give a ``Search``: the fit where it stands, and the ``trial`` whose statistic the next pass is
-to measure. ``receive(search, block, rule)`` goes on with that statistic, until there is a reason to end.
+``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the
+``trial`` whose statistic the next pass is to measure. ``receive(search, block, rule)`` goes on with that statistic,
+until there is a reason to end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, settled, update
 from partirvm.core.logistic import LogisticBlock
+from partirvm.core.secant import Pairs, among, newton_step, remember
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 
@@ -22,10 +24,16 @@ TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""
 
 MOST_UPDATES = 10
-"""Updates of α between two passes in the end."""
+"""Updates of α between two passes in the end, wherever they lead."""
 
-RELAXED = 2.0 / 3.0
-"""Part of the blocks' Newton step that is taken where outputs are coupled."""
+TRUSTED_UPDATES = 50
+"""Updates of α between two passes while the quadratic can be trusted with them."""
+
+TRUST = 0.1
+"""Nats, ½δᵀGδ, by which updates may move the mode before the quadratic is measured anew."""
+
+FINE = 0.1
+"""Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
@@ -39,7 +47,8 @@ class Search:
     """A fit in progress. ``trial`` has α, columns and weights to be measured, and still the quadratic of ``current``.
 
     ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
-    which the schedule of updates began; with ``settling`` α is final, and only the mode is sought.
+    which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
+    are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
     """
 
     current: LaplaceState
@@ -48,11 +57,18 @@ class Search:
     step: float = 0.0
     since: int = 0
     settling: bool = False
+    origin: Float | None = None
+    pairs: Pairs = ()
 
 
 def begin(state: LaplaceState, rule: StopRule) -> Search:
     """The first step from a state."""
     return _propose(state, rule, state.passes)
+
+
+def settle(state: LaplaceState) -> Search:
+    """The first step to the mode at the α of a state, which stays as it is."""
+    return _plain(state, 1.0, state.passes, settling=True)
 
 
 def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Search, Termination | None]:
@@ -61,6 +77,9 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
         return _back(search, rule)
+    pairs = search.pairs
+    if now.passes - search.since > TIMID and search.origin is not None and now.likelihood == "multinomial":
+        pairs = remember(pairs, trial.weights - search.origin, trial.block.gradient - block.gradient)
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return replace(search, current=now), Termination.HALVED
     small = rule.tol * now.n
@@ -70,49 +89,61 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
     if now.passes >= rule.max_iterations:
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
-        return _plain(now, 1.0, search.since, settling=True), None
+        return _plain(now, 1.0, search.since, pairs, settling=True), None
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
             return replace(search, current=now), Termination.CONVERGED
-        return _plain(now, 1.0, search.since, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since), None
+        return _plain(now, 1.0, search.since, pairs, settling=True), None
+    return _propose(now, rule, now.passes if search.step else search.since, pairs), None
 
 
-def _propose(state: LaplaceState, rule: StopRule, since: int) -> Search:
-    """New α on the quadratic at hand, and the Newton step that belongs to it."""
+def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = ()) -> Search:
+    """New α on the quadratic at hand, and the Newton step that belongs to it.
+
+    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves.
+    """
     age = state.passes - since
-    updates = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
+    fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
+    most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
-    for _ in range(updates):
-        moved = update(moved)
+    for count in range(1, most + 1):
+        before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
-    return Search(state, _moved(moved, 1.0), moved.penalised(), since=since)
+        level = abs(moved.log_evidence - before.log_evidence) < FINE * rule.tol * state.n
+        level &= moved.n_columns == before.n_columns
+        if count >= fewest and (level or moved.displacement > TRUST):
+            break
+    pairs = among(pairs, state.labels, moved.labels)
+    trial = _moved(moved, 1.0, pairs)
+    return Search(state, trial, moved.penalised(), since=since, origin=moved.weights, pairs=pairs)
 
 
-def _plain(state: LaplaceState, step: float, since: int, *, settling: bool) -> Search:
-    return Search(state, _moved(state, step), state.penalised(), step, since, settling)
+def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> Search:
+    trial = _moved(state, step, pairs)
+    return Search(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
 
 def _back(search: Search, rule: StopRule) -> tuple[Search, Termination | None]:
-    """The penalised likelihood fell: try a shorter plain step from where the fit stands."""
+    """The penalised likelihood fell: try a shorter plain step from where the fit stands, and trust no pairs."""
     state = replace(search.current, passes=search.current.passes + 1)
     step = 0.5 * search.step if search.step else 1.0
-    if step < SHORTEST:
+    # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
+    stuck = not search.step and state.passes - search.since <= TIMID and state.decrement < SETTLED * rule.tol * state.n
+    if step < SHORTEST or stuck:
         return replace(search, current=state), Termination.CONVERGED
     if state.passes >= rule.max_iterations:
         return replace(search, current=state), Termination.ITERATIONS
     return _plain(state, step, state.passes, settling=search.settling), None
 
 
-def _moved(state: LaplaceState, step: float) -> LaplaceState:
-    """With the weights of a Newton step as the point to be measured; coupled outputs keep a sum of zero."""
-    coupled = state.likelihood == "multinomial"
-    weights = state.weights + step * (RELAXED if coupled else 1.0) * (state.mean - state.weights)
-    if coupled:
-        weights -= weights.mean(axis=1, keepdims=True)
-    return replace(state, weights=weights)
+def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
+    """With the weights of a part of a Newton step as the point to be measured; coupled outputs keep a sum of zero."""
+    if state.likelihood != "multinomial":
+        return replace(state, weights=state.weights + part * (state.mean - state.weights))
+    weights = state.weights + part * newton_step(state, pairs)
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))
 
 
 def _rounding(state: LaplaceState) -> float:

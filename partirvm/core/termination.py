@@ -33,7 +33,7 @@ _ADVICE = {
     Termination.ITERATIONS: "The fit still moved at its last iteration: raise tol, or look at the kernel width.",
     Termination.CANCELLED: "The residual lost its digits to cancellation: it has to be measured by a pass.",
     Termination.EXHAUSTED: "Every row has been a candidate: the model is as good as this kernel allows.",
-    Termination.VALIDATION: "The held-out error stopped falling: the model of the best round was kept.",
+    Termination.VALIDATION: "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
     Termination.ROUNDS: "max_rounds was reached while the evidence still rose: more rounds may lower the error.",
     Termination.VECTORS: "max_vectors was reached while the evidence still rose: allow more vectors for a lower error.",
     Termination.TIME: "time_limit was reached: resume, or give it more time, for a lower error.",

@@ -10,15 +10,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-from partirvm.backends.base import Executor
+from partirvm.backends.base import Blocks, Executor
+from partirvm.backends.blocks import Fetched
 from partirvm.backends.process import peak_memory
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, maximise
 from partirvm.data.source import Source
+from partirvm.kernels.design import Design
 from partirvm.model import AnyModel, model_of
 from partirvm.strategies.classifying import Course
 from partirvm.strategies.instructions import (
@@ -139,7 +141,8 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is asked between tiles and between dense iterations; once it answers with a reason, and a model has
-    been saved, the run ends with the model saved last. Until there is a model, only ``ABORTED`` ends it.
+    been saved, the run ends with the model saved last. Until there is a model, only ``ABORTED`` ends it. ``blocks``
+    says how kernel blocks of the training rows are kept from pass to pass, if they are.
     """
 
     executor: Executor
@@ -147,6 +150,7 @@ class Driver:
     held_out: Source | None = None
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
+    blocks: Blocks | None = None
 
     def run(
         self,
@@ -207,6 +211,8 @@ class Driver:
                 present = None if weights is None else weights > 0
                 return Gathered(self.executor.gather(self.source, rows), present)
             case Save(design, fit, record, moderate):
+                # a model takes the origin that is best for its own digits, the one it will have when it is read back
+                design = replace(design, origin=None)
                 self._journal.save(model_of(design, fit, self.source.columns, moderate))
                 self._usable = True
                 return self._record(record, self._spent.all())
@@ -227,7 +233,7 @@ class Driver:
             self._check()
 
         began = time.perf_counter()
-        statistics = self.executor.run(passes, source, progress)
+        statistics = self.executor.run(passes, source, progress, self._blocks(passes, source))
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
@@ -247,6 +253,13 @@ class Driver:
         for spent in seconds:
             self._spent.solved(first, first + spent)
         return tuple(Solved(course.fit, course.reason) for course in courses if course.reason is not None)
+
+    def _blocks(self, passes: Sequence[Any], source: Source) -> Blocks | None:
+        """How blocks are kept in this run of passes: those of held-out rows are not, one pass sees them in a round."""
+        if self.blocks is None or source is not self.source:
+            return None
+        self.blocks.begin(max(map(_columns, passes)))
+        return self.blocks
 
     def _solve(self, solve: Solve) -> Solved:
         def on_step(info: StepInfo) -> None:
@@ -275,6 +288,9 @@ class Driver:
         entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
         entry["solve_began"] -= self._epoch
         entry["peak_memory"] = peak_memory()
+        if self.blocks is not None:
+            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
+            entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
         self._journal.record(entry)
         self.watcher.on_record(entry)
         return Saved()
@@ -331,6 +347,11 @@ def _entry(passing: float, passes: int, rows: int, solving: float, began: float)
         "solve_seconds": solving,
         "solve_began": began,
     }
+
+
+def _columns(pass_: Any) -> int:
+    """Columns of all designs of a pass."""
+    return sum(value.n_columns for value in vars(pass_).values() if isinstance(value, Design))
 
 
 def deadline(seconds: float | None) -> Callable[[], Termination | None]:

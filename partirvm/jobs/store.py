@@ -20,6 +20,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 from partirvm.errors import (
@@ -38,6 +39,7 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
+from partirvm.storage.local import LocalFolder
 from partirvm.storage.process import Process
 from partirvm.storage.snapshots import Snapshots
 
@@ -110,6 +112,10 @@ class JobStore:
     def there(self) -> bool:
         """Whether a job is there, readable or not."""
         return self._folder.exists("spec.json")
+
+    def beside(self, name: str) -> Path | None:
+        """The path of a folder inside the job for what need not last, None where the job is not on this machine."""
+        return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
         """What was asked. Raises ``MissingDataError`` for no job, ``NewerFormatError`` for one of a newer version."""

@@ -28,8 +28,12 @@ class Kernel(Protocol):
 
     name: str
 
-    def prepare(self, centres: Float, /) -> PreparedKernel:
-        """Work in the centres (m, d) once, for many blocks of points."""
+    def prepare(self, centres: Float, /, origin: Float | None = None) -> PreparedKernel:
+        """Work in the centres (m, d) once, for many blocks of points.
+
+        ``origin`` (d,) is a point near them, from which coordinates may be taken; where it is given the bits of a
+        column must not depend on the centres beside it.
+        """
         ...
 
     def diagonal(self, points: Float, /) -> Float:

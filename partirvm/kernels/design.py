@@ -25,7 +25,9 @@ Int = NDArray[np.int64]
 class Design:
     """M columns: ``bias`` first if it is there, then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 their row numbers.
+    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 their row numbers. ``origin`` (d,), a
+    point in the kernel's coordinates, makes the bits of a column independent of the columns beside it; without one each
+    design takes what is best for its own digits.
     """
 
     kernel: Kernel
@@ -33,6 +35,7 @@ class Design:
     centres: Float
     labels: Int
     bias: bool
+    origin: Float | None = None
 
     @property
     def n_columns(self) -> int:
@@ -47,12 +50,19 @@ class Design:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property
+    def identity(self) -> str:
+        """Hash of the basis and the origin: columns of equal identity and label have equal bits, where it has one."""
+        origin = b"" if self.origin is None else self.origin.tobytes()
+        return hashlib.blake2b(self.basis.encode() + origin, digest_size=8).hexdigest()
+
+    @cached_property
     def _prepared(self) -> PreparedKernel:
-        return self.kernel.prepare(self.scaling.inputs(self.centres))
+        centres = self.scaling.inputs(self.centres)
+        return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
 
     def block(self, X: Float, out: Float | None = None) -> Float:
-        """Φ of raw inputs X (n, d): an array (n, M), the first n rows of ``out`` (≥ n, M) if that is given."""
-        block = np.empty((len(X), self.n_columns)) if out is None else out[: len(X)]
+        """Φ of raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
+        block = np.empty((self.n_columns, len(X))).T if out is None else out
         block[:, : int(self.bias)] = 1.0
         if len(self.centres):
             self._prepared(self.scaling.inputs(X), block[:, int(self.bias) :])

@@ -12,6 +12,9 @@ from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
 
+GROUP, WIDE_GROUP, WIDE = 16, 32, 100
+"""Centres of one matrix product; from ``WIDE`` features on it takes more of them to be worth a product of its own."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -54,13 +57,20 @@ class Gaussian:
             raise UsageError(f"gamma has {len(self.gamma)} values but the data have {n_features} features")
         return np.broadcast_to(np.asarray(self.gamma, dtype=float), (n_features,))
 
-    def prepare(self, centres: Float) -> PreparedGaussian:
-        """Work in the centres (m, d)."""
-        root = np.sqrt(self.widths(centres.shape[1]))
-        origin = centres.mean(axis=0) if len(centres) else np.zeros(centres.shape[1])
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedGaussian:
+        """Work in the centres (m, d). Coordinates are taken from ``origin`` (d,), or the centres' mean."""
+        m, d = centres.shape
+        root = np.sqrt(self.widths(d))
+        if origin is None:
+            origin = centres.mean(axis=0) if m else np.zeros(d)
+        group = WIDE_GROUP if d >= WIDE else GROUP
+        right = np.zeros((-(-m // group), group, d + 2))
+        rows = right.reshape(-1, d + 2)[:m]
         Z = (centres - origin) * root
-        right = np.concatenate([2 * Z, -np.einsum("md,md->m", Z, Z)[:, None], np.full((len(Z), 1), -1.0)], axis=1)
-        return PreparedGaussian(origin, root, np.ascontiguousarray(right.T))
+        np.multiply(Z, 2, out=rows[:, :d])
+        rows[:, d] = -np.einsum("md,md->m", Z, Z)
+        rows[:, d + 1] = -1.0
+        return PreparedGaussian(origin, root, right)
 
     def diagonal(self, points: Float) -> Float:
         """k(x, x) = 1 of each point (n, d), shape (n,)."""
@@ -78,9 +88,11 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class PreparedGaussian:
-    """−‖u − v‖² = 2u·v − ‖v‖² − ‖u‖² as one matrix product of widened coordinates, then ``exp`` in place.
+    """−‖u − v‖² = 2u·v − ‖v‖² − ‖u‖² as matrix products of widened coordinates, then ``exp`` in place.
 
-    Coordinates are taken from the centres' mean (``origin``), so that inputs far from zero lose no digits.
+    Coordinates are taken from ``origin``, near the centres, so that inputs far from zero lose no digits. Every product
+    has the same shape, with centres of zeros where there are no more: BLAS chooses its way, and with it the last bits
+    of each column, by the shape of the whole product. For a given ``origin`` a column's bits are its own.
     """
 
     origin: Float
@@ -88,12 +100,19 @@ class PreparedGaussian:
     right: Float
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m)."""
+        """Write k(points, centres) into ``out`` (n, m); fastest where that is stored column by column."""
         n, d = points.shape
         left = np.empty((n, d + 2))
         U = np.multiply(points - self.origin, self.root, out=left[:, :d])
         left[:, d] = 1.0
         np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
-        np.matmul(left, self.right, out=out)
+        columns, group = out.T, self.right.shape[1]
+        direct = columns.strides[1] == columns.itemsize
+        for number, some in enumerate(self.right):
+            place = columns[number * group : (number + 1) * group]
+            if direct and len(place) == group:
+                np.matmul(some, left.T, out=place)
+            else:
+                place[...] = np.matmul(some, left.T)[: len(place)]
         np.minimum(out, 0.0, out=out)
         np.exp(out, out=out)

@@ -25,4 +25,14 @@ def model_of(design: Design, fit: HyperState | LaplaceState, columns: Columns, m
     return Model.from_fit(design, fit, columns)
 
 
-__all__ = ["FAR", "AnyModel", "ClassModel", "Model", "label_array", "load_model", "model_of", "plain_labels", "save_model"]
+__all__ = [
+    "FAR",
+    "AnyModel",
+    "ClassModel",
+    "Model",
+    "label_array",
+    "load_model",
+    "model_of",
+    "plain_labels",
+    "save_model",
+]

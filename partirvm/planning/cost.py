@@ -26,11 +26,15 @@ UNLIMITED_ROUNDS = 10
 
 @dataclass(frozen=True)
 class Rates:
-    """What one thread does: seconds to read a row, seconds per kernel element, floating-point operations per second."""
+    """What one thread does: seconds to read a row, seconds per kernel element, floating-point operations per second.
+
+    ``copy`` is seconds to copy an element that was kept in memory.
+    """
 
     read: float
     element: float
     product: float
+    copy: float = 0.0
 
 
 @dataclass(frozen=True)

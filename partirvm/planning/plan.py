@@ -16,7 +16,16 @@ from partirvm.planning.cost import (
     levels_cost,
     rounds_cost,
 )
-from partirvm.planning.memory import ALLOWANCE, DataShape, StepBytes, batch_elements, most_columns, step_bytes
+from partirvm.planning.keeping import KernelStore
+from partirvm.planning.memory import (
+    ALLOWANCE,
+    DataShape,
+    StepBytes,
+    batch_elements,
+    kept_bytes,
+    most_columns,
+    step_bytes,
+)
 from partirvm.planning.units import format_bytes, format_duration
 
 LEAST_PARTITION = 50
@@ -55,7 +64,10 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be done. ``notes`` say where a number was capped, and by what."""
+    """What would be done. ``notes`` say where a number was capped, and by what.
+
+    ``outputs`` are the linear predictors of a fit of classes (1 for two classes), None for one of numbers.
+    """
 
     shape: DataShape
     machine: Machine
@@ -71,8 +83,10 @@ class Plan:
     rounds: tuple[RoundCost, ...]
     likelihood_rows: int | None = None
     batch_elements: int = 0
+    outputs: int | None = None
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
+    kernel_store: KernelStore | None = None
 
     @property
     def partitions(self) -> int:
@@ -92,7 +106,19 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak resident bytes of a process, itself included."""
-        return self.machine.base + ALLOWANCE + self.bytes.peak
+        kept = 0 if self.kernel_store is None else self.kernel_store.resident
+        return self.machine.base + ALLOWANCE + self.bytes.peak + kept
+
+    @property
+    def columns(self) -> int:
+        """The most columns M + P that are expected."""
+        return min(max(cost.kept + cost.candidates for cost in self.rounds), self.max_columns)
+
+    def room(self, columns: int) -> int:
+        """Bytes that a process may keep of kernel blocks while the fit has so many columns."""
+        budget = self.machine.limit - self.machine.base - ALLOWANCE
+        held_out = self.bytes.best > 0
+        return kept_bytes(self.shape, columns, self.threads, budget, held_out=held_out, elements=self.batch_elements)
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain JSON."""
@@ -117,9 +143,13 @@ class Plan:
             "rows_per_task": self.shape.tile_rows,
             "threads": self.threads,
             "workers": self.machine.workers,
+            **({} if self.outputs is None else {"outputs": self.outputs}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
+            "kernel_store": None if self.kernel_store is None else self.kernel_store.where,
+            "kernel_store_bytes": None if self.kernel_store is None else self.kernel_store.bytes,
+            "kernel_store_reason": None if self.kernel_store is None else self.kernel_store.reason,
             "notes": list(self.notes),
         }
 
@@ -143,6 +173,8 @@ class Plan:
             f"(process {format_bytes(machine.base)}, pass {format_bytes(self.bytes.passing)}, "
             f"dense fit {format_bytes(self.bytes.solving)})",
         ]
+        if self.kernel_store is not None:
+            lines.append(f"kernel      {self.kernel_store}")
         if self.sparseness is not None:
             lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
@@ -204,9 +236,9 @@ def make_plan(
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one for
-    each Newton step. With ``shrink_threads`` fewer threads are used where
-    all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
+    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one
+    for each Newton step. With ``shrink_threads`` fewer threads are used where all of them would not fit, and with
+    ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
     all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
@@ -274,6 +306,7 @@ def make_plan(
         rounds=tuple(costs),
         likelihood_rows=seen.rows if seen is not None and likelihood == "sample" else None,
         batch_elements=elements,
+        outputs=outputs or None,
         sparseness=sparseness,
         notes=notes,
     )

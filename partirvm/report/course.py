@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report import markup
 from partirvm.report.curves import Chart, Point, Series, draw
+from partirvm.report.quantities import MISSING, SIDES, Entry, Kind, Measure, Quantity, format_error, format_evidence
 from partirvm.report.stages import Spread, Stage, comparable, planned_fits
-from partirvm.report.text import MISSING, Entry, format_error, format_evidence, format_rate, rows_per_second
+from partirvm.report.text import format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
 """Rows of a table that are shown at once; of longer ones, so many from either end."""
@@ -32,31 +33,34 @@ def minus(figure: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """A kind of chart: its heading, the unit, how a value is written, its lines by name, and what draws it."""
+    """A kind of chart: its heading, the unit, how a value is written, its lines by name, and what draws it.
+
+    Values are drawn ``scale`` times as large as they are.
+    """
 
     title: str
     unit: str
     figure: Callable[[float], str]
-    lines: dict[str, Value]
+    lines: Mapping[str, Value]
     chart: Chart
+    scale: float = 1.0
 
 
-def curves(found: Sequence[Stage]) -> str:
+def curves(found: Sequence[Stage], kind: Kind) -> str:
     """Errors, vectors and evidence, over rounds or levels on the left and over time on the right."""
     if len(found) < 2:
         return ""
     levels = any(stage.kind == "level" for stage in found)
     same = comparable(found)
     seen = f", over {same[0].rows:,} rows" if same else ""
-    errors: dict[str, Value] = {"training": lambda stage: stage.train, "held-out": lambda stage: stage.held_out}
-    error = Curve("Error", "RMSE, in the target's units", format_error, errors, Chart("", "", magnitudes=True))
-    number: dict[str, Value] = {"vectors": _vectors}
+    number = {"vectors": _vectors}
     vectors = Curve("Relevance vectors", "all of a level" * levels, _count, number, Chart("", "", counts=True))
-    nats: dict[str, Value] = {"evidence": lambda stage: stage.evidence}
+    nats = {"evidence": _value("log_evidence")}
     evidence = Curve("Log evidence", "nats" + seen, _evidence, nats, Chart("", ""))
+    drawn = [*((_error(measure), found) for measure in kind.curves), (vectors, found), (evidence, same)]
     figures = [
         _figure(curve, over, "level" if levels else "round", timed)
-        for curve, over in ((error, found), (vectors, found), (evidence, same))
+        for curve, over in drawn
         if len(over) > 1
         for timed in (False, True)
     ]
@@ -64,6 +68,17 @@ def curves(found: Sequence[Stage]) -> str:
         '\n<p class="note">Lines join the medians of the fits of a level; bars are their range.</p>' if levels else ""
     )
     return f'<div class="curves">\n{"".join(figures)}</div>{note}'
+
+
+def _error(measure: Measure) -> Curve:
+    """The chart of a measure."""
+    lines: dict[str, Value] = {rows: _value(Quantity(rows, measure).key) for rows in SIDES}
+    chart = Chart("", "", magnitudes=True)
+    return Curve(measure.title, measure.unit, measure.figure, lines, chart, measure.scale)
+
+
+def _value(key: str) -> Value:
+    return lambda stage: stage.values.get(key)
 
 
 def _vectors(stage: Stage) -> Spread:
@@ -88,10 +103,10 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str
         points = (
             Point(
                 x=stage.seconds / size if timed else stage.x,
-                y=value.middle,
+                y=curve.scale * value.middle,
                 tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_told(value, curve.figure)}",
-                low=value.low,
-                high=value.high,
+                low=curve.scale * value.low,
+                high=curve.scale * value.high,
             )
             for stage, value in picked
         )
@@ -99,7 +114,14 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str
     heading = f"{curve.title} over {'time' if timed else step + 's'}"
     x_label = f"elapsed, {name}" if timed else step
     last = "last" if ended and not timed else ""
-    chart = replace(curve.chart, name=heading, x_label=x_label, whole=not timed, figure=curve.figure, last=last)
+    chart = replace(
+        curve.chart,
+        name=heading,
+        x_label=x_label,
+        whole=not timed,
+        figure=lambda drawn: curve.figure(drawn / curve.scale),
+        last=last,
+    )
     unit = f" <span>{markup.text(curve.unit)}</span>" if curve.unit else ""
     drawn = draw(chart, lines)
     return f"<figure>\n<figcaption>{heading}{unit}</figcaption>\n{drawn}\n</figure>\n" if drawn else ""
@@ -111,23 +133,26 @@ def _told(value: Spread, figure: Callable[[float], str]) -> str:
     return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
 
 
-def history(entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, *, over: bool) -> str:
+def history(
+    entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
+) -> str:
     """The table of rounds or levels, its middle left out where it is long, and one of all fits to unfold."""
     if not entries:
         return ""
-    whole = markup.table([name for name, _ in COLUMNS], [_fit_row(entry, COLUMNS) for entry in entries])
+    every, brief = columns(kind, kind.every), kind.brief(entries)
+    whole = markup.table([name for name, _ in every], [_fit_row(entry, every) for entry in entries])
     several = any(stage.kind == "level" for stage in found) or len(entries) > SHORT
     unfold = markup.details(f"All {len(entries):,} fits, every column" if several else "Every column", whole)
     if any(stage.kind == "level" for stage in found):
-        return _levels(found, plan, over=over) + unfold
-    held_out = any(entry.get("held_out_rmse") is not None for entry in entries)
-    columns = [column for column in COLUMNS if column[0] in BRIEF and (held_out or column[0] != "held-out RMSE")]
+        return _levels(found, plan, brief, over=over) + unfold
+    chosen = BRIEF | {quantity.label for quantity in brief} | ({kind.steps} if not kind.noise else set())
+    short = [column for column in every if column[0] in chosen]
     shown = entries if len(entries) <= SHORT else (*entries[:EACH], *entries[-EACH:])
-    rows = [_fit_row(entry, columns) for entry in shown]
+    rows = [_fit_row(entry, short) for entry in shown]
     if len(shown) < len(entries):
         between = f"{len(entries) - len(shown):,} more"
-        rows.insert(EACH, f'<tr class="gap"><td colspan="{len(columns)}">{between}</td></tr>')
-    return markup.table([name for name, _ in columns], rows) + unfold
+        rows.insert(EACH, f'<tr class="gap"><td colspan="{len(short)}">{between}</td></tr>')
+    return markup.table([name for name, _ in short], rows) + unfold
 
 
 def _name(entry: Entry) -> str:
@@ -136,6 +161,8 @@ def _name(entry: Entry) -> str:
 
 
 def _noise(entry: Entry) -> str:
+    if entry.get("noise_variance") is None:
+        return MISSING
     return format_error(entry["noise_variance"] ** 0.5) + (", floor" if entry.get("floored") else "")
 
 
@@ -143,35 +170,43 @@ def _memory(entry: Entry) -> str:
     return format_bytes(entry["peak_memory"]) if entry.get("peak_memory") else MISSING
 
 
-COLUMNS: tuple[tuple[str, Callable[[Entry], str]], ...] = (
-    ("fit", _name),
-    ("rows seen", lambda entry: f"{entry['rows']:,}"),
-    ("candidates", lambda entry: f"{entry['candidates']:,}"),
-    ("vectors", lambda entry: f"{entry['vectors']:,}"),
-    ("iterations", lambda entry: f"{entry['iterations']:,}"),
-    ("training RMSE", lambda entry: format_error(entry["train_rmse"])),
-    ("held-out RMSE", lambda entry: format_error(entry.get("held_out_rmse"))),
-    ("held-out NLPD", lambda entry: minus(format_error(entry.get("held_out_nlpd")))),
-    ("log evidence", lambda entry: minus(format_evidence(entry["log_evidence"]))),
-    ("noise sd", _noise),
-    ("rows/s", lambda entry: format_rate(rows_per_second(entry) if "pass_seconds" in entry else None)),
-    ("elapsed", lambda entry: format_duration(entry["seconds"])),
-    ("memory", _memory),
-    ("ended", lambda entry: str(entry["termination"])),
-)
-"""Of the table of all fits."""
+Column = tuple[str, Callable[[Entry], str]]
+"""A title, and what stands below it."""
 
-BRIEF = {"fit", "candidates", "vectors", "training RMSE", "held-out RMSE", "log evidence", "elapsed", "ended"}
-"""Those that are shown at once."""
+BRIEF = {"fit", "candidates", "vectors", "log evidence", "elapsed", "ended"}
+"""Columns that are shown at once, beside those of errors."""
 
 
-def _fit_row(entry: Entry, columns: Sequence[tuple[str, Callable[[Entry], str]]]) -> str:
+def columns(kind: Kind, quantities: Sequence[Quantity]) -> tuple[Column, ...]:
+    """Of the table of all fits of this kind."""
+    noise: tuple[Column, ...] = (("noise sd", _noise),) if kind.noise else ()
+    return (
+        ("fit", _name),
+        ("rows seen", lambda entry: f"{entry['rows']:,}"),
+        ("candidates", lambda entry: f"{entry['candidates']:,}"),
+        ("vectors", lambda entry: f"{entry['vectors']:,}"),
+        (kind.steps, lambda entry: f"{entry['iterations']:,}"),
+        *((quantity.label, _written(quantity)) for quantity in quantities),
+        ("log evidence", lambda entry: minus(format_evidence(entry["log_evidence"]))),
+        *noise,
+        ("rows/s", lambda entry: format_rate(rows_per_second(entry) if "pass_seconds" in entry else None)),
+        ("elapsed", lambda entry: format_duration(entry["seconds"])),
+        ("memory", _memory),
+        ("ended", lambda entry: str(entry["termination"])),
+    )
+
+
+def _written(quantity: Quantity) -> Callable[[Entry], str]:
+    return lambda entry: minus(quantity.text(entry))
+
+
+def _fit_row(entry: Entry, columns: Sequence[Column]) -> str:
     return markup.row((cell(entry) for _, cell in columns), "last" if entry["kind"] == "final" else "")
 
 
-def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, *, over: bool) -> str:
+def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool) -> str:
     """A line for each level."""
-    header = ("level", "fits", "candidates", "vectors", "training RMSE", "held-out RMSE", "elapsed")
+    header = ("level", "fits", "candidates", "vectors", *(quantity.label for quantity in quantities), "elapsed")
     rows = []
     for stage in found:
         fits = f"{stage.fits:,}"
@@ -183,17 +218,12 @@ def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, *, over: bool) 
             fits,
             f"{stage.candidates:,}",
             f"{stage.vectors:,}",
-            _range(stage.train),
-            _range(stage.held_out),
+            *(_range(stage.values.get(quantity.key), quantity.measure.figure) for quantity in quantities),
             format_duration(stage.seconds),
         )
         rows.append(markup.row(cells, "last" if stage.kind == "final" else ""))
     return markup.table(header, rows)
 
 
-def _range(value: Spread | None) -> str:
-    if value is None:
-        return MISSING
-    if value.low == value.high:
-        return format_error(value.middle)
-    return f"{format_error(value.middle)} ({format_error(value.low)} to {format_error(value.high)})"
+def _range(value: Spread | None, figure: Callable[[float], str]) -> str:
+    return MISSING if value is None else _told(value, figure)

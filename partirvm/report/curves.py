@@ -13,8 +13,8 @@ from itertools import pairwise
 
 WIDTH, HEIGHT = 400, 224
 TOP, BOTTOM = 12, 40
-CHARACTER = 6.9
-"""Width of a character of a label, about, in units of the view box."""
+CHARACTER, WIDE, NARROW = 7.6, 10.2, 4.2
+"""Widths of a character of a label, about, in units of the view box: of most, of − and %, of points and blanks."""
 
 LINE = 13
 """Height of a line of text."""
@@ -88,7 +88,7 @@ def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, 
         low = 0.0
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         margin = 0.5 if whole else 0.1 * abs(low) or 1.0
-        low, high = low - margin, high + margin
+        low, high = low - margin * (low != 0 or whole), high + margin
     step = nice_step(high - low, most, whole=whole)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     if tight:
@@ -162,6 +162,15 @@ class Chart:
         return replace(axis, ticks=tuple(tick for tick in axis.ticks if axis.share(tick) < 0.92))
 
 
+def text_width(text: str) -> float:
+    """Width of a label, about, in units of the view box.
+
+    >>> round(text_width("−1.5 k"), 1)
+    41.4
+    """
+    return sum(WIDE if one in "−%" else NARROW if one in "., " else CHARACTER for one in text)
+
+
 def draw(chart: Chart, series: Sequence[Series]) -> str:
     """A chart as SVG. Values that are not finite are left out; a chart without any is empty."""
     lines = [_thinned(_finite(line)) for line in series]
@@ -173,8 +182,8 @@ def draw(chart: Chart, series: Sequence[Series]) -> str:
     vertical = chart.vertical([y for p in points for y in (p.y, p.low, p.high) if y is not None])
     horizontal = chart.horizontal([point.x for point in points])
     labels = tick_labels(vertical.ticks)
-    left = 10 + CHARACTER * max(map(len, labels))
-    right = WIDTH - 12 - CHARACTER * max(len(text) for texts in ends for text in texts)
+    left = 10 + max(map(text_width, labels))
+    right = WIDTH - 12 - max(text_width(text) for texts in ends for text in texts)
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = left + 6 + (right - left - 6) * horizontal.share(x)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from partirvm.planning.units import format_duration
-from partirvm.report.text import Entry, counted, heuristic_line, table_header, table_line
+from partirvm.report.quantities import Entry
+from partirvm.report.text import counted, heuristic_line, table_header, table_line
 
 FIRST = 10
 """Rounds that get a line each in any case."""
@@ -77,5 +78,5 @@ class Lines:
             self._held = entry
             return []
         self._said, self._held = entry["seconds"], None
-        heading = [Line(table_header(entry["held_out_rmse"] is not None), heading=True)] if self._rounds == 1 else []
+        heading = [Line(table_header(entry), heading=True)] if self._rounds == 1 else []
         return [*heading, Line(table_line(entry))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import zip_longest
 from typing import Any, TextIO
 
 from rich.console import Console, Group
@@ -16,16 +17,10 @@ from partirvm.backends.process import peak_memory
 from partirvm.core.updates import StepInfo
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.lines import Line, Lines
-from partirvm.report.progress import TITLES, Progress
+from partirvm.report.progress import Progress
+from partirvm.report.quantities import MISSING, format_evidence, held_out, kind_of
 from partirvm.report.remaining import Remaining
-from partirvm.report.text import (
-    MISSING,
-    counted,
-    format_error,
-    format_evidence,
-    format_rate,
-    plan_line,
-)
+from partirvm.report.text import counted, format_rate, plan_line
 
 REFRESH = 8
 """Drawings per second."""
@@ -76,8 +71,12 @@ class LiveProgress(Progress):
             self._remaining.on_tiles(done, total)
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
-        self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
+        super().on_step(info, candidates)
         self._fit = candidates, info.n_vectors
+        if self.steps:  # a Newton step: the next pass over the rows begins
+            self._set_phase("newton", 0, self._total, self._rows, "tile")
+        else:
+            self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
 
     def on_solves(self, done: int, total: int) -> None:
         self._set_phase("solve", done, total, 0, "fit")
@@ -106,7 +105,7 @@ class LiveProgress(Progress):
         self._set_phase(phase, done, total, 0, "tile")
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
-        if phase != self._phase:
+        if phase != self._phase or done < self._done:
             self._phase_began = time.monotonic()
         self._phase, self._done, self._total, self._rows, self._unit = phase, done, total, rows, unit
 
@@ -123,7 +122,7 @@ class LiveProgress(Progress):
         row.add_column(width=26)
         row.add_column(ratio=1)
         row.add_column(justify="right")
-        title = TITLES.get(self._phase, self._phase)
+        title = self.title(self._phase)
         done = f"{self._done:,} of {counted(self._total, self._unit)}" if self._total else ""
         if not self._total and self._unit == "row":
             done = counted(self._done, "row")
@@ -136,15 +135,16 @@ class LiveProgress(Progress):
         entry, plan = self._entry or {}, self._plan
         fitted = MISSING if self._fit is None else f"{self._fit[0]:,} → {self._fit[1]:,}"
         memory = f"{format_bytes(peak_memory())} of {format_bytes(plan['memory_limit'])}"
-        return _grid(
-            (*self._place(plan), "time", self._time()),
-            ("candidates → vectors", fitted, "rows/s", format_rate(self._rate())),
-            ("training RMSE", format_error(entry.get("train_rmse")), "peak memory", memory),
-            (
-                *("held-out RMSE", format_error(entry.get("held_out_rmse"))),
-                *("log evidence", format_evidence(entry.get("log_evidence"))),
-            ),
-        )
+        kind = kind_of(entry, plan)
+        errors = kind.validated if held_out(entry) or not entry else kind.alone
+        left = [self._place(plan), ("candidates → vectors", fitted), *((one.label, one.text(entry)) for one in errors)]
+        right = [
+            ("time", self._time()),
+            ("rows/s", format_rate(self._rate())),
+            ("peak memory", memory),
+            ("log evidence", format_evidence(entry.get("log_evidence"))),
+        ]
+        return _grid(*((*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))))
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
         """Which round, or level, is under way."""

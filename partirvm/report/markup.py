@@ -39,12 +39,18 @@ def figures(cells: Iterable[tuple[str, str, str]]) -> str:
 
 def table(header: Sequence[str], rows: Iterable[str], kind: str = "figures-table") -> str:
     """A table of rows of markup, which scrolls where it is too wide."""
-    titles = "".join(f'<th scope="col">{text(title)}</th>' for title in header)
+    titles = "".join(f'<th scope="col">{_unbroken(title)}</th>' for title in header)
     body = "\n".join(rows)
     return (
         f'<div class="scroll" tabindex="0"><table class="{text(kind)}">\n<thead><tr>{titles}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _unbroken(title: str) -> str:
+    """A title as markup that breaks between words alone, not at a hyphen."""
+    words = (f'<span class="word">{text(word)}</span>' if "-" in word else text(word) for word in title.split(" "))
+    return " ".join(words)
 
 
 def row(cells: Iterable[str], kind: str = "") -> str:

@@ -15,8 +15,9 @@ from typing import Any
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report import course, markup
 from partirvm.report.course import minus
+from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
 from partirvm.report.stages import Stage, stages
-from partirvm.report.text import MISSING, counted, format_error, format_evidence, heuristic_line, plan_line
+from partirvm.report.text import counted, heuristic_line, plan_line, size_text
 from partirvm.types import FitParameters
 
 STYLE = Path(__file__).with_name("page.css")
@@ -54,13 +55,14 @@ def page(job: JobFacts) -> str:
     """The whole page of a job, complete in itself: no script, and nothing that is fetched."""
     name = job.location.rstrip("/").rpartition("/")[2] or job.location
     found = stages(job.history)
+    kind = kind_of(job.history[-1] if job.history else {}, job.plan)
     sections = (
         _head(job, name),
-        _figures(job, found),
+        _figures(job, found, kind),
         markup.terms(_facts(job, found)),
         markup.section("Worth knowing", _notes(job)),
-        markup.section("Curves", course.curves(found)),
-        markup.section("History", course.history(job.history, found, job.plan, over=_over(job))),
+        markup.section("Curves", course.curves(found, kind)),
+        markup.section("History", course.history(job.history, found, job.plan, kind, over=_over(job))),
         markup.section("Plan", _plan(job)),
         markup.section("Parameters", _parameters(job.spec)),
     )
@@ -125,7 +127,7 @@ def _peak(job: JobFacts) -> str:
     return format_bytes(max(peaks)) if peaks else MISSING
 
 
-def _figures(job: JobFacts, found: Sequence[Stage]) -> str:
+def _figures(job: JobFacts, found: Sequence[Stage], kind: Kind) -> str:
     """The large figures: those of the model so far."""
     models = [entry for entry in job.history if entry["kind"] in ("round", "final")]
     if not models:
@@ -133,17 +135,31 @@ def _figures(job: JobFacts, found: Sequence[Stage]) -> str:
         first = ": the last merge is the first fit to leave one" if merging else ""
         return f'<p class="note">{"No model" if _over(job) else "No model yet"}{first}.</p>'
     last = models[-1]
-    held_out = last.get("held_out_rmse")
-    nlpd = minus(format_error(last.get("held_out_nlpd")))
-    cells = [
-        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
-        ("Training error", format_error(last["train_rmse"]), "RMSE, in the target's units"),
-        ("Held-out error", format_error(held_out), f"RMSE; NLPD {nlpd}"),
-        ("Noise", format_error(math.sqrt(last["noise_variance"])), "standard deviation"),
-        ("Log evidence", minus(format_evidence(last["log_evidence"])), f"nats, over {counted(last['rows'], 'row')}"),
-        ("Time", format_duration(found[-1].seconds), f"peak memory {_peak(job)}"),
-    ]
-    return markup.figures(cell for cell in cells if cell[0] != "Held-out error" or held_out is not None)
+    evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
+    return markup.figures(
+        [
+            ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
+            *_errors(last, kind),
+            ("Log evidence", minus(format_evidence(last["log_evidence"])), evidence),
+            ("Time", format_duration(found[-1].seconds), f"peak memory {_peak(job)}"),
+        ]
+    )
+
+
+def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
+    """The large figures that its kind of target has: errors, and beside each what else is known of its rows."""
+    shown = kind.brief([entry])
+    cells = []
+    for quantity in shown:
+        others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
+        untold = [one for one in others if one not in shown and one.of(entry) is not None]
+        unit = quantity.measure.unit.removeprefix("% ")  # the figure has it
+        told = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
+        note = "; ".join([unit, *told])
+        name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
+        cells.append((name, minus(quantity.text(entry)), note))
+    noise = [("Noise", format_error(math.sqrt(entry["noise_variance"])), "standard deviation")] if kind.noise else []
+    return cells + noise
 
 
 def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
@@ -156,7 +172,7 @@ def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
         return [*facts, ("Plan", "none yet: it is made when the fit begins")]
     fits = sum(stage.fits for stage in found)
     facts += [
-        ("Size", f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"),
+        ("Size", size_text(plan)),
         ("Strategy", str(plan["strategy"])),
         ("Partition size", _partition_size(job, plan)),
     ]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.report.quantities import Entry, Quantity, Rows, kind_of
+
 Float = NDArray[np.float64]
 
 WIDTH, DPI = 1600, 150
@@ -108,7 +110,7 @@ def draw(landscape: Landscape) -> Any:
         _vectors(sheet, landscape, f"d  {len(landscape.vectors):,} relevance vectors")
         width = float(np.quantile(np.abs(error), 0.99))
         _map(sheet, (1, 1), landscape, error, "e  Predicted mean − terrain (m)", "RdBu_r", (-width, width))
-        _rounds(sheet.axes(1, 2, 34, MAP - 34), landscape.history, "f  Error of each round")
+        rounds(sheet.axes(1, 2, 34, MAP - 34), landscape.history, "f  Error of each round", "m")
         for text, y, size, weight in ((landscape.title, 30, 12, "bold"), (landscape.subtitle, 58, 8.5, "normal")):
             sheet.figure.text(LEFT / WIDTH, 1 - y / sheet.height, text, va="center", fontsize=size, fontweight=weight)
         sheet.figure.draw_without_rendering()
@@ -188,21 +190,29 @@ def _dress(axis: Any, landscape: Landscape, title: str) -> None:
     axis.tick_params(length=2.5, pad=2)
 
 
-def _rounds(axis: Any, history: list[dict[str, Any]], title: str) -> None:
-    """Training and held-out error after each round, and the number of vectors behind them."""
+def rounds(axis: Any, history: list[Entry], title: str, unit: str) -> None:
+    """Training and held-out error after each round, and the number of vectors behind them.
+
+    Of numbers RMSE in this unit, of classes log loss in nats per row.
+    """
     from matplotlib.patches import Patch
 
-    rounds = [entry["number"] for entry in history]
+    numbers = [entry["number"] for entry in history]
+    kind = kind_of(history[-1])
     behind = axis.twinx()
-    behind.bar(rounds, [entry["vectors"] for entry in history], width=0.5, color=VECTORS, alpha=0.28)
+    behind.bar(numbers, [entry["vectors"] for entry in history], width=0.5, color=VECTORS, alpha=0.28)
     behind.set(ylabel="relevance vectors", ylim=(0, 1.4 * max(entry["vectors"] for entry in history)))
     axis.set_zorder(behind.get_zorder() + 1)
     axis.patch.set_visible(False)
-    axis.plot(rounds, [entry["train_rmse"] for entry in history], "o-", ms=4, lw=1.3, color=TRAIN, label="training")
-    if all(entry["held_out_rmse"] is not None for entry in history):
-        errors = [entry["held_out_rmse"] for entry in history]
-        axis.plot(rounds, errors, "s--", ms=4, lw=1.3, color=HELD_OUT, mfc="white", label="held out")
-    axis.set(title=title, xlabel="round", ylabel="RMSE (m)", xlim=(min(rounds) - 0.6, max(rounds) + 0.6), xticks=rounds)
+    styles: tuple[tuple[Rows, str, str, str], ...]
+    styles = ("training", "o-", TRAIN, TRAIN), ("held-out", "s--", HELD_OUT, "white")
+    for rows, style, colour, filled in styles:
+        errors = [Quantity(rows, kind.first).of(entry) for entry in history]
+        if all(error is not None for error in errors):
+            label = rows.replace("-", " ")
+            axis.plot(numbers, errors, style, ms=4, lw=1.3, color=colour, mfc=filled, label=label)
+    name = f"{kind.first.name} ({unit if kind.noise else kind.first.unit})"
+    axis.set(title=title, xlabel="round", ylabel=name, xlim=(min(numbers) - 0.6, max(numbers) + 0.6), xticks=numbers)
     axis.set_ylim(0, None)
     handles, _ = axis.get_legend_handles_labels()
     columns = Patch(color=VECTORS, alpha=0.28, label="vectors (right axis)")

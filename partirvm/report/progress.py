@@ -7,11 +7,13 @@ leaves the terminal as it found it, whatever is raised inside.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
 from typing import Any, TextIO
 
+from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_duration
 from partirvm.report.lines import Lines
@@ -25,6 +27,9 @@ TITLES = {
     "residual": "training error",
     "held-out": "held-out error",
     "solve": "dense fits",
+    "newton": "Newton passes",
+    "surprise": "surprising rows",
+    "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
     "predict": "predicting",
@@ -34,13 +39,27 @@ TITLES = {
 
 
 class Progress(Watcher):
-    """Progress that nobody sees; the base of the others. ``rounds`` counts the models saved so far."""
+    """Progress that nobody sees; the base of the others.
 
-    rounds = 0
+    ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the fit of classes that is under way.
+    """
+
+    rounds = steps = 0
+
+    def on_step(self, info: StepInfo, candidates: int) -> None:
+        """A dense fit has done one iteration; one of classes, which has no noise, needs a pass for each."""
+        self.steps = info.iteration if math.isnan(info.noise_variance) else 0
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """A fit is over; that of a round, or the last one, leaves a model."""
         self.rounds += entry["kind"] in ("round", "final")
+        self.steps = 0
+
+    def title(self, phase: str) -> str:
+        """What a phase is called now."""
+        if phase == "newton" and self.steps:
+            return f"Newton pass {self.steps + 1}"
+        return TITLES.get(phase, phase)
 
     def on_plan(self, plan: Any) -> None:
         """The fit that is about to begin."""
@@ -84,7 +103,7 @@ class PlainProgress(Progress):
         self.note(plan_line(plan.to_json()))
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        self._heartbeat(f"{TITLES.get(name, name)}: {done:,} of {counted(total, 'tile')}")
+        self._heartbeat(f"{self.title(name)}: {done:,} of {counted(total, 'tile')}")
 
     def on_solves(self, done: int, total: int) -> None:
         self._heartbeat(f"{TITLES['solve']}: {done:,} of {total:,}")
@@ -98,14 +117,14 @@ class PlainProgress(Progress):
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._advance(phase, done)
         rows = counted(done, "row") if total is None else f"{done:,} of {counted(total, 'row')}"
-        self._heartbeat(f"{TITLES.get(phase, phase)}: {rows}")
+        self._heartbeat(f"{self.title(phase)}: {rows}")
         if done == total:
             self._finish_phase()
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
-        self._heartbeat(f"{TITLES.get(phase, phase)}: {done:,} of {counted(total, 'tile')}")
+        self._heartbeat(f"{self.title(phase)}: {done:,} of {counted(total, 'tile')}")
         if done == total:
-            self.note(f"{TITLES.get(phase, phase):<11}{_aligned(total, 'tile')} {self._seconds():>10}")
+            self.note(f"{self.title(phase):<11}{_aligned(total, 'tile')} {self._seconds():>10}")
 
     def _seconds(self) -> str:
         return format_duration(time.monotonic() - self._began)
@@ -126,7 +145,7 @@ class PlainProgress(Progress):
             return
         seconds = time.monotonic() - self._began
         rate = format_rate(self._done / seconds if seconds > 0 else None)
-        title = TITLES.get(self._phase, self._phase)
+        title = self.title(self._phase)
         self.note(f"{title:<11}{_aligned(self._done, 'row')} {format_duration(seconds):>10}  {rate:>7} rows/s")
         self._done = 0
         self._began = self._said = time.monotonic()

@@ -101,8 +101,8 @@ class Remaining:
 
 
 def _stage(cost: Any, plan: Any) -> Stage:
+    passes = max(round(cost.passes / cost.fits), 1)
     if plan.strategy != "split-merge":
-        return Stage(cost.pass_seconds, cost.solve_seconds, max(cost.passes, 1))
+        return Stage(cost.pass_seconds, cost.solve_seconds, passes)
     batch = max(plan.batch_elements // (cost.kept + cost.candidates) ** 2, 1)
-    passes = cost.passes if cost.fits == 1 else 1
-    return Stage(cost.pass_seconds, cost.solve_seconds, max(passes, 1), cost.fits, batch)
+    return Stage(cost.pass_seconds, cost.solve_seconds, passes, cost.fits, batch)

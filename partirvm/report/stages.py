@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.report.text import Entry
+from partirvm.report.quantities import KEYS, Entry
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Stage:
     """A round, a level, or the last fit.
 
     ``x`` is its place among the others: the number of the round or the level. ``seconds`` is when it ended;
-    ``candidates`` and ``vectors`` are those of all its fits.
+    ``candidates`` and ``vectors`` are those of all its fits, ``values`` the errors and evidence that it has, by key.
     """
 
     kind: str
@@ -35,9 +35,7 @@ class Stage:
     seconds: float
     likelihood: str
     rows: int
-    train: Spread | None
-    held_out: Spread | None
-    evidence: Spread | None
+    values: Mapping[str, Spread]
 
     @property
     def name(self) -> str:
@@ -78,9 +76,7 @@ def _stage(kind: str, x: int, entries: Sequence[Entry]) -> Stage:
         seconds=float(last["seconds"]),
         likelihood=last.get("likelihood", "full"),
         rows=last["rows"],
-        train=_spread(entries, "train_rmse"),
-        held_out=_spread(entries, "held_out_rmse"),
-        evidence=_spread(entries, "log_evidence"),
+        values={key: value for key in (*KEYS, "log_evidence") if (value := _spread(entries, key)) is not None},
     )
 
 

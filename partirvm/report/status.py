@@ -9,7 +9,8 @@ from typing import Any
 from partirvm.jobs.state import JobState, Status
 from partirvm.planning.units import format_duration
 from partirvm.report.lines import Lines
-from partirvm.report.text import MISSING, format_error, format_evidence, plan_line
+from partirvm.report.quantities import MISSING, SIDES, Quantity, format_evidence, kind_of
+from partirvm.report.text import plan_line
 
 
 def moment(seconds: float) -> str:
@@ -21,6 +22,7 @@ def moment(seconds: float) -> str:
 
 def status_text(progress: dict[str, Any]) -> str:
     """Where a job stands, from ``Job.progress()``."""
+    kind = kind_of(progress)
     over = Status(progress["status"]).final
     since = moment(progress["since"])
     lines = [
@@ -31,8 +33,7 @@ def status_text(progress: dict[str, Any]) -> str:
         ("strategy", progress["strategy"]),
         ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is done yet"),
         ("vectors", None if progress["vectors"] is None else f"{progress['vectors']:,}"),
-        ("training error", _number(progress["train_rmse"], format_error)),
-        ("held-out error", _number(progress["held_out_rmse"], format_error)),
+        *((f"{rows} error", kind.told(progress, rows)) for rows in SIDES),
         ("log evidence", _number(progress["log_evidence"], format_evidence)),
         ("model", "usable" if progress["model"] else "none yet"),
         ("took" if over else "so far", _number(progress["seconds"], format_duration)),
@@ -48,32 +49,35 @@ def _number(value: float | None, form: Any) -> str | None:
     return None if value is None else form(value)
 
 
-_COLUMNS = ("job", "status", "fits", "vectors", "training RMSE", "held-out RMSE", "time", "since", "reason")
+_COLUMNS = ("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
+_RIGHT = {"fits", "vectors", "training", "held-out", "time"}
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
     """A line for each job, from ``Job.progress()``; those that cannot be read have only ``job`` and ``error``."""
     rows = [_COLUMNS, *(_row(job) for job in jobs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = {"fits", "vectors", "training RMSE", "held-out RMSE", "time"}
-    lines = []
-    for row in rows:
-        cells = zip(_COLUMNS, row, widths, strict=True)
-        lines.append("  ".join(f"{cell:>{w}}" if name in right else f"{cell:<{w}}" for name, cell, w in cells).rstrip())
-    return "\n".join(lines)
+    aligned = [">" if name in _RIGHT else "<" for name in _COLUMNS]
+    cells = list(zip(aligned, widths, strict=True))
+    return "\n".join(
+        "  ".join(f"{text:{side}{width}}" for text, (side, width) in zip(row, cells, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def _row(job: dict[str, Any]) -> tuple[str, ...]:
     name = job["job"].rpartition("/")[2]
     if "error" in job:
-        return (name, "unreadable", *[MISSING] * 6, job["error"])
+        return (name, "unreadable", *[MISSING] * 7, job["error"])
+    first = kind_of(job).first
+    errors = [Quantity(rows, first).text(job) for rows in SIDES]
     return (
         name,
         job["status"],
         f"{job['fits']:,}",
         MISSING if job["vectors"] is None else f"{job['vectors']:,}",
-        format_error(job["train_rmse"]),
-        format_error(job["held_out_rmse"]),
+        first.name if set(errors) != {MISSING} else MISSING,
+        *errors,
         MISSING if job["seconds"] is None else format_duration(job["seconds"]),
         moment(job["since"]),
         job["reason"],

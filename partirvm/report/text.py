@@ -8,31 +8,7 @@ from typing import Any
 
 from partirvm.backends.process import peak_memory
 from partirvm.planning.units import format_bytes, format_duration
-
-Entry = dict[str, Any]
-"""One line of a fit's history, as the driver records it."""
-
-MISSING = "–"
-
-
-def format_error(value: float | None) -> str:
-    """A positive real with four digits.
-
-    >>> format_error(0.123456), format_error(14.0), format_error(None)
-    ('0.1235', '14', '–')
-    """
-    return MISSING if value is None else f"{value:.4g}"
-
-
-def format_evidence(value: float | None) -> str:
-    """Nats: whole ones where there are many.
-
-    >>> format_evidence(-123456.7), format_evidence(-12.345)
-    ('-123,457', '-12.35')
-    """
-    if value is None:
-        return MISSING
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+from partirvm.report.quantities import MISSING, Entry, Kind, classes_text, format_error, format_evidence, kind_of
 
 
 def counted(number: int, noun: str) -> str:
@@ -73,14 +49,12 @@ class Column:
     cell: Callable[[Entry], str]
 
 
-_HELD_OUT = Column("held-out RMSE", 13, lambda entry: format_error(entry["held_out_rmse"]))
-
-_COLUMNS = (
+_BEFORE = (
     Column("round", 5, lambda entry: "last" if entry["kind"] == "final" else str(entry["number"])),
     Column("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
     Column("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
-    Column("training RMSE", 13, lambda entry: format_error(entry["train_rmse"])),
-    _HELD_OUT,
+)
+_AFTER = (
     Column("log evidence", 13, lambda entry: format_evidence(entry["log_evidence"])),
     Column("rows/s", 7, lambda entry: format_rate(rows_per_second(entry))),
     Column("elapsed", 12, lambda entry: format_duration(entry["seconds"])),
@@ -88,20 +62,20 @@ _COLUMNS = (
 )
 
 
-def round_columns(held_out: bool) -> tuple[Column, ...]:
-    """Columns of the table of rounds; the held-out error only where there is one."""
-    return tuple(column for column in _COLUMNS if held_out or column is not _HELD_OUT)
+def round_columns(entry: Entry) -> tuple[Column, ...]:
+    """Columns of the table of rounds that begins with this one: errors of its kind, held-out ones if it has any."""
+    errors = (Column(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
+    return (*_BEFORE, *errors, *_AFTER)
 
 
-def table_header(held_out: bool) -> str:
-    """First line of the table of rounds."""
-    return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(held_out))
+def table_header(entry: Entry) -> str:
+    """First line of the table of rounds that begins with this one."""
+    return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(entry))
 
 
 def table_line(entry: Entry) -> str:
     """One round's line of the table."""
-    columns = round_columns(entry["held_out_rmse"] is not None)
-    return "  ".join(f"{column.cell(entry):>{column.width}}" for column in columns)
+    return "  ".join(f"{column.cell(entry):>{column.width}}" for column in round_columns(entry))
 
 
 def heuristic_line(entry: Entry) -> str:
@@ -126,11 +100,18 @@ def plan_line(plan: dict[str, Any]) -> str:
     if plan["workers"] > 1:
         threads = f"{plan['workers']} workers of {threads}"
     return (
-        f"{plan['rows']:,} rows × {counted(plan['features'], 'feature')} in {counted(plan['tiles'], 'tile')}; "
+        f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
         f"{plan['strategy']}, {_course(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
+
+
+def size_text(plan: dict[str, Any]) -> str:
+    """Rows, features and classes of a plan's JSON."""
+    size = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"
+    classes = classes_text(plan)
+    return f"{size}, {classes}" if classes else size
 
 
 def _course(plan: dict[str, Any]) -> str:
@@ -158,30 +139,38 @@ def _likelihood(plan: dict[str, Any]) -> str:
 
 def summary(facts: dict[str, Any]) -> str:
     """What came of a fit: the values of ``fit --json`` in words."""
+    kind = kind_of(facts)
     fits = counted(facts["fits"], "fit")
     course = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
     lines = [
         ("strategy", f"{facts['strategy']}, {fits}{course.get(facts['strategy'], ' in turn')}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", f"{format_error(facts['train_rmse'])} (RMSE, in the units of {facts['target']!r})"),
-        ("held-out error", f"{format_error(facts['held_out_rmse'])} (NLPD {format_error(facts['held_out_nlpd'])})"),
-        ("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"),
-        ("log evidence", format_evidence(facts["log_evidence"])),
+        ("training error", kind.told(facts, "training", f", in the units of {facts['target']!r}")),
+        ("held-out error", kind.told(facts, "held-out")),
+        *_beside(kind, facts),
         ("ended", facts["advice"]),
         ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
         ("model", facts["job"]),
     ]
-    if facts["held_out_rmse"] is None:
-        lines = [line for line in lines if line[0] != "held-out error"]
-    return "\n".join(f"{name:<16}{text}" for name, text in lines)
+    return "\n".join(f"{name:<16}{text}" for name, text in lines if text)
+
+
+def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a summary says beside the errors."""
+    evidence = format_evidence(facts["log_evidence"])
+    if kind.noise:
+        return [("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"), ("log evidence", evidence)]
+    return [("log evidence", f"{evidence} (Laplace's)"), ("passes", f"{facts['passes']:,} over the rows, in all fits")]
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
     """What came of a fit, as ``fit --json`` prints it: the last line of its history, how it ended, and its plan's JSON.
 
-    ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's.
+    ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's,
+    ``passes`` those of all of them.
     """
     last = history[-1]
+    kind = kind_of(last)
     fits = [entry for entry in history if entry["kind"] != "heuristic"]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
     advice = outcome.reason.advice
@@ -198,11 +187,10 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "n_vectors": last["vectors"],
         "rounds": len(levels) + 1 if levels else last["number"],
         "fits": len(fits),
-        "train_rmse": last["train_rmse"],
-        "held_out_rmse": last["held_out_rmse"],
-        "held_out_nlpd": last["held_out_nlpd"],
-        "noise_sd": last["noise_variance"] ** 0.5,
+        **{quantity.key: last.get(quantity.key) for quantity in kind.every},
+        **({"noise_sd": last["noise_variance"] ** 0.5} if kind.noise else {}),
         "log_evidence": last["log_evidence"],
+        "passes": sum(entry.get("passes", 0) for entry in history),
         "reason": outcome.reason.value,
         "advice": advice,
         "seconds": round(outcome.seconds, 3),

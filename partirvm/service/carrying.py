@@ -33,7 +33,7 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.model import Model
+from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
 from partirvm.service.parameters import check_parameters
@@ -61,7 +61,7 @@ class Fitted:
     ``plan`` is None if it was aborted while it was planned.
     """
 
-    model: Model | None
+    model: AnyModel | None
     history: list[Entry]
     outcome: Outcome
     plan: Plan | None
@@ -79,7 +79,7 @@ class JobJournal(MemoryJournal):
         super().__init__(history=history)
         self._store, self._limit, self._announce = store, limit, announce
 
-    def save(self, model: Model) -> None:
+    def save(self, model: AnyModel) -> None:
         self._store.save(model)
         super().save(model)
 
@@ -329,6 +329,7 @@ def carry(
         resume=checkpoint,
         usable=checkpoint is not None and store.has_model(),
         elapsed=history[-1]["seconds"] if history else 0.0,
+        beside=store.beside("kernel"),
     )
     model = journal.model or (store.model() if store.has_model() else None)
     if outcome.reason is not Termination.ABORTED:
@@ -345,7 +346,7 @@ def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitte
     return Fitted(model, history, Outcome(Termination.ABORTED, None, seconds), None)
 
 
-def _end_as_asked(store: JobStore, requests: Requests, model: Model | None, seconds: float) -> Model | None:
+def _end_as_asked(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
     """Write down that a job was aborted, or was cancelled and has no model any more; the model that it has now."""
     if store.requested(requests.attempt) == "cancel":
         store.record({"event": "cancelled", "reason": store.why("cancel", requests.attempt)[0] or "cancel asked for"})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from partirvm.backends import Executor
 from partirvm.core.termination import Termination
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher, deadline
+from partirvm.service.keeping import keeping_blocks
 from partirvm.service.preparing import Prepared
 from partirvm.service.warning import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.strategies import STRATEGIES
@@ -22,10 +24,12 @@ def run(
     resume: Checkpoint | None = None,
     usable: bool = False,
     elapsed: float = 0.0,
+    beside: Path | None = None,
 ) -> Outcome:
     """Run a prepared fit; the journal holds model and history afterwards. Warns of what deserves a look.
 
     ``resume``, ``usable`` and ``elapsed`` are the driver's: where to go on, whether there is a model, seconds before.
+    ``beside`` is the folder for kernel blocks that are kept on disk; without one they go to a temporary folder.
     """
     executor.use(prepared.plan.threads)
     limit = prepared.parameters.time_limit
@@ -42,15 +46,16 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     warn_of_data(prepared)
-    outcome = driver.run(
-        STRATEGIES[prepared.plan.strategy](),
-        prepared.problem,
-        prepared.options,
-        journal,
-        resume=resume,
-        usable=usable,
-        elapsed=elapsed,
-    )
+    with keeping_blocks(prepared, executor, beside) as driver.blocks:
+        outcome = driver.run(
+            STRATEGIES[prepared.plan.strategy](),
+            prepared.problem,
+            prepared.options,
+            journal,
+            resume=resume,
+            usable=usable,
+            elapsed=elapsed,
+        )
     warn_of_outcome(outcome, prepared)
     warn_of_limits(outcome, prepared)
     return outcome

@@ -18,7 +18,7 @@ from partirvm.errors import JobFailedError, LeaseError, MissingDataError, Storag
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.model import Model
+from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.carrying import (
     Fitted,
@@ -229,7 +229,8 @@ class Job:
         state = self.state()
         assert state.status is not None
         last = state.history[-1] if state.history else {}
-        keys = ("kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse", "log_evidence")
+        keys = ["kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse"]
+        keys += ["train_log_loss", "train_error", "held_out_log_loss", "held_out_error", "log_evidence"]
         has_model = self.store.has_model()
         return {
             "job": self.location,
@@ -322,7 +323,7 @@ class Job:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
         return _requeue(self.location, "", changed)
 
-    def model(self) -> Model:
+    def model(self) -> AnyModel:
         """The model so far. Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled."""
         if self.status() is Status.CANCELLED:
             raise UsageError(f"{self.location} was cancelled: its model was discarded")

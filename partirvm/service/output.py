@@ -191,3 +191,9 @@ def _csv(path: Path, columns: tuple[Column, ...], n_rows: int) -> Iterator[Write
 
 
 _WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, in place of what is there. Raises ``StorageError`` if it cannot be written."""
+    with storing(str(path)), replacing(path) as part:
+        part.write_text(text, encoding="utf-8")

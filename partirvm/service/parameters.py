@@ -14,6 +14,7 @@ from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.base import Kernel
+from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
 from partirvm.strategies import STRATEGIES
@@ -53,6 +54,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
     if not isinstance(p.moderate, bool | np.bool_):
         _one_of("moderate", p.moderate, ("auto",))
+    _one_of("kernel_store", p.kernel_store, STORES)
     for name in ("partition_size", "likelihood_rows"):
         if getattr(p, name) != "auto":
             _whole(name, getattr(p, name), 1, " or 'auto'")
@@ -121,7 +123,7 @@ def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:
 
 
 def resolve_moderate(parameters: FitParameters) -> bool:
-    """Whether probabilities allow for the uncertainty of the weights; chosen by the benchmark's ``--trial moderate``."""
+    """Whether probabilities allow for the uncertainty of the weights; "auto" is what a benchmark has chosen."""
     return False if parameters.moderate == "auto" else bool(parameters.moderate)
 
 

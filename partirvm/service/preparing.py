@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.passes import MomentsPass
+from partirvm.backends.segments import CHUNK, Damaged
+from partirvm.backends.segments import Disk as Chunks
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
+from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, make_plan
 from partirvm.service.classes import Classes, find_classes
@@ -41,7 +47,7 @@ from partirvm.strategies.instructions import Options, Problem, Record
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
 from partirvm.strategies.selection import POOL, SPREAD
-from partirvm.types import FitParameters
+from partirvm.types import PANEL_ROWS, FitParameters
 
 CALIBRATION_ROWS = 1024
 
@@ -93,7 +99,8 @@ def prepare(
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)
     strategy = resolve_strategy(parameters, source.n_rows)
-    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False)
+    origin = scaling.inputs(moments.inputs.mean)
+    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
     classes = find_classes(source, parameters, executor)
     problem = _problem(source, held_out, parameters, empty, moments, classes)
     shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs)
@@ -113,10 +120,11 @@ def prepare(
         notes = capped + notes
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
     selection = _selection(parameters, strategy, problem.classifies)
+    rates = calibrate(source, empty)
     plan = make_plan(
         shape,
         machine,
-        calibrate(source, empty),
+        rates,
         strategy=strategy,
         selection=selection,
         likelihood=likelihood,
@@ -134,6 +142,7 @@ def prepare(
         newton=problem.classifies,
         notes=notes + _remarks(parameters, strategy, likelihood, source),
     )
+    plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
@@ -261,8 +270,8 @@ def _check_held_out(source: Source, held_out: Source) -> None:
         )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
-            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: ingest "
-            "the validation data with like= (`--like`) and the training DATA"
+            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
+            "ingest the validation data with like= (`--like`) and the training DATA"
         )
     if held_out.columns.features != source.columns.features:
         raise DataError(
@@ -343,12 +352,47 @@ def calibrate(source: Source, empty: Design) -> Rates:
         centres = X[:256]
         design = empty.with_centres(centres, np.arange(len(centres)))
         block = design.block(X)
-        began = time.perf_counter()
-        block = design.block(X)
-        element = (time.perf_counter() - began) / block.size
+        element = _least_seconds(lambda: design.block(X, block)) / block.size
+        kept, places = block.T.copy(), np.arange(block.shape[1])
+        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
         square = np.ones((512, 512))
         square @ square
         began = time.perf_counter()
         square @ square
         product = 2 * 512**3 / (time.perf_counter() - began)
-    return Rates(read, element, product)
+    return Rates(read, element, product, copy)
+
+
+def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
+    """The shortest of a few goes: others may be busy on this machine."""
+    spans = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - began)
+    return min(spans)
+
+
+def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters) -> KernelStore:
+    """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
+    return choose(
+        parameters.kernel_store,
+        rates,
+        plan.shape.n_rows,
+        plan.columns,
+        plan.machine.workers,
+        plan.room(plan.columns),
+        measure_disk,
+    )
+
+
+def measure_disk() -> Disk | None:
+    """Rates of the disk with temporary files, by chunks of kernel values; None where nothing can be written."""
+    values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
+    with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
+        chunks, labels = Chunks(folder, 2 * values.nbytes), np.arange(CHUNK)
+        segment = chunks.make(labels, values)
+        read = _least_seconds(lambda: segment.read(labels, np.empty_like(values), labels))
+        write = _least_seconds(lambda: chunks.make(labels, values).release())
+        return Disk(write / values.size, read / values.size, shutil.disk_usage(folder).free)
+    return None

@@ -24,7 +24,7 @@ def warn_of_data(prepared: Prepared) -> None:
 
 
 def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
-    last = outcome.last
+    last, classes = outcome.last, prepared.problem.classifies
     if last is None or last.kind == "part":
         return
     if last.floored:
@@ -37,7 +37,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
     if last.duplicates:
         warnings.warn(
             f"{last.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
-            "targets count",
+            f"{'classes' if classes else 'targets'} count",
             DataWarning,
             stacklevel=3,
         )
@@ -58,8 +58,8 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
         )
     if not last.vectors and prepared.problem.power:
         warnings.warn(
-            "no relevance vector is left, the model is the target's mean: the kernel does not fit these data; try "
-            "another gamma",
+            f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
+            "the kernel does not fit these data; try another gamma",
             DataWarning,
             stacklevel=3,
         )

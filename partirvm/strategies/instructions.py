@@ -3,8 +3,8 @@
 A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
 (state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
 one answer side by side where it can, and answers with one event for each, in their order: a pass with its ``Passed``
-statistic, ``Solve`` and ``Newton`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends
-the run. A single ``Stop`` may come in place of all answers, when time is up or a person aborts.
+statistic, ``Solve`` and ``Newton`` with ``Solved``, ``Gather`` with ``Gathered``, ``Save`` and ``Log`` with ``Saved``;
+``Finish`` ends the run. A single ``Stop`` may come in place of all answers, when time is up or a person aborts.
 """
 
 from __future__ import annotations

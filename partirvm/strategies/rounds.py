@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.strategies.classifying import newton_rule
 from partirvm.strategies.columns import survivors
-from partirvm.strategies.fitting import AnyWarm, nothing, record, score, warm
+from partirvm.strategies.fitting import AnyWarm, nothing, record, score
 from partirvm.strategies.instructions import (
     AnyFit,
     Event,
@@ -34,10 +35,12 @@ from partirvm.strategies.instructions import (
     ResidualPass,
     Save,
     Solve,
+    Start,
     Stop,
 )
 from partirvm.strategies.likelihood import gram_passes, noise_rows, posterior_rows
 from partirvm.strategies.regressing import (
+    Warm,
     final_rule,
     intermediate_rule,
     join,
@@ -205,7 +208,7 @@ class Rounds:
         if state.seen:
             fit = join(state.fit, state.design, state.incoming, *blocks)
         else:
-            fit = restart(state.problem, options, state.warm or warm(state.fit), design, *blocks)
+            fit = restart(state.problem, options, state.warm or Warm.of(state.fit), design, *blocks)
         seen = options.final_likelihood if state.concluding else options.likelihood
         return self._solve(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
@@ -219,7 +222,7 @@ class Rounds:
         """Fit the columns of the design to classes, from where the fit stands, over the rows that it is to see."""
         rows = posterior_rows(state.problem, state.options, state.seen, state.design)
         rule = newton_rule(self._rule(state), state.options)
-        start = state.warm or warm(state.fit)
+        start = state.warm or Start.of(state.fit)
         task = Newton(state.design, state.problem.likelihood, start, rule, state.candidates, rows)
         return replace(state, phase=Phase.FIT), (task,)
 
@@ -296,4 +299,5 @@ class Rounds:
 
 def _residual(state: RoundsState) -> ResidualPass:
     rows = noise_rows(state.problem, state.options, state.seen)
+    assert isinstance(state.fit, HyperState)
     return ResidualPass(state.design, state.fit.posterior.mean[:, None], rows=rows)

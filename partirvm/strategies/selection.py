@@ -85,7 +85,7 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     count = min(count, int(sizes.sum()))
     there = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * there / max(there.sum(), 1)
-    found = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * there), sizes)
+    found: Int = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * there), sizes)
     for _ in range(int(found.sum()) - count):
         found[np.argmax(found)] -= 1
     for _ in range(count - int(found.sum())):
@@ -94,9 +94,7 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     return found
 
 
-def stratified_partition(
-    codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool
-) -> Int:
+def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
     """Rows of partition ``number`` of ``count``, increasing, with its part of the rows of each class.
 
     All partitions together hold every row once; they differ by one row of each class at most. Where the data were

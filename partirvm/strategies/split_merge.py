@@ -178,7 +178,8 @@ def _on_fit(state: SplitMergeState, *events: Solved) -> Answer:
     if not state.problem.held_out:
         return _log(replace(state, solved=events))
     passes = (
-        score(state.options, survivors(design, event.fit), event.fit) for design, event in zip(state.designs, events, strict=True)
+        score(state.options, survivors(design, event.fit), event.fit)
+        for design, event in zip(state.designs, events, strict=True)
     )
     return replace(state, phase=Phase.SCORE, solved=events), tuple(passes)
 
@@ -229,7 +230,7 @@ def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
 def _merge(state: SplitMergeState) -> Answer:
     """The next few pairs of the level below."""
     designs: list[Design] = []
-    starts: list[Warm] = []
+    starts: list[AnyWarm] = []
     elements = 0
     while len(state.below) > 1:
         left, right = state.below[:2]

@@ -40,7 +40,15 @@ def parameters(strategy, likelihood, size):
 
 def left(fitted):
     """Everything that a fit decided: the model and each line of history, but for times and bytes."""
-    times = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory"}
+    times = {
+        "seconds",
+        "pass_seconds",
+        "solve_seconds",
+        "solve_began",
+        "peak_memory",
+        "kernel_evaluated",
+        "kernel_kept",
+    }
     lines = [tuple((k, repr(v)) for k, v in line.items() if k not in times) for line in fitted.history]
     model = fitted.model
     return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex(), tuple(lines)

@@ -55,7 +55,7 @@ def test_jobs_is_a_table(tour, stopped, cli, cli_json, tmp_path):
     assert status == 0
     header, line = out.splitlines()
     assert re.split(" {2,}", header) == [
-        *("job", "status", "fits", "vectors", "training RMSE", "held-out RMSE", "time", "since", "reason")
+        *("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
     ]
     assert line.split()[:2] == ["stopped", "aborted"]
     (found,) = cli_json("jobs", str(tmp_path), "--json")

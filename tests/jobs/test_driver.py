@@ -17,7 +17,7 @@ from partirvm.service.preparing import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.types import FitParameters
 
-TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory"}
+TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
 
 
 class Recorder(MemoryJournal):

@@ -323,7 +323,7 @@ def test_the_job_before_comes_back_if_the_new_one_ends_without_a_model(job):
     store.record({"event": "fit"})
     JobStore.create(job, {"run": 2}, overwrite=True).discard()
     assert (JobStore(job).spec()["run"], len(JobStore(job).events())) == (1, 1)
-    JobStore.create(job, {"killed": True}, overwrite=True)
+    JobStore.create(job, {"killed": True}, overwrite=True).lease.release()
     JobStore.create(job, {"run": 3}, overwrite=True).discard()
     assert JobStore(job).spec()["run"] == 1
     np.testing.assert_array_equal(JobStore(job).model().mean, made().mean)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from partirvm.core.termination import Termination
+from partirvm.report.quantities import format_evidence
 from partirvm.report.text import (
     fit_facts,
-    format_evidence,
     format_rate,
     heuristic_line,
     plan_line,
@@ -64,16 +64,16 @@ def test_columns_are_aligned(held_out):
         ),
         entry(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, held_out_rmse=held_out, log_evidence=0.5),
     ]
-    lines = [table_header(held_out is not None), *map(table_line, history)]
+    lines = [table_header(history[0]), *map(table_line, history)]
     assert len({len(line) for line in lines}) == 1
     start = 0
-    for column in round_columns(held_out is not None):
+    for column in round_columns(history[0]):
         assert {line[max(start - 2, 0) : start].strip() for line in lines} == {""}
         start += column.width + 2
     assert {len(line) for line in lines} == {start - 2}
     assert ("held-out RMSE" in lines[0]) == (held_out is not None)
     assert lines[-1].split()[0] == "last"
-    assert len(round_columns(True)) == len(round_columns(False)) + 1
+    assert len(round_columns(entry(held_out_rmse=0.2))) == len(round_columns(entry())) + 1
 
 
 def plan(**changes):

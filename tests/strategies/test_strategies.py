@@ -29,7 +29,7 @@ from partirvm.strategies.instructions import (
     Solved,
 )
 from partirvm.strategies.partition_size import partition_size
-from partirvm.strategies.selection import distinct, column_gains, random_rows
+from partirvm.strategies.selection import column_gains, distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE
 
 UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}

@@ -1,0 +1,188 @@
+"""The methods: how each is made, what is chosen by cross-validation, and what counts as its vectors.
+
+partirvm     ``RVMClassifier``; options may follow its name: ``partirvm strategy=basic moderate=True``
+fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
+svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
+nystroem     ``LogisticRegression`` on 200 Nystroem features
+gp           ``GaussianProcessClassifier``: Laplace, amplitude by evidence; up to 1,000 rows
+boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
+
+Kernel methods share one grid of widths: gamma = 2^p / d on standardised inputs, whose 1/(d·var) is 1/d, p = −5 … 4.
+Beside it svc and nystroem choose C of 1, 10, 100.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+POWERS = tuple(range(-5, 5))
+"""Binary logarithms of gamma·d."""
+
+COSTS = (1.0, 10.0, 100.0)
+
+COMPONENTS = 200
+
+TREES = (25, 50, 100, 200)
+
+Parameters = dict[str, Any]
+
+
+def widths(features: int) -> list[Parameters]:
+    """The grid of Gaussian widths."""
+    return [{"gamma": 2.0**power / features} for power in POWERS]
+
+
+def widths_and_costs(features: int) -> list[Parameters]:
+    """The grid of widths, each with every C."""
+    return [{**width, "C": cost} for width in widths(features) for cost in COSTS]
+
+
+def trees(features: int) -> list[Parameters]:
+    """Numbers of boosting iterations."""
+    return [{"max_iter": number} for number in TREES]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How an estimator is made of chosen parameters and a seed; the grid for d features; vectors of a fitted one.
+
+    ``vectors`` returns the points (n, d), or their number where only that is known, or None. ``quick`` are parameters
+    that hold in cross-validation only; ``max_rows`` the most training rows it can take; ``borrows`` the method whose
+    chosen parameters it uses.
+    """
+
+    name: str
+    make: Callable[[Parameters, int], Any]
+    grid: Callable[[int], list[Parameters]]
+    vectors: Callable[[Any, Any], Any]
+    max_rows: int | None = None
+    needs: str = "sklearn"
+    quick: Parameters = field(default_factory=dict)
+    borrows: str | None = None
+
+    def missing(self) -> bool:
+        """Whether the package (or the name in it) that it needs is not there."""
+        module, _, name = self.needs.partition(":")
+        try:
+            return bool(name) and not hasattr(importlib.import_module(module), name)
+        except ImportError:
+            return True
+
+
+def make_svc(parameters: Parameters, seed: int) -> Any:
+    """A support vector machine with Platt's probabilities."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.svm import SVC
+
+    return CalibratedClassifierCV(SVC(**parameters), ensemble=False)
+
+
+def make_nystroem(parameters: Parameters, seed: int) -> Any:
+    """Logistic regression on Nystroem features; sets of fewer rows have fewer features."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    features = Nystroem(gamma=parameters["gamma"], n_components=COMPONENTS, random_state=seed)
+    return make_pipeline(features, LogisticRegression(C=parameters["C"], max_iter=1000))
+
+
+def make_gp(parameters: Parameters, seed: int) -> Any:
+    """A Gaussian process; k = a·exp(−gamma·r²), gamma given, a by evidence."""
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+    width = RBF((2 * parameters["gamma"]) ** -0.5, "fixed")
+    return GaussianProcessClassifier(ConstantKernel(1.0, (1e-2, 1e4)) * width, random_state=seed)
+
+
+def make_boosting(parameters: Parameters, seed: int) -> Any:
+    """Gradient boosting of trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(**parameters, early_stopping=False, random_state=seed)
+
+
+def make_fastrvm(parameters: Parameters, seed: int) -> Any:
+    """fastrvm's RVC, which has no seed."""
+    from fastrvm import RVC
+
+    return RVC(kernel="rbf", fit_intercept=True, **parameters)
+
+
+def make_partirvm(options: Parameters) -> Callable[[Parameters, int], Any]:
+    """Our own, with these options."""
+
+    def make(parameters: Parameters, seed: int) -> Any:
+        from partirvm import RVMClassifier
+
+        return RVMClassifier(random_state=seed, **options, **parameters)
+
+    return make
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method(
+            "partirvm", make_partirvm({}), widths, lambda fitted, X: fitted.relevance_vectors_,
+            needs="partirvm:RVMClassifier",
+        ),
+        Method(
+            "fastrvm", make_fastrvm, widths, lambda fitted, X: fitted.relevance_vectors_, max_rows=5000,
+            needs="fastrvm:RVC", quick={"max_iter": 1000},
+        ),
+        Method(
+            "svc", make_svc, widths_and_costs, lambda fitted, X: X[fitted.calibrated_classifiers_[0].estimator.support_]
+        ),
+        Method("nystroem", make_nystroem, widths_and_costs, lambda fitted, X: fitted[0].components_),
+        Method("gp", make_gp, widths, lambda fitted, X: len(X), max_rows=1000),
+        Method("boosting", make_boosting, trees, lambda fitted, X: None),
+    )
+}  # fmt: skip
+
+
+def value_of(text: str) -> Any:
+    """A Python literal, or the text itself.
+
+    >>> value_of("True"), value_of("0.5"), value_of("working-set")
+    (True, 0.5, 'working-set')
+    """
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
+
+
+def method_of(name: str) -> Method:
+    """The method of a name, or ``partirvm`` with the options that follow it; KeyError for an unknown one.
+
+    >>> method_of("partirvm moderate=True").borrows
+    'partirvm'
+    """
+    first, *words = name.split()
+    if not words:
+        return METHODS[first]
+    if first != "partirvm" or not all("=" in word for word in words):
+        raise KeyError(name)
+    options = {key: value_of(text) for key, _, text in (word.partition("=") for word in words)}
+    own = METHODS["partirvm"]
+    most = BASIC_ROWS if options.get("strategy") == "basic" else None
+    return Method(name, make_partirvm(options), own.grid, own.vectors, most, own.needs, borrows="partirvm")
+
+
+BASIC_ROWS = 4000
+"""The strategy that makes every row a candidate is run on sets of up to so many training rows."""
+
+
+def points(vectors: Any) -> tuple[int | None, Sequence[Sequence[float]]]:
+    """The number of vectors, and where they are if that is known."""
+    if vectors is None or isinstance(vectors, int):
+        return vectors, []
+    return len(vectors), np.round(vectors, 4).tolist()

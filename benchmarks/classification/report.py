@@ -1,0 +1,74 @@
+"""What is written of the runs: Markdown, JSON, two pictures; and the tables of a trial."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.classification.figures import boundaries, reliability
+from benchmarks.classification.goals import goals, goals_text
+from benchmarks.classification.methods import METHODS
+from benchmarks.classification.runs import Run
+from benchmarks.classification.tables import by_set, published
+from benchmarks.measure import machine
+
+NOTE = (
+    "Mean ± standard deviation over splits, the same for every method. Seconds are of one fit with the parameters that "
+    "cross-validation chose (`tuning s`: of that, all splits); MiB is the peak resident memory (VmHWM) of the process "
+    "that did the fits, with interpreter, libraries and data; ECE has 15 bins; passes are those over the training rows."
+)
+
+
+def versions() -> dict[str, str]:
+    """Of the other packages that were compared, where they are installed."""
+    found = {}
+    for name in ("scikit-learn", "fastrvm"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def about() -> dict[str, Any]:
+    """The machine and the versions."""
+    return {**machine(), **versions()}
+
+
+def write(output: Path, name: str, title: str, sections: list[tuple[str, str]], content: dict[str, Any]) -> None:
+    """Write NAME.md and NAME.json and print the text."""
+    output.mkdir(parents=True, exist_ok=True)
+    head = ", ".join(f"{key} {value}" for key, value in about().items())
+    texts = [f"# {title}", head, NOTE, *(f"## {heading}\n\n{text}" for heading, text in sections)]
+    (output / f"{name}.md").write_text("\n\n".join(texts) + "\n")
+    (output / f"{name}.json").write_text(json.dumps({"machine": about(), **content}, indent=1))
+    print("\n\n".join(texts), flush=True)
+
+
+def without_pictures(runs: list[Run]) -> list[Run]:
+    """The runs, less what only pictures need."""
+    unwanted = ("picture", "reliability")
+    return [
+        {**run, "fits": [{key: fit[key] for key in fit if key not in unwanted} for fit in run["fits"]]} for run in runs
+    ]
+
+
+def report(runs: list[Run], folder: str, output: Path) -> None:
+    """classification.md, .json, reliability.png, boundaries.png."""
+    sections = [
+        *by_set(runs, list(METHODS)),
+        ("Tipping (2001), recalled: error % ± standard error / vectors", published(runs)),
+        ("What was to be shown", goals_text(runs)),
+    ]
+    content = {"runs": without_pictures(runs), "goals": goals(runs)}
+    write(output, "classification", "Classification", sections, content)
+    reliability(runs, output / "reliability.png")
+    boundaries(runs, folder, output / "boundaries.png")
+
+
+def trial_report(trial: str, runs: list[Run], methods: list[str], output: Path) -> None:
+    """trial_NAME.md, .json."""
+    sections = by_set(runs, methods)
+    write(output, f"trial_{trial}", f"Trial: {trial}", sections, {"runs": without_pictures(runs)})

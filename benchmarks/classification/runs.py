@@ -1,0 +1,169 @@
+"""One method on one set: what is chosen in one process, the fits in another, and the files that keep them.
+
+A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process
+that did the fits: interpreter, libraries and data included), tuning_seconds; or instead of fits a ``note`` why there
+are none.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.classification.data import DATASETS, Split
+from benchmarks.classification.methods import Parameters, method_of, points
+from benchmarks.classification.scores import aligned, scores
+from benchmarks.classification.tuning import tune
+from benchmarks.measure import say, within
+
+Run = dict[str, Any]
+
+GRID = 80
+"""Points per side of the grid of a picture of two inputs."""
+
+HARD = 2
+"""A process ends at this × its time, whatever it is doing; no further split is begun that would not end within it."""
+
+SHOWN = 1000
+"""Most vectors that a picture keeps."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Folder of the data, folder of what comes out, splits at most, seconds of a process, whether to tune again."""
+
+    folder: str
+    output: Path
+    repeats: int
+    seconds: float
+    keep_widths: bool = False
+
+
+def warm_up(name: str, parameters: Parameters) -> None:
+    """A small fit, so that no method pays for loading libraries."""
+    from sklearn.datasets import make_moons
+
+    X, y = make_moons(60, noise=0.3, random_state=0)
+    with suppress(ValueError):  # fastrvm cannot predict where no vector is left, as may happen with these few rows
+        method_of(name).make(parameters, 0).fit(X, y).predict_proba(X)
+
+
+def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> dict[str, Any]:
+    """One fit: scores on the test rows, vectors, passes, seconds; a picture of split 0 where there are two inputs."""
+    method = method_of(name)
+    estimator = method.make(parameters, number)
+    began = time.perf_counter()
+    estimator.fit(split.X, split.y)
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    probabilities = aligned(estimator.predict_proba(split.X_test), estimator.classes_, split.n_classes)
+    predict_seconds = time.perf_counter() - began
+    n_vectors, places = points(method.vectors(estimator, split.X))
+    history = getattr(estimator, "history_", None)
+    return {
+        "split": number,
+        "parameters": parameters,
+        "seconds": seconds,
+        "predict_seconds": predict_seconds,
+        **scores(probabilities, split.y_test),
+        "vectors": n_vectors,
+        "passes": None if history is None else sum(line["passes"] for line in history),
+        "picture": picture(estimator, split, places) if number == 0 and split.X.shape[1] == 2 else None,
+    }
+
+
+def picture(estimator: Any, split: Split, places: Any) -> dict[str, Any]:
+    """The probability of class 1 on a grid over the training rows, and the vectors."""
+    low, high = split.X.min(axis=0), split.X.max(axis=0)
+    low, high = low - 0.1 * (high - low), high + 0.1 * (high - low)
+    sides = [np.linspace(low[axis], high[axis], GRID) for axis in range(2)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    probabilities = estimator.predict_proba(grid)[:, 1].reshape(GRID, GRID)
+    return {
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "probabilities": np.round(probabilities, 3).tolist(),
+        "vectors": places[:SHOWN],
+    }
+
+
+def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], seconds: float) -> dict[str, Any]:
+    """The fits of a method on the splits that have parameters, as long as the time lasts; the first split always."""
+    fits: list[dict[str, Any]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warm_up(method, chosen[0])
+        began = time.perf_counter()
+        for number, parameters in enumerate(chosen):
+            spent = time.perf_counter() - began
+            if number and spent * (number + 1) / number > seconds:
+                break
+            split = DATASETS[name].split(folder, number).standardised()
+            fits.append(fit_once(method, split, parameters, number))
+    return {"fits": fits, "rows": len(split.y), "test_rows": len(split.y_test), "features": split.X.shape[1]}
+
+
+def place(output: Path, kind: str, name: str, method: str) -> Path:
+    """The file of one method on one set: ``kind`` is "runs" or "chosen"."""
+    return output / kind / f"{name}--{method.replace(' ', '_')}.json"
+
+
+def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, Any]:
+    """What cross-validation chose for each split: kept from before, borrowed, or found now."""
+    owner = method_of(method).borrows or method
+    path = place(settings.output, "chosen", name, owner)
+    if path.exists() and (settings.keep_widths or owner != method):
+        return dict(json.loads(path.read_text()))
+    splits = min(settings.repeats, DATASETS[name].n_splits)
+    found = within(HARD * settings.seconds, tune, settings.folder, name, owner, splits, settings.seconds)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1))
+    return found
+
+
+def run(name: str, method: str, settings: Settings) -> Run:
+    """Choose, fit, keep: the run, also where there are only reasons why not."""
+    about: Run = {"data": name, "method": method}
+    try:
+        about |= attempt(name, method, settings)
+    except (TimeoutError, ChildProcessError) as error:
+        about |= {"fits": [], "note": str(error)}
+    path = place(settings.output, "runs", name, method)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(about))
+    say(f"{name}, {method}: {about.get('note') or summary(about)}")
+    return about
+
+
+def attempt(name: str, method: str, settings: Settings) -> Run:
+    """The fits, or a note; TimeoutError and ChildProcessError where a process did not end well."""
+    if method_of(method).missing():
+        return {"fits": [], "note": f"{method_of(method).needs} is not installed"}
+    rows, most = len(DATASETS[name].split(settings.folder, 0).y), method_of(method).max_rows
+    if most is not None and rows > most:
+        return {"fits": [], "note": f"not run beyond {most:,} rows"}
+    tuned = chosen_parameters(name, method, settings)
+    chosen = [line["parameters"] for line in tuned["chosen"]][: settings.repeats]
+    fitted = within(HARD * settings.seconds, fit_splits, settings.folder, name, method, chosen, settings.seconds)
+    return {**fitted, "tuning_seconds": tuned["wall_seconds"]}
+
+
+def summary(about: Run) -> str:
+    """A line of progress."""
+    means = {key: float(np.mean([fit[key] for fit in about["fits"]])) for key in ("error", "log_loss", "seconds")}
+    return (
+        f"{len(about['fits'])} splits, error {means['error']:.4f}, log loss {means['log_loss']:.4f}, "
+        f"{means['seconds']:.2f} s, tuning {about['tuning_seconds']:.0f} s"
+    )
+
+
+def kept(output: Path) -> list[Run]:
+    """All runs in a folder."""
+    return [json.loads(path.read_text()) for path in sorted((output / "runs").glob("*.json"))]

@@ -1,0 +1,38 @@
+"""Comparisons of our own options that decide their defaults. All variants use the widths chosen for ``partirvm``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.classification.data import DATASETS
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Names of the methods, asked for when it runs, and of the sets where it means something."""
+
+    methods: Callable[[], list[str]]
+    sets: tuple[str, ...] = tuple(DATASETS)
+
+
+def selections() -> list[str]:
+    """A working set by each way of choosing candidates that the package knows."""
+    from partirvm.strategies.selection import SELECTIONS
+
+    return [f"partirvm strategy=working-set selection={name}" for name in SELECTIONS]
+
+
+LARGER = ("banana", "german", "cancer", "digits", "moons", "pendigits", "skin_nonskin")
+"""Sets with enough rows for a working set to be one."""
+
+TRIALS = {
+    "selection": Trial(selections, LARGER),
+    "multiclass": Trial(
+        lambda: [f"partirvm multi_class={name}" for name in ("multinomial", "ovr")], ("digits", "pendigits")
+    ),
+    "moderate": Trial(lambda: [f"partirvm moderate={name}" for name in (True, False)]),
+    "strategy": Trial(
+        lambda: [f"partirvm strategy={name}" for name in ("basic", "working-set", "incremental", "split-merge")]
+    ),
+}

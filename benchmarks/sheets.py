@@ -1,0 +1,43 @@
+"""Sheets of panels for the benchmarks' pictures. Drawn with the Agg canvas, so that no screen is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import say
+
+INK, GRID = "#222222", "#dddddd"
+
+PANEL = (4.6, 3.4)
+"""Width and height of a panel in inches."""
+
+DPI = 150
+
+
+def sheet(panels: int, title: str, columns: int = 2, panel: tuple[float, float] = PANEL) -> tuple[Any, list[Any]]:
+    """A figure of so many panels, so many in a row, with a title; their axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(columns, panels)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(panel[0] * columns, panel[1] * rows + 0.6), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for spare in axes[panels:]:
+        spare.set_axis_off()
+    for one in axes:
+        one.grid(color=GRID, linewidth=0.6)
+        one.set_axisbelow(True)
+        one.spines[["top", "right"]].set_visible(False)
+        one.tick_params(labelsize=8, colors=INK)
+    return figure, axes[:panels]
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write the picture and say where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    say(f"wrote {path}")

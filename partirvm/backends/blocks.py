@@ -1,0 +1,310 @@
+"""Kernel blocks Φ[tile, :] that are kept from pass to pass, so that a column is evaluated once for each row.
+
+A *shelf* holds, in one process and for one fit, columns of Φ by the rows of a panel: in memory or on disk
+(``backends.segments``). Every request names the columns that it wants; those that are there are copied, the others are
+evaluated and kept as long as the budget lasts, and those that no pass of this run or the one before wanted go. A column
+evaluated on its own has the bits that it has among others (``Design.origin``), and where a machine's arithmetic should
+not keep to that, nothing is kept: results never tell what was kept.
+
+Rows of a sample are kept from their second pass on: most samples are looked at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.backends.segments import Damaged, Disk, Memory, Segment, Segments
+from partirvm.kernels.design import Design
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+STALE = 8
+"""Runs after which columns that nobody asked for any more are dropped."""
+
+IDLE = 600.0
+"""Seconds after which the shelf of a fit that left without a word is dropped."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a task must know to keep blocks: of which fit, where, bytes of each process, and which run of passes it is.
+
+    ``where`` is "memory" or "zarr", ``folder`` where Zarr arrays go; nothing is kept where that is not there.
+    """
+
+    token: str
+    where: str
+    budget: int
+    run: int = 0
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Elements of Φ that passes evaluated and that they found kept, and how often keeping failed."""
+
+    evaluated: int = 0
+    kept: int = 0
+    failures: int = 0
+
+    def __add__(self, other: Fetched) -> Fetched:
+        return Fetched(self.evaluated + other.evaluated, self.kept + other.kept, self.failures + other.failures)
+
+
+Key = tuple[int, str, int, str]
+"""A tile, which of its rows (a digest; empty for all), which panel of these, and the identity of the columns."""
+
+
+@dataclass
+class _Kept:
+    """What is kept of one panel. ``wanted`` are the labels that its last run asked for."""
+
+    run: int = -1
+    wanted: set[int] = field(default_factory=set)
+    segments: list[Segment] = field(default_factory=list)
+
+    def turn(self, run: int, labels: Int) -> set[int]:
+        """Begin or go on with a run that wants these labels; the labels to be kept through it."""
+        alive = self.wanted | set(labels.tolist())
+        if run != self.run:
+            self.run, self.wanted = run, set()
+        self.wanted |= set(labels.tolist())
+        return alive
+
+
+class Shelf:
+    """Blocks of one fit in this process, within a budget of bytes; safe to use from several threads."""
+
+    def __init__(self, place: Segments) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._kept: dict[Key, _Kept] = {}
+        self._seen: dict[tuple[int, str], int] = {}
+        self._run, self._budget, self._used = -1, 0, 0
+        self.touched = time.monotonic()
+
+    @property
+    def used(self) -> int:
+        """Bytes kept."""
+        return self._used
+
+    def begin(self, keeping: Keeping) -> None:
+        """Hear of a run: drop what has become stale or exceeds the budget that holds from now on."""
+        self.touched = time.monotonic()
+        with self._lock:
+            if keeping.run == self._run:
+                return
+            self._run, self._budget = keeping.run, keeping.budget
+            for key in [key for key, kept in self._kept.items() if kept.run < keeping.run - STALE]:
+                self._drop(key)
+            while self._used > self._budget and self._kept:
+                self._drop(next(reversed(self._kept)))
+            self._seen = {rows: run for rows, run in self._seen.items() if run >= keeping.run - STALE}
+
+    def again(self, tile: int, digest: str, run: int) -> bool:
+        """Whether an earlier run asked for these rows of a tile."""
+        with self._lock:
+            return self._seen.setdefault((tile, digest), run) < run
+
+    def fill(self, key: Key, run: int, design: Design, X: Float, out: Float) -> Fetched:
+        """Write Φ of the rows X into ``out`` (n, M), stored column by column."""
+        bias = int(design.bias)
+        out[:, :bias] = 1.0
+        with self._lock:
+            kept = self._kept.pop(key, None) or _Kept()
+        try:
+            return self._fill(kept, run, design, X, out.T[bias:])
+        finally:
+            with self._lock:
+                twin = self._kept.setdefault(key, kept)
+                if twin is not kept:  # the same task ran twice at once
+                    self._release(kept.segments)
+
+    def clear(self) -> None:
+        """Drop all."""
+        with self._lock:
+            for key in list(self._kept):
+                self._drop(key)
+            self._place.close()
+
+    def _fill(self, kept: _Kept, run: int, design: Design, X: Float, rows: Float) -> Fetched:
+        labels, failures = design.labels, 0
+        self._prune(kept, kept.turn(run, labels))
+        missing = np.ones(len(labels), dtype=np.bool_)
+        for segment in list(kept.segments):
+            there, places = _lookup(segment.labels, labels)
+            there &= missing
+            if there.any():
+                try:
+                    segment.read(places[there], rows, np.flatnonzero(there))
+                except Damaged:
+                    kept.segments.remove(segment)
+                    failures += 1
+                    with self._lock:
+                        self._release([segment])
+                    continue
+                missing &= ~there
+        new = np.flatnonzero(missing)
+        if len(new):
+            failures += self._evaluate(kept, design, new, X, rows)
+        return Fetched(len(new) * len(X), (len(labels) - len(new)) * len(X), failures)
+
+    def _evaluate(self, kept: _Kept, design: Design, new: Int, X: Float, rows: Float) -> int:
+        """Evaluate the columns at these positions and keep as many as there is room for; returns failures to do so."""
+        sub = design.take(new, bias=False)
+        count, nbytes = self._reserve(len(new), rows.shape[1])
+        if not count and len(new) == len(rows):
+            sub.block(X, rows.T)
+            return 0
+        values = np.empty((len(new), rows.shape[1]))
+        sub.block(X, values.T)
+        rows[_run(new)] = values
+        if not count:
+            return 0
+        try:
+            kept.segments.append(self._place.make(sub.labels[:count], values[:count]))
+        except Damaged:
+            with self._lock:
+                self._used -= nbytes
+                self._budget = 0  # the disk is full, or gone
+            return 1
+        return 0
+
+    def _reserve(self, columns: int, height: int) -> tuple[int, int]:
+        with self._lock:
+            count, nbytes = self._place.affordable(columns, height, self._budget - self._used)
+            self._used += nbytes
+        return count, nbytes
+
+    def _prune(self, kept: _Kept, alive: set[int]) -> None:
+        segments = []
+        for segment in kept.segments:
+            stays = np.array([label in alive for label in segment.labels.tolist()], dtype=np.bool_)
+            if stays.any():
+                before = segment.nbytes
+                segment.compact(np.flatnonzero(stays))
+                with self._lock:
+                    self._used -= before - segment.nbytes
+                segments.append(segment)
+            else:
+                with self._lock:
+                    self._release([segment])
+        kept.segments = segments
+
+    def _drop(self, key: Key) -> None:
+        self._release(self._kept.pop(key).segments)
+
+    def _release(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._used -= segment.nbytes
+            segment.release()
+
+
+def _lookup(labels: Int, wanted: Int) -> tuple[NDArray[np.bool_], Int]:
+    """Which of the wanted labels are among ``labels``, and where (any number where not)."""
+    order = np.argsort(labels, kind="stable")
+    places = order[np.minimum(np.searchsorted(labels, wanted, sorter=order), len(labels) - 1)]
+    return labels[places] == wanted, places
+
+
+def _run(positions: Int) -> Any:
+    """Positions as a slice where they are consecutive."""
+    first, last = int(positions[0]), int(positions[-1])
+    return slice(first, last + 1) if last - first + 1 == len(positions) else positions
+
+
+@dataclass
+class TileBlocks:
+    """What the passes over one tile ask for blocks; counts what they got."""
+
+    number: int
+    keeping: Keeping | None = None
+    fetched: Fetched = field(default_factory=Fetched)
+
+    def digest(self, rows: Int | None) -> str:
+        """Which of the tile's rows: empty for all."""
+        return "" if rows is None else hashlib.blake2b(rows.tobytes(), digest_size=16).hexdigest()
+
+    def block(self, design: Design, X: Float, out: Float, digest: str, panel: int) -> Float:
+        """Φ of a panel's rows, in ``out`` (n, M)."""
+        shelf = self._shelf(design, X, digest)
+        if shelf is None:
+            self.fetched += Fetched(evaluated=len(X) * len(design.centres))
+            return design.block(X, out)
+        assert self.keeping is not None
+        key = (self.number, digest, panel, design.identity)
+        self.fetched += shelf.fill(key, self.keeping.run, design, X, out)
+        return out
+
+    def _shelf(self, design: Design, X: Float, digest: str) -> Shelf | None:
+        keeping = self.keeping
+        if keeping is None or design.origin is None or not len(design.centres):
+            return None
+        shelf = shelf_of(keeping)
+        if digest and not shelf.again(self.number, digest, keeping.run):
+            return None
+        kernel: Any = design.kernel  # frozen, and hashed by its parameters
+        return shelf if independent(kernel, X.shape[1], len(X)) else None
+
+
+COPIES = (1, 17, 64)
+"""Numbers of columns among which a column is compared with itself."""
+
+
+@lru_cache(maxsize=256)
+def independent(kernel: Any, d: int, n: int) -> bool:
+    """Whether a column of n rows has the same bits wherever it stands among others, on this machine."""
+    rng = np.random.default_rng(0)
+    points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
+    first: Float | None = None
+    for copies in COPIES:
+        block = np.empty((copies, n)).T
+        kernel.prepare(np.repeat(centre, copies, axis=0), origin)(points, block)
+        first = block[:, :1].copy() if first is None else first
+        if not (block == first).all():
+            return False
+    return True
+
+
+_shelves: dict[str, Shelf] = {}
+_shelves_lock = threading.Lock()
+
+
+def shelf_of(keeping: Keeping) -> Shelf:
+    """This process's shelf of a fit, made where there is none; it hears of the run."""
+    with _shelves_lock:
+        shelf = _shelves.get(keeping.token)
+        if shelf is None:
+            shelf = _shelves[keeping.token] = Shelf(_segments(keeping))
+            now = time.monotonic()
+            idle = [token for token, other in _shelves.items() if now - other.touched > IDLE]
+        else:
+            idle = []
+    for token in idle:
+        forget(token)
+    shelf.begin(keeping)
+    return shelf
+
+
+def _segments(keeping: Keeping) -> Segments:
+    if keeping.where == "memory":
+        return Memory()
+    assert keeping.folder is not None
+    return Disk(keeping.folder, keeping.budget)
+
+
+def forget(token: str) -> None:
+    """Drop what this process keeps of a fit."""
+    with _shelves_lock:
+        shelf = _shelves.pop(token, None)
+    if shelf is not None:
+        shelf.clear()

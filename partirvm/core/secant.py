@@ -1,0 +1,75 @@
+"""Newton steps of outputs that are coupled: the blocks of the Hessian, corrected by what the gradients of passes told.
+
+A pass at W + s whose gradient is less by y has measured the curvature G between outputs along s: Gs = y, to first
+order (the secant equation). With the blocks' (G_k + A_k)⁻¹ to begin with and the last few pairs (s, y + As), which
+hold at any α, the BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) gives a step that is
+right along all of them, and costs no pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from partirvm.core.laplace import LaplaceState
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Pairs = tuple[tuple[Float, Float], ...]
+"""Steps s and falls of the gradient y, (M, C) each, oldest first."""
+
+RELAXED = 2.0 / 3.0
+"""Part of the blocks' Newton step that is taken without any pair."""
+
+MEMORY = 8
+"""Pairs that are kept."""
+
+STRAIGHT = 1e-12
+"""Least cosine of s and y + As of a pair that is used: below it there is only rounding."""
+
+
+def remember(pairs: Pairs, step: Float, fall: Float) -> Pairs:
+    """With one more pair; the oldest are forgotten. A step of nothing tells nothing."""
+    return (*pairs, (step, fall))[-MEMORY:] if step.any() else pairs
+
+
+def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
+    """Those of the columns labelled ``after``, of columns labelled ``before``."""
+    if len(before) == len(after):
+        return pairs
+    kept = np.flatnonzero(np.isin(before, after))
+    return tuple((step[kept], fall[kept]) for step, fall in pairs)
+
+
+def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
+    """Step (M, C) from the weights of ``state`` towards its mode: an ascent of the penalised likelihood."""
+    prior = np.where(np.isfinite(state.alpha), state.alpha, 0.0)
+    q = np.where(np.isfinite(state.alpha), state.block.gradient - prior * state.weights, 0.0)
+    used = []
+    for step, fall in pairs:
+        change = fall + prior * step
+        product = float(np.sum(step * change))
+        if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
+            used.append((step, change, product))
+    if not used:
+        return RELAXED * _by_blocks(state, q)
+    parts = []
+    for step, change, product in reversed(used):
+        part = float(np.sum(step * q)) / product
+        parts.append(part)
+        q = q - part * change
+    found = _by_blocks(state, q)
+    for (step, change, product), part in zip(used, reversed(parts), strict=True):
+        found += (part - float(np.sum(change * found)) / product) * step
+    return found
+
+
+def _by_blocks(state: LaplaceState, right: Float) -> Float:
+    """(G_k + A_k)⁻¹ times a column of ``right`` for each output, (M, C)."""
+    found = np.zeros(right.shape)
+    for k, each in enumerate(state.posteriors):
+        active = np.isfinite(state.alpha[:, k])
+        if active.any():
+            found[active, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[active, k], lower=1)[0]
+    return found

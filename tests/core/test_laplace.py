@@ -1,0 +1,209 @@
+"""Posterior, evidence, updates and factors of the Laplace approximation against dense formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from partirvm.core.laplace import entry_factors, init, settled, update
+from partirvm.core.logistic import LOGISTIC, LogisticBlock, n_outputs
+from partirvm.core.statistics import BIAS
+from partirvm.core.updates import FADED
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+seeds = st.integers(0, 2**32 - 1)
+
+
+def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
+    """A fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
+    labels = np.arange(Phi.shape[1]) if labels is None else labels
+    return init(likelihood, labels, alpha, mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
+
+
+@st.composite
+def problems(draw, least=1):
+    """Columns of noise of which some carry the class; any α, shared by the outputs of ``multinomial``."""
+    likelihood, rng = draw(st.sampled_from(LOGISTIC)), np.random.default_rng(draw(seeds))
+    K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
+    C, M = n_outputs(likelihood, K), draw(st.integers(least, 6))
+    Phi = rng.normal(size=(draw(st.integers(4 * M, 60)), M))
+    truth = rng.normal(size=(M, K)) * (rng.random((M, 1)) < 0.6)
+    codes = (Phi @ truth + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
+    alpha = 10.0 ** rng.uniform(-1, 3, size=(M, 1 if likelihood == "multinomial" else C))
+    w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], len(Phi))]))
+    assume(w is None or w.any())
+    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, C)).copy(), w
+
+
+def working(likelihood, Phi, codes, mean, w, k):
+    """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell nothing."""
+    w = naive.ones(Phi, w)
+    f = Phi @ mean
+    y = np.exp(f) / np.exp(f).sum(axis=1, keepdims=True) if likelihood == "multinomial" else 1 / (1 + np.exp(-f))
+    t = codes == (1 if likelihood == "bernoulli" else k)
+    b = (y * (1 - y))[:, k]
+    return np.flatnonzero(w * b > 1e-8), w * b, f[:, k] + (t - y[:, k]) / b
+
+
+@given(problems())
+def test_at_the_mode_all_is_laplace(problem):
+    """μ is the mode of the whole Hessian's Newton, Σ_k the inverse of a block of it, the evidence Laplace's."""
+    likelihood, Phi, codes, alpha, w = problem
+    mode = naive.mode(likelihood, Phi, codes, alpha, w)
+    Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
+    state = state_of(likelihood, Phi, codes, alpha, mode, w)
+    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
+    roots = state.roots()
+    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
+    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
+    diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
+    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-8)
+    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-7, atol=1e-9)
+    assert abs(state.decrement) < 1e-12
+
+
+@given(problems(), seeds)
+def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
+    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by."""
+    likelihood, Phi, codes, alpha, w = problem
+    mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
+    state = state_of(likelihood, Phi, codes, alpha, mean, w)
+    _, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
+    rise = 0.0
+    for k in range(alpha.shape[1]):
+        rows, b, z = working(likelihood, Phi, codes, mean, w, k)
+        H = (Phi[rows].T * b[rows]) @ Phi[rows] + np.diag(alpha[:, k])
+        np.testing.assert_allclose(
+            state.mean[:, k], np.linalg.solve(H, Phi[rows].T @ (b[rows] * z[rows])), rtol=1e-6, atol=1e-6
+        )
+        slope = gradient[:, k] - alpha[:, k] * mean[:, k]
+        rise += 0.5 * slope @ np.linalg.solve(curvature[:, k, :, k] + np.diag(alpha[:, k]), slope)
+    np.testing.assert_allclose(state.decrement, rise, rtol=1e-8)
+
+
+@given(problems(least=2), seeds)
+def test_an_update_is_mackays_on_the_quadratic(problem, seed):
+    """α = γ/μ², shared where the outputs share it; nothing is measured anew."""
+    likelihood, Phi, codes, alpha, w = problem
+    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
+    state = state_of(likelihood, Phi, codes, alpha, mean, w)
+    after = update(state)
+    assume(np.isfinite(after.alpha).all() and len(after.labels) == len(alpha))
+    Sigma, _ = naive.laplace(likelihood, Phi, codes, alpha, mean, w)
+    expected = naive.laplace_mackay(likelihood, alpha, state.mean, Sigma)
+    np.testing.assert_allclose(after.alpha, expected, rtol=1e-6)
+    assert after.block is state.block
+    np.testing.assert_array_equal(after.weights, mean)
+
+
+@given(problems(least=2))
+def test_s_and_q_are_those_with_the_column_left_out(problem):
+    """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is pruned by them."""
+    likelihood, Phi, codes, alpha, w = problem
+    M, C = alpha.shape
+    state = state_of(
+        likelihood, Phi, codes, alpha, naive.mode(likelihood, Phi, codes, alpha, w), w, np.arange(M) + BIAS
+    )
+    s, q = np.empty((M, C)), np.empty((M, C))
+    for i, k in np.ndindex(M, C):
+        rows, b, z = working(likelihood, Phi, codes, state.weights, w, k)
+        rest = np.delete(np.arange(M), i)
+        s[i, k], q[i, k] = naive.working_sparsity_quality(
+            Phi[rows, i], Phi[rows][:, rest], b[rows], z[rows], alpha[rest, k]
+        )
+    found_s, found_q = state.sparsity_quality()
+    np.testing.assert_allclose(found_s, s, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found_q, q, rtol=1e-4, atol=1e-4)
+    gamma, square = state.determinedness, found_q**2
+    if likelihood == "multinomial":
+        gamma, square, found_s = (np.repeat(x.mean(axis=1)[:, None], C, axis=1) for x in (gamma, square, found_s))
+    gone = (square <= found_s) & (gamma < FADED)
+    after = update(state)
+    np.testing.assert_array_equal(after.labels, np.flatnonzero(~gone.all(axis=1)) + BIAS)
+    np.testing.assert_array_equal(np.isinf(after.alpha), gone[~gone.all(axis=1)])
+    assert after.n_vectors == (after.labels != BIAS).sum()
+
+
+@given(problems(least=2), seeds)
+def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
+    """The definition by C, for columns on trial beside those of the fit, whatever its weights."""
+    likelihood, Phi, codes, alpha, w = problem
+    M = len(alpha) - 1
+    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
+    mean[M:] = 0
+    state = state_of(likelihood, Phi[:, :M], codes, alpha[:M], mean[:M], w)
+    s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
+    for k in range(alpha.shape[1]):
+        rows, b, z = working(likelihood, Phi, codes, mean, w, k)
+        expected = naive.working_sparsity_quality(Phi[rows, M], Phi[rows, :M], b[rows], z[rows], alpha[:M, k])
+        np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
+
+
+def test_an_output_without_a_column_is_as_if_it_never_had_it(rng):
+    """α of inf: zero mean, variance and root there, and all else the fit of each output's own columns."""
+    Phi, codes = rng.normal(size=(60, 3)), rng.integers(3, size=60).astype(float)
+    alpha = np.array([[1.0, np.inf, 2.0], [0.5, 1.0, np.inf], [1.0, 3.0, 1.0]])
+    mean = np.where(np.isfinite(alpha), 0.2, 0.0)
+    state = state_of("ovr", Phi, codes, alpha, mean)
+    roots, evidence = state.roots(), 0.0
+    for k in range(3):
+        own = np.flatnonzero(np.isfinite(alpha[:, k]))
+        alone = state_of("bernoulli", Phi[:, own], (codes == k).astype(float), alpha[own][:, [k]], mean[own][:, [k]])
+        np.testing.assert_allclose(state.mean[own, k], alone.mean[:, 0], rtol=1e-10)
+        np.testing.assert_allclose(roots[k][np.ix_(own, own)], alone.roots()[0], rtol=1e-10)
+        evidence += alone.log_evidence
+    absent = ~np.isfinite(alpha)
+    assert not state.mean[absent].any()
+    assert not state.variance[absent].any()
+    assert not roots[absent.T].any()
+    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-12)
+
+
+def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(rng):
+    """Value and slope are those of the quadratic about W, followed to where the pruned weight is zero."""
+    Phi = rng.normal(size=(80, 3))
+    codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
+    mean = np.array([[1.0], [0.3], [-0.2]])
+    state = state_of("bernoulli", Phi, codes, np.array([[1.0], [1e9], [1e9]]), mean)
+    after = update(state)
+    np.testing.assert_array_equal(after.labels, [0])
+    G, g = state.block.curvature[0], state.block.gradient[:, 0]
+    step = np.array([0, -0.3, 0.2])
+    value = state.block.log_likelihood[0] + g @ step - 0.5 * step @ G @ step
+    np.testing.assert_allclose(after.block.log_likelihood, [value], rtol=1e-12)
+    np.testing.assert_allclose(after.block.gradient[:, 0], (g - G @ step)[:1], rtol=1e-10)
+    np.testing.assert_array_equal(after.weights, mean[:1])
+
+
+def test_a_state_taken_apart(rng):
+    """take is the state of these columns; settled at the same place is the same state."""
+    Phi, codes = rng.normal(size=(50, 4)), rng.integers(3, size=50).astype(float)
+    mean = rng.normal(size=(4, 3))
+    mean[[0, 2]] = 0
+    state = state_of("multinomial", Phi, codes, np.ones((4, 3)), mean)
+    some = state.take(np.array([1, 3]))
+    alone = state_of("multinomial", Phi[:, [1, 3]], codes, np.ones((2, 3)), mean[[1, 3]])
+    np.testing.assert_array_equal(some.labels, [1, 3])
+    np.testing.assert_allclose(some.mean, alone.mean, rtol=1e-10)
+    np.testing.assert_allclose(some.log_evidence, alone.log_evidence, rtol=1e-12)
+    again = settled(replace(state, passes=7), state.alpha, state.weights, state.block)
+    assert (again.log_evidence, again.iteration) == (state.log_evidence, 7)
+
+
+@pytest.mark.parametrize("likelihood", LOGISTIC)
+def test_all_columns_may_go(likelihood):
+    """Columns of zeros tell nothing: none is left, and the evidence is that of even chances."""
+    codes = np.array([0.0, 1.0, 0.0, 1.0])
+    C = n_outputs(likelihood, 2)
+    state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))
+    assert (state.n_columns, state.n_vectors, state.mean.shape) == (0, 0, (0, C))
+    outputs = C if likelihood == "ovr" else 1
+    np.testing.assert_allclose(state.log_evidence, -4 * np.log(2) * outputs)
+    assert update(state).log_evidence == state.log_evidence

@@ -1,0 +1,272 @@
+"""Whole classification fits between passes: the mode at fixed α, step control, hard data, and passes needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from partirvm.core.laplace import entry_factors, init, update
+from partirvm.core.logistic import LOGISTIC, LogisticBlock, n_outputs
+from partirvm.core.newton import begin, receive, settle
+from partirvm.core.statistics import BIAS
+from partirvm.core.termination import Termination
+from partirvm.core.updates import StopRule, entry_precision
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+seeds = st.integers(0, 2**32 - 1)
+RULE = StopRule(1e-7, 200)
+
+
+def start(likelihood, Phi, codes, K, w=None):
+    """The state of a first pass at weights of zero: every column at its entry α. The first column is the bias."""
+    C, labels = n_outputs(likelihood, K), np.arange(Phi.shape[1]) + BIAS
+    zero = np.zeros((Phi.shape[1], C))
+    block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
+    none = init(likelihood, labels[:0], zero[:0], zero[:0], block.take(np.arange(0)))
+    s, q, precision = entry_factors(none, block)
+    if likelihood == "multinomial":
+        s, q, precision = (
+            np.repeat(x[:, None], C, axis=1) for x in (s.mean(1), np.sqrt((q**2).mean(1)), precision.mean(1))
+        )
+    alpha = entry_precision(s.ravel(), q.ravel(), precision.ravel()).reshape(zero.shape)
+    return replace(init(likelihood, labels, alpha, zero, block), passes=1)
+
+
+def drive(search, Phi, codes, rule=RULE, w=None):
+    """Measure trials until there is a reason to end; at no accepted trial has the penalised likelihood fallen."""
+    reason, likelihood = None, search.current.likelihood
+    while reason is None:
+        trial, before = search.trial, search
+        columns = trial.labels - BIAS
+        block = LogisticBlock.of(likelihood, Phi[:, columns], codes, trial.weights, w)
+        search, reason = receive(search, block, rule)
+        assert search.current.passes == before.current.passes + 1
+        if search.current.block is block:
+            prior = np.where(np.isfinite(trial.alpha), trial.alpha, 0.0)
+            value = block.log_likelihood.sum() - 0.5 * np.sum(prior * trial.weights**2)
+            assert value >= before.baseline - 1e-9 * (abs(value) + len(codes))
+    return search.current, reason
+
+
+def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
+    """A fit from its first pass to its end, all finite."""
+    state, reason = drive(begin(start(likelihood, Phi, codes, K, w), rule), Phi, codes, rule, w)
+    assert state.passes <= rule.max_iterations
+    for value in (state.log_evidence, state.mean, state.weights, state.variance, state.roots(), state.decrement):
+        assert np.isfinite(value).all()
+    assert (state.variance >= 0).all()
+    return state, reason
+
+
+def design(X, gamma, centres=None):
+    """A bias and Gaussians about the centres."""
+    return np.hstack([np.ones((len(X), 1)), naive.gaussian(X, X if centres is None else centres, gamma)])
+
+
+def probabilities(state, Phi):
+    """What the weights say of design rows, (N, K)."""
+    f = Phi[:, state.labels - BIAS] @ state.mean
+    if state.likelihood == "multinomial":
+        p = np.exp(f - f.max(axis=1, keepdims=True))
+        return p / p.sum(axis=1, keepdims=True)
+    p = 1 / (1 + np.exp(-f))
+    return np.hstack([1 - p, p]) if f.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+
+
+def banana(rng, n):
+    """Two crescents that overlap."""
+    codes = (rng.random(n) < 0.5).astype(float)
+    angle = np.pi * rng.random(n)
+    X = np.column_stack([np.cos(angle), np.sin(angle)]) * np.where(codes == 1, 1.0, -1.0)[:, None]
+    return X + np.column_stack([codes, 0.5 * codes]) + 0.35 * rng.normal(size=(n, 2)), codes
+
+
+@st.composite
+def fixed(draw):
+    """A likelihood of 2 or 3 classes, columns, codes, α shared where outputs are coupled, weights of rows."""
+    likelihood, rng = draw(st.sampled_from(LOGISTIC)), np.random.default_rng(draw(seeds))
+    K = 2 if likelihood == "bernoulli" else 3
+    M = draw(st.integers(1, 6))
+    Phi = rng.normal(size=(draw(st.integers(8, 60)), M))
+    codes = (2 * Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
+    alpha = 10.0 ** rng.uniform(-1, 2, size=(M, 1 if likelihood == "multinomial" else n_outputs(likelihood, K)))
+    w = draw(st.sampled_from([None, rng.choice([0.5, 1.0, 2.0], len(Phi))]))
+    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, n_outputs(likelihood, K))).copy(), w
+
+
+@given(fixed())
+def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
+    """Mode, Σ and evidence to 1e-8, by passes that know of blocks alone."""
+    likelihood, Phi, codes, alpha, w = problem
+    zero = np.zeros(alpha.shape)
+    state = init(
+        likelihood, np.arange(len(alpha)) + BIAS, alpha, zero, LogisticBlock.of(likelihood, Phi, codes, zero, w)
+    )
+    state, reason = drive(settle(state), Phi, codes, StopRule(1e-17, 400), w)
+    assert reason is Termination.CONVERGED
+    mode = naive.mode(likelihood, Phi, codes, alpha, w)
+    Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
+    np.testing.assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
+    np.testing.assert_array_equal(state.alpha, alpha)
+
+
+@pytest.mark.parametrize("likelihood", LOGISTIC)
+def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
+    """Another update changes the evidence by less than the rule's tolerance, and the weights are the mode."""
+    X, codes = banana(rng, 120)
+    if likelihood != "bernoulli":
+        codes = codes + (X[:, 0] > 1)
+    Phi = design(X, 0.5)
+    state, reason = fit(likelihood, Phi, codes, 3 if likelihood != "bernoulli" else 2)
+    assert reason is Termination.CONVERGED
+    assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
+    prior = np.where(np.isfinite(state.alpha), state.alpha, 1.0)
+    if likelihood != "ovr":
+        mode = naive.mode(likelihood, Phi[:, state.labels - BIAS], codes, prior)
+        np.testing.assert_allclose(state.mean, mode, atol=1e-3 * np.abs(mode).max())
+
+
+def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
+    """From weights far beyond the mode curvature is nearly nothing, and the Newton step far too long."""
+    x, odd = np.repeat([-1.0, 1.0], 50), np.arange(100) % 5 == 0
+    codes = ((x > 0) != odd).astype(float)
+    idle = np.zeros(100)
+    for group in (odd & (x > 0), odd & (x < 0), ~odd & (x > 0), ~odd & (x < 0)):
+        idle[group] = np.where(np.arange(group.sum()) % 2, 1.0, -1.0)
+    Phi, labels = np.column_stack([x, idle]), np.arange(2) + BIAS
+    alpha, weights = np.array([[1e-3], [1e9]]), np.array([[-8.0], [0.0]])
+    state = init("bernoulli", labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
+    search = begin(state, RULE)
+    np.testing.assert_array_equal(search.trial.labels, labels[:1])
+    trial = search.trial
+    assert naive.penalised("bernoulli", Phi[:, :1], codes, trial.alpha, trial.weights) < search.baseline
+    search, reason = receive(search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE)
+    assert search.current.block is state.block
+    np.testing.assert_array_equal(search.trial.labels, labels)
+    np.testing.assert_array_equal(search.trial.alpha, alpha)
+    steps = [search.step]
+    while search.current.block is state.block and reason is None:
+        search, reason = receive(search, LogisticBlock.of("bernoulli", Phi, codes, search.trial.weights), RULE)
+        steps.append(search.step)
+    assert steps[:3] == [1.0, 0.5, 0.25]
+    np.testing.assert_array_equal(search.current.labels, labels)
+    end, reason = drive(search, Phi, codes)
+    assert reason is Termination.CONVERGED
+    np.testing.assert_array_equal(end.labels, labels[:1])
+    np.testing.assert_allclose(end.mean, np.log(4), atol=0.1)
+
+
+def test_limits_end_a_fit(rng):
+    """Vectors down to the rule's number, or its most passes."""
+    X, codes = banana(rng, 100)
+    Phi = design(X, 0.5)
+    state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 200, vectors=40))
+    assert reason is Termination.HALVED
+    assert 0 < state.n_vectors <= 40
+    state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 5))
+    assert (reason, state.passes) == (Termination.ITERATIONS, 5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("gamma", [0.3, 1.0])
+def test_few_passes(seed, gamma):
+    """Two crescents, 200 rows that are all candidates, tol 1e-7: done by at most 40 passes, near the best error."""
+    rng = np.random.default_rng(seed)
+    X, codes = banana(rng, 200)
+    state, reason = fit("bernoulli", design(X, gamma), codes, 2)
+    assert reason is Termination.CONVERGED
+    assert state.passes <= 40
+    fresh, truth = banana(rng, 2000)
+    wrong = probabilities(state, design(fresh, gamma, X)).argmax(axis=1) != truth
+    assert wrong.mean() < 0.2
+    assert state.n_vectors < 20
+
+
+@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
+def test_hard_data_end_finite(rng, likelihood, kind):
+    """Classes that part, inputs that tell nothing, rows that contradict each other, one row of each class."""
+    K = 2 if likelihood == "bernoulli" else 3
+    codes = (np.arange(30) % K).astype(float)
+    X = np.column_stack([10 * codes, np.zeros(30)]) + rng.normal(size=(30, 2))
+    if kind == "equal inputs":
+        X = np.ones((30, 2))
+    if kind == "both labels":
+        X, codes = np.repeat(rng.normal(size=(15, 2)), 2, axis=0), (np.arange(30) % 2).astype(float)
+    if kind == "one row each":
+        X, codes = X[:K], codes[:K]
+    Phi = design(X, 0.5)
+    state, _ = fit(likelihood, Phi, codes, K)
+    p = probabilities(state, Phi)
+    if kind == "separable":
+        np.testing.assert_array_equal(p.argmax(axis=1), codes)
+    if kind == "equal inputs":
+        np.testing.assert_allclose(p, 1 / K, atol=1e-6)
+    if kind == "both labels" and likelihood == "bernoulli":
+        np.testing.assert_allclose(p, 0.5, atol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["multinomial", "ovr"])
+def test_a_hundred_classes_of_few_rows(rng, likelihood):
+    """Three rows of each, far from the others: finite, and better than chance."""
+    centres = 10 * rng.random((100, 2))
+    codes = np.repeat(np.arange(100.0), 3)
+    X = centres[codes.astype(int)] + 0.05 * rng.normal(size=(300, 2))
+    Phi = design(X, 1.0, X[::30])
+    state, _ = fit(likelihood, Phi, codes, 100)
+    assert (probabilities(state, Phi).argmax(axis=1) == codes).mean() > 0.05
+
+
+def test_a_rare_class_is_found(rng):
+    """3 rows of 10,000, apart from the others: their own probability is above a half."""
+    X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
+    codes = np.r_[np.zeros(9997), np.ones(3)]
+    Phi = design(X, 0.3, np.vstack([X[:20], X[-1:]]))
+    state, _ = fit("bernoulli", Phi, codes, 2)
+    p = probabilities(state, Phi)[:, 1]
+    assert (p[-3:] > 0.5).all()
+    assert (p[:-3] < 0.5).all()
+
+
+@pytest.mark.parametrize("likelihood", ["multinomial", "ovr"])
+def test_digits_of_raw_pixels_do_not_diverge(likelihood):
+    """10 classes, pixels of 0 to 16, a narrow kernel: all finite, and few of the rows wrong."""
+    X, codes = load_digits(return_X_y=True)
+    X, codes = X[:600], codes[:600].astype(float)
+    Phi = design(X, 1e-3, X[:80])
+    state, _ = fit(likelihood, Phi, codes, 10)
+    assert state.block.wrong < 30
+
+
+@given(seeds)
+@settings(max_examples=10)
+def test_weights_of_rows_are_repeats_and_absences(seed):
+    """A fit of whole weights is that of the rows repeated; rows of zero are not there."""
+    rng = np.random.default_rng(seed)
+    X, codes = banana(rng, 60)
+    times = rng.integers(0, 3, size=60)
+    Phi = design(X, 0.5, X[:10])
+    state, _ = fit("bernoulli", Phi, codes, 2, w=times.astype(float))
+    other, _ = fit("bernoulli", np.repeat(Phi, times, axis=0), np.repeat(codes, times), 2)
+    np.testing.assert_allclose(state.log_evidence, other.log_evidence, atol=1e-3)
+    assert state.n == (times > 0).sum()
+
+
+@pytest.mark.parametrize("seed", [18, 48, 66])
+def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
+    """Three classes that no column tells apart: deleting the last one by blocks alone promises more than is so."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(6, 80)
+    X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
+    codes = rng.integers(3, size=n).astype(float) if rng.random() < 0.5 else (X > 0).sum(axis=1).astype(float)
+    _, reason = fit("multinomial", design(X, 10 ** rng.uniform(-3, 1)), codes, 3)
+    assert reason is Termination.CONVERGED
