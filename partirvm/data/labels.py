@@ -8,7 +8,7 @@ once to find the classes, and as they are read to code them; they are never held
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,19 +77,6 @@ class CodedLabels:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self[:].astype(dtype or np.float64, copy=False)
-
-
-def label_array(classes: Sequence[Any]) -> Labels:
-    """Labels as an array (K,) in which each is what it was: of objects where they are of several types.
-
-    >>> label_array((0, 1)).dtype.kind, label_array(("a", "b")).dtype.kind, label_array((1, "b")).tolist()
-    ('i', 'U', [1, 'b'])
-    """
-    if len({type(label) for label in classes}) == 1:
-        return np.array(classes)
-    labels = np.empty(len(classes), dtype=object)
-    labels[:] = classes
-    return labels
 
 
 def plain_label(label: Any) -> Any:

@@ -94,7 +94,7 @@ def prepare(
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
-    source = weighed(source, parameters, executor)
+    source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends import Executor
+from partirvm.backends.base import Progress
 from partirvm.data.source import Source
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import UsageError
@@ -16,26 +17,27 @@ from partirvm.types import FitParameters
 Float = NDArray[np.float64]
 
 
-def weighed(source: Source, parameters: FitParameters, executor: Executor) -> Source:
+def weighed(source: Source, parameters: FitParameters, executor: Executor, progress: Progress | None = None) -> Source:
     """The source with the class weights that are asked for; itself where there are none.
 
-    "balanced" reads all rows once, to count the classes. Raises ``UsageError`` and ``DataError`` as ``class_weights``
-    does, and ``UsageError`` for class weights of a target that is no class.
+    "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises
+    ``UsageError`` and ``DataError`` as ``class_weights`` does, and ``UsageError`` for class weights of a target that is
+    no class.
     """
     if parameters.class_weight is None:
         return source
     if source.columns.classes is None:
         raise UsageError("class_weight is for classes, and the target of these data is a number")
     balanced = parameters.class_weight == "balanced"
-    counts = class_totals(source, executor) if balanced else None
+    counts = class_totals(source, executor, progress) if balanced else None
     return ClassWeighted(source, class_weights(parameters.class_weight, source.columns.classes, counts))
 
 
-def class_totals(source: Source, executor: Executor) -> Float:
+def class_totals(source: Source, executor: Executor, progress: Progress | None = None) -> Float:
     """Rows of each class, or the sum of their weights, (K,): one reading of all rows."""
     assert source.columns.classes is not None
     count = CountTile(len(source.columns.classes))
-    found = sorted(executor.map(count, source, range(source.n_tiles), None), key=lambda each: each[0])
+    found = sorted(executor.map(count, source, range(source.n_tiles), progress), key=lambda each: each[0])
     total: Float = np.sum([counts for _, counts in found], axis=0)
     return total
 

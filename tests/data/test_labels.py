@@ -11,9 +11,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from partirvm.backends import executor_for
 from partirvm.core.moments import Moments
 from partirvm.data import as_source, ingest
-from partirvm.data.labels import coded, find_classes, label_array, plain_labels
+from partirvm.data.labels import coded, find_classes, plain_labels
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import DataError, MissingDataError, UsageError
+from partirvm.model import label_array
 from partirvm.service.weighing import class_totals, weighed
 from partirvm.types import Columns, FitParameters
 
