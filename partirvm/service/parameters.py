@@ -167,7 +167,7 @@ def scale_gamma(moments: Moments, standardize: bool) -> float:
 
 
 def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
-    """``"auto"`` is ``basic`` for few rows and ``working-set`` otherwise; ``class_outputs`` is C of a fit of classes."""
+    """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes."""
     if parameters.strategy != "auto":
         return parameters.strategy
     few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
