@@ -14,8 +14,11 @@ Int = NDArray[np.int64]
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
-    """Keys (n,), negative, of rows with these chances ≥ 0 (n,) and numbers (n,): the largest are the sample."""
-    with np.errstate(divide="ignore"):
+    """Keys (n,), negative, of rows with these chances ≥ 0 (n,) and numbers (n,): the largest are the sample.
+
+    Rows of no chance come last, some of them at minus infinity.
+    """
+    with np.errstate(over="ignore"):
         keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
     return keys
 

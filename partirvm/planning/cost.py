@@ -130,7 +130,7 @@ def look_cost(work: Work, kept: int) -> tuple[float, int]:
     looking, rates = work.looking, work.rates
     rows = work.n_rows if looking.pool else looking.rows
     elements = rows * (kept + looking.pool)
-    flops = rows * 2.0 * kept * looking.pool
+    flops = rows * 2.0 * kept * looking.pool * max(work.outputs, 1)
     seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
     return seconds, int(rows >= work.n_rows)
 

@@ -17,6 +17,9 @@ from partirvm.types import FitParameters
 RARE = 5
 """Rows below which a class is worth a warning."""
 
+NAMED = 10
+"""Most classes that a warning names."""
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -71,18 +74,28 @@ def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> N
     if len(there) < 2:
         found = "no class" if not len(there) else f"one class, {labels[there[0]]!r}"
         raise DataError(f"the target {target!r} has {found} in all rows of weight: there is nothing to tell apart")
-    missing = [str(labels[k]) for k in np.flatnonzero(counts == 0)]
+    missing = [str(labels[k]) for k in np.flatnonzero(counts == 0).tolist()]
     if missing:
         warnings.warn(
-            f"classes without any row of weight: {', '.join(missing)}; their probability is what the others leave",
+            f"classes without any row of weight: {_named(missing)}; their probability is what the others leave",
             DataWarning,
             stacklevel=4,
         )
     rare = [f"{labels[k]} ({counts[k]})" for k in np.flatnonzero((counts > 0) & (counts < RARE))]
     if rare:
         warnings.warn(
-            f"classes with fewer than {RARE} rows: {', '.join(rare)}; each is a candidate and counts, but so few rows "
+            f"classes with fewer than {RARE} rows: {_named(rare)}; each is a candidate and counts, but so few rows "
             "tell little of their probability",
             DataWarning,
             stacklevel=4,
         )
+
+
+def _named(classes: list[str]) -> str:
+    """The first few of them.
+
+    >>> _named(["a", "b"]), _named([str(k) for k in range(100)])
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 90 more')
+    """
+    rest = len(classes) - NAMED
+    return ", ".join(classes[:NAMED]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -193,6 +193,11 @@ def _remarks(parameters: FitParameters, strategy: str, likelihood: str, source: 
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
     if idle:
         remarks.append(f"without effect here: {', '.join(idle)}")
+    if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
+        remarks.append(
+            "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
+            "recover what is gone: 'full' and 'sample' err less"
+        )
     if strategy in ("basic", "split-merge") and given.time_limit is not None:
         remarks.append(f"{strategy} cannot end early at time_limit: it has no model before its last fit")
     if strategy in ("split-merge", "incremental") and not source.shuffled:

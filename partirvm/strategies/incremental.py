@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from partirvm.strategies.instructions import Gather, Options, Problem
-from partirvm.strategies.likelihood import partition
+from partirvm.strategies.likelihood import partition, partition_length
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
-from partirvm.strategies.selection import partition_count
 
 
 class Incremental(Rounds):
@@ -18,9 +17,7 @@ class Incremental(Rounds):
 
     def _unused(self, state: Any) -> int:
         """Rows of the next partition."""
-        n_rows = state.problem.n_rows
-        count = partition_count(n_rows, state.options.partition_size)
-        return (state.round + 1) * n_rows // count - state.round * n_rows // count if state.round < count else 0
+        return partition_length(state.problem, state.options, state.round)
 
     def _propose(self, state: Any, room: int) -> Answer:
         rows = partition(state.problem, state.options, state.round - 1)

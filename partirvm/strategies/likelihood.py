@@ -21,6 +21,7 @@ from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
     random_rows,
+    stratified_length,
     stratified_partition,
     stratified_rows,
 )
@@ -68,6 +69,17 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
     return stratified_partition(
         problem.codes, problem.n_classes, count, number, seed=options.seed, shuffled=problem.shuffled
     )
+
+
+def partition_length(problem: Problem, options: Options, number: int) -> int:
+    """How many rows that is; 0 beyond the last."""
+    n_rows = problem.n_rows
+    count = partition_count(n_rows, options.partition_size)
+    if number >= count:
+        return 0
+    if problem.codes is None:
+        return (number + 1) * n_rows // count - number * n_rows // count
+    return stratified_length(n_rows, count, number)
 
 
 def noise_rows(problem: Problem, options: Options, likelihood: str) -> Int | None:

@@ -14,6 +14,7 @@ from partirvm.core.updates import HyperState, evidence_gain, sparsity_quality
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
+Mask = NDArray[np.bool_]
 
 SELECTIONS = ("error", "random", "gain")
 
@@ -26,6 +27,9 @@ a few tiles are no random sample, and all rows are looked at.
 
 POOL = 4
 """``gain`` ranks a random pool of this × P rows."""
+
+SPAN = 1 << 16
+"""Rows that are looked through at a time."""
 
 
 def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool) -> Int:
@@ -59,28 +63,51 @@ def stratified_rows(
     """``count`` rows outside ``used`` (sorted), or all that are left, increasing, of every class that has some left.
 
     ``codes`` (N,) are the classes' of all rows. A part ``even`` of the rows is dealt to classes alike, the rest in
-    proportion; ``least`` go to each class that has them. Where the data were shuffled at ingest the rows of a class are
-    taken in order, from a place that moves on with ``draw``, so that few tiles are read.
+    proportion; ``least`` go to each class that has them, and fewer classes than there are take turns from draw to
+    draw. Where the data were shuffled at ingest the rows of a class are taken in order, from a place that moves on with
+    ``draw``, so that few tiles are read.
     """
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
-    members = [np.flatnonzero((codes == k) & free) for k in range(n_classes)]
-    sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+    sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(n_classes)], dtype=np.int64)
+    turn = draw * count % n_classes
+    shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
     chosen = []
-    for k, share in enumerate(quotas(sizes, count, even, least)):
+    for k, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
         if shuffled:
-            start = draw * share % max(sizes[k], 1)
-            chosen.append(members[k][(start + np.arange(share)) % max(sizes[k], 1)])
+            ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
         else:
-            chosen.append(np.random.default_rng((seed, draw, k)).choice(members[k], size=share, replace=False))
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+            ranks = np.random.default_rng((seed, draw, k)).choice(size, size=share, replace=False)
+        chosen.append(ranked(codes == k, np.sort(ranks), free))
+    return np.sort(np.concatenate(chosen))
+
+
+def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
+    """Positions of those members (N,) that are free and have these ranks (k,), increasing, among such.
+
+    All positions of a large set would take 8 bytes each, where the codes of all rows take one.
+
+    >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
+    [0, 3]
+    """
+    found = [np.zeros(0, np.int64)]
+    before = 0
+    for start in range(0, len(members), SPAN):
+        span = slice(start, start + SPAN)
+        here = members[span] if free is None else members[span] & free[span]
+        count = int(np.count_nonzero(here))
+        wanted = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + count)]
+        if len(wanted):
+            found.append(start + np.flatnonzero(here)[wanted - before])
+        before += count
+    return np.concatenate(found)
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     """How many of ``count`` rows each class gives, (K,), of those with so many rows; all of them if there are fewer.
 
     >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
-    ([86, 9, 5], [38, 13, 9])
+    ([86, 9, 5], [37, 13, 10])
     """
     count = min(count, int(sizes.sum()))
     there = sizes > 0
@@ -97,20 +124,31 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
     """Rows of partition ``number`` of ``count``, increasing, with its part of the rows of each class.
 
-    All partitions together hold every row once; they differ by one row of each class at most. Where the data were
-    shuffled at ingest a partition's rows are neighbours among those of their class.
+    All partitions together hold every row once; they differ by one row of each class at most, and by one row in all:
+    rows are dealt out one by one, class after class. Where the data were shuffled at ingest a partition's rows are
+    neighbours among those of their class.
 
     >>> codes = np.array([0, 0, 1, 0, 0, 1, 0])
     >>> [stratified_partition(codes, 2, 2, number, seed=0, shuffled=True).tolist() for number in range(2)]
-    [[0, 1, 2], [3, 4, 5, 6]]
+    [[0, 1, 2, 3], [4, 5, 6]]
     """
-    parts = []
+    parts, dealt = [], 0
     for k in range(n_classes):
-        rows = np.flatnonzero(codes == k)
+        members = codes == k
+        size = int(np.count_nonzero(members))
+        more = (np.arange(number + 1) - dealt) % count < size % count
+        first = number * (size // count) + np.count_nonzero(more[:number])
+        ranks = np.arange(first, first + size // count + int(more[number]))
         if not shuffled:
-            rows = np.random.default_rng((seed, k)).permutation(rows)
-        parts.append(rows[number * len(rows) // count : (number + 1) * len(rows) // count])
-    return np.sort(np.concatenate(parts)).astype(np.int64)
+            ranks = np.sort(np.random.default_rng((seed, k)).permutation(size)[ranks])
+        parts.append(ranked(members, ranks))
+        dealt += size
+    return np.sort(np.concatenate(parts))
+
+
+def stratified_length(n_rows: int, count: int, number: int) -> int:
+    """Rows of that partition."""
+    return n_rows // count + int(number < n_rows % count)
 
 
 def partition_count(n_rows: int, partition_size: int) -> int:

@@ -211,6 +211,9 @@ class WorkingSet(Rounds):
     def _judge(self, state: Any) -> Answer:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
+        if not state.seen:
+            # all rows chosen so far have no weight: there is no fit yet, nor an evidence to rise from
+            return self._next_round(state)
         evidence = fit.log_evidence if state.seen != "partition" else np.inf
         level = evidence - state.evidence < FLAT * tol * fit.n
         flat = level and state.reason is Termination.CONVERGED
