@@ -17,6 +17,9 @@ from partirvm.types import FitParameters
 RARE = 5
 """Rows below which a class is worth a warning."""
 
+NAMED = 10
+"""Classes that a warning names."""
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -74,15 +77,20 @@ def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> N
     missing = [str(labels[k]) for k in np.flatnonzero(counts == 0)]
     if missing:
         warnings.warn(
-            f"classes without any row of weight: {', '.join(missing)}; their probability is what the others leave",
+            f"classes without any row of weight: {_some(missing)}; their probability is what the others leave",
             DataWarning,
             stacklevel=4,
         )
     rare = [f"{labels[k]} ({counts[k]})" for k in np.flatnonzero((counts > 0) & (counts < RARE))]
     if rare:
         warnings.warn(
-            f"classes with fewer than {RARE} rows: {', '.join(rare)}; each is a candidate and counts, but so few rows "
+            f"classes with fewer than {RARE} rows: {_some(rare)}; each is a candidate and counts, but so few rows "
             "tell little of their probability",
             DataWarning,
             stacklevel=4,
         )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
