@@ -15,6 +15,9 @@ from partirvm.cli.sections import Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.errors import ClusterError
 
+SHOWN = 10
+"""Classes that are named to people."""
+
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
@@ -32,8 +35,9 @@ def partirvm() -> None:
 
     The first turns a table into DATA, a Zarr folder of checked and shuffled rows. The second trains a model tile by
     tile, under the memory limit, and keeps it in the folder JOB. The third writes a mean and a standard deviation for
-    every row. In between, `plan` tells what a fit would cost, and `evaluate` measures a model on data that it has not
-    seen. `partirvm demo` shows it all in about a minute.
+    every row, or the probability of every class where DATA were made with --classes. In between, `plan` tells what a
+    fit would cost, and `evaluate` measures a model on data that it has not seen. `partirvm demo` shows it all in about
+    a minute.
 
     A fit can be stopped early, its model used, and the fit resumed later, even after a crash; on a Dask cluster it runs
     on by itself, and can be watched from anywhere that sees the folder JOB.
@@ -117,6 +121,7 @@ def ingest(
       partirvm ingest trips.parquet trips.zarr --target fare
       partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
+      partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm import service
     from partirvm.report.progress import progress_for
@@ -135,6 +140,7 @@ def ingest(
             progress=progress.on_rows,
             **choices,
         )
+    classes = made.columns.classes
     if made.n_targets:
         target, to = made.columns.target, f" → {made.columns.target}"
         following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
@@ -147,10 +153,14 @@ def ingest(
         "n_features": made.n_features,
         "features": list(made.columns.features),
         "target": target,
+        **({} if classes is None else {"classes": list(classes)}),
         "n_tiles": made.n_tiles,
         "tile_rows": made.tile_rows,
         "shuffle": made.seed,
     }
+    if classes is not None:
+        shown = ", ".join(map(str, classes[:SHOWN])) + ", …" * (len(classes) > SHOWN)
+        to += f" ({len(classes):,} classes: {shown})"
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     show(
         facts,
@@ -217,6 +227,7 @@ def fit(
       partirvm fit trips.zarr jobs/run1 --memory-limit 2GiB --validation held-out.zarr
       partirvm fit trips.zarr jobs/run2 --gamma 0.1 --partition-size 500 --max-rounds 9
       partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
+      partirvm fit mails.zarr jobs/run4 --class-weight spam=1,ham=5 --validation later.zarr
     """
     from partirvm import service
 

@@ -84,6 +84,31 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return names
 
 
+class Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """``balanced``, or the weights of labels, as in ``spam=5,ham=1``."""
+
+    name = "W"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word, or a dict of labels and weights; what stands before the last ``=`` of a part is the label."""
+        if not isinstance(value, str) or value == "balanced":
+            return value
+        weights: dict[str, float] = {}
+        for part in value.split(","):
+            label, there, weight = part.rpartition("=")
+            label = label.strip()
+            try:
+                number = float(weight)
+            except ValueError:
+                there = ""
+            if not (there and label):
+                self.fail(f"{part!r} is not LABEL=WEIGHT: give balanced, or such as spam=5,ham=1.", param, ctx)
+            if label in weights:
+                self.fail(f"{label!r} has two weights.", param, ctx)
+            weights[label] = number
+        return weights
+
+
 _FIT = (
     click.option(
         "--strategy",
@@ -133,7 +158,7 @@ _FIT = (
         default="auto",
         metavar="S",
         help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
-        "evidence), or auto.",
+        "evidence), or auto (error, for classes gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
     click.option("--kernel", default="gaussian", metavar="K", help="Kernel: gaussian."),
@@ -204,9 +229,33 @@ _FIT = (
         help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",
     ),
     click.option(
+        "--classify",
+        is_flag=True,
+        default=None,
+        help="Refuse DATA whose target is a number: classes are those that `ingest --classes` found.",
+    ),
+    click.option(
+        "--multi-class",
+        default="auto",
+        metavar="S",
+        help="How three classes and more are told apart: multinomial (one softmax, vectors in common), ovr (each from "
+        "the rest), or auto (multinomial).",
+    ),
+    click.option(
+        "--moderate/--no-moderate",
+        default=None,
+        help="Let probabilities of classes allow for the uncertainty of the weights, or not.  [default: not]",
+    ),
+    click.option(
+        "--class-weight",
+        type=Weights(),
+        help="Weights of the rows of each class: balanced (each class the same in all), or LABEL=WEIGHT,… (others 1).  "
+        "[default: 1 each]",
+    ),
+    click.option(
         "--standardize/--no-standardize",
         default=True,
-        help="Shift and scale features and target by their mean and standard deviation.",
+        help="Shift and scale features and target, unless it is a class, by their mean and standard deviation.",
     ),
     click.option("--seed", default=0, type=Whole(0), help="Seed of all random choices."),
     click.option(
@@ -265,7 +314,10 @@ def refused(command: Command) -> Command:
     for option in _params():
         if option.name not in RESUMED:
             names = "/".join([*option.opts, *option.secondary_opts])
-            command = click.option(names, default=None, hidden=True, expose_value=False, callback=note)(command)
+            flag = bool(option.is_flag)
+            command = click.option(names, default=None, hidden=True, expose_value=False, callback=note, is_flag=flag)(
+                command
+            )
     return command
 
 
@@ -274,8 +326,9 @@ def require_no_change(asked: dict[str, Any], job: str) -> None:
     context = click.get_current_context()
     for name, value in context.meta.get(__name__, {}).items():
         option = "--" + name.replace("_", "-")
+        began = "its default" if asked.get(name) is None else asked[name]
         raise click.UsageError(
-            f"{option} cannot be changed by a resume: {job} began with {asked.get(name)}, not {value}. A resume "
+            f"{option} cannot be changed by a resume: {job} began with {began}, not {value}. A resume "
             "changes --max-rounds, --max-vectors, --time-limit and --memory-limit; for anything else start a new job.",
             context,
         )
@@ -298,4 +351,6 @@ def parameters(options: dict[str, Any]) -> FitParameters:
     """What the options of a fit ask for."""
     from partirvm.types import FitParameters
 
+    if options.get("moderate", "") is None:
+        options = {**options, "moderate": "auto"}
     return FitParameters(**options)

@@ -163,6 +163,9 @@ class Levels:
             self.unseen.append(label)
         return self._codes.get(label, self._known)
 
+    def __len__(self) -> int:
+        return len(self._codes)
+
     def final(self) -> tuple[tuple[Any, ...], Float]:
         """The labels in their order, and the final code of every code given out so far (and of the unseen label)."""
         labels = list(self._codes)
@@ -174,6 +177,11 @@ class Levels:
         remap = np.empty(len(labels))
         remap[order] = np.arange(len(labels))
         return tuple(labels[code] for code in order), remap
+
+
+def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
+    """Whether these are numbers that are not whole, nearly one for each row: no classes, whoever says so."""
+    return 2 * len(labels) > rows and all(isinstance(x, float) and not x.is_integer() for x in labels)
 
 
 def _number(text: str) -> Any:
@@ -189,6 +197,10 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
         return labels
     numbers = [_number(label) for label in labels]
     return numbers if len(set(numbers)) == len(numbers) else labels
+
+
+MOST_CLASSES = np.iinfo(np.int16).max
+"""Classes that a target may have: their codes go into two bytes."""
 
 
 class Encoder:
@@ -222,6 +234,15 @@ class Encoder:
         elif self.roles.weights is not None:
             self._check_weights(into[:, -1])
         self.n_rows += len(into)
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        target = self.levels.get(self.roles.target) if self.roles.target is not None else None
+        if target is not None and len(target) > MOST_CLASSES:
+            raise DataError(
+                f"{self._name}: the target {self.roles.target!r} has more than {MOST_CLASSES:,} classes: is it a "
+                "number? Then ingest it without --classes."
+            )
 
     def _check_weights(self, weights: Float) -> None:
         self._weighs = self._weighs or bool((weights > 0).any())
@@ -254,6 +275,12 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the target {self.roles.target!r} has one class only, {target.final()[0][0]!r}: "
                 "there is nothing to tell apart."
+            )
+        if target is not None and self._like is None and _continuous(target.final()[0], self.n_rows):
+            raise DataError(
+                f"{self._name}: the target {self.roles.target!r} holds continuous numbers such as "
+                f"{target.final()[0][0]:g}, {len(target):,} in {self.n_rows:,} rows, and a class is one of a few: "
+                "ingest it without --classes, or put it into bins."
             )
 
     def remaps(self) -> dict[int, Float]:

@@ -18,8 +18,7 @@ from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
 from partirvm.model import ClassModel, label_array
-from partirvm.service.classifying import PredictorsTile
-from partirvm.service.predicting import classify_rows, warn_of_far_rows
+from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
 
 Float = NDArray[np.float64]
@@ -230,9 +229,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
-            f, _, far = classify_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
+            f, far = predictors_of_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
         else:
-            found = self._each_tile(PredictorsTile(model), as_source(X))
+            found = self._each_tile(PredictTile(model, linked=False), as_source(X))
             f, far = found[:, :-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(f), classes=True)
         return f

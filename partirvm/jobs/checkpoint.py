@@ -99,7 +99,10 @@ VALUES: tuple[type, ...] = (
     Termination,
 )
 
-CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values())))
+RENAMED = {"Best": {"rmse": "error"}}
+"""Fields that had another name in older checkpoints of this format."""
+
+CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values())), RENAMED)
 """Everything that a checkpoint may hold. A new field or class of a strategy's state belongs here."""
 
 

@@ -159,8 +159,8 @@ class Plan:
         if machine.workers > 1:
             place = f"{machine.workers} workers × {place}"
         lines = [
-            f"data        {shape.n_rows:,} rows × {shape.n_features} features, "
-            f"{shape.n_tiles:,} tiles of {shape.tile_rows:,} rows",
+            f"data        {shape.n_rows:,} rows × {shape.n_features} features, {self._classes()}"
+            f"{shape.n_tiles:,} tile{'s' * (shape.n_tiles != 1)} of {shape.tile_rows:,} rows",
             f"strategy    {self.strategy}, likelihood {self._likelihood()}"
             + (f", selection {self.selection}" if self.strategy == "working-set" else ""),
             f"candidates  {self._candidates()}",
@@ -178,6 +178,9 @@ class Plan:
         if self.sparseness is not None:
             lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
+
+    def _classes(self) -> str:
+        return "" if self.outputs is None else f"{self.outputs if self.outputs > 1 else 2:,} classes, "
 
     def _likelihood(self) -> str:
         rows = "" if self.likelihood_rows is None else f" of {self.likelihood_rows:,} rows"

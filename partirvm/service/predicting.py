@@ -52,11 +52,14 @@ def value_names(model: AnyModel) -> tuple[str, ...]:
     return names
 
 
-def predicted_values(model: AnyModel, X: Float) -> tuple[Float, Float]:
-    """Values (n, V) by ``value_names``, and nearness (n,), of raw inputs X (n, d)."""
+def predicted_values(model: AnyModel, X: Float, *, linked: bool = True) -> tuple[Float, Float]:
+    """Values (n, V) by ``value_names``, and nearness (n,), of raw inputs X (n, d).
+
+    Of classes not ``linked`` the linear predictors (n, C) as the link gets them.
+    """
     if isinstance(model, ClassModel):
         f, nearness = model.predictors(X)
-        return probabilities(model.likelihood, f), nearness
+        return probabilities(model.likelihood, f) if linked else f, nearness
     mean, variance, nearness = model.moments(X)
     assert variance is not None
     return np.column_stack([mean, np.sqrt(variance)]), nearness
@@ -64,15 +67,19 @@ def predicted_values(model: AnyModel, X: Float) -> tuple[Float, Float]:
 
 @dataclass(frozen=True)
 class PredictTile:
-    """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away."""
+    """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away.
+
+    The values are ``predicted_values``.
+    """
 
     model: AnyModel
+    linked: bool = True
 
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and predict it."""
         tile = source.tile(number)
         rows = source.original_rows(number) if isinstance(source, ZarrSource) else tile.start + np.arange(len(tile.X))
-        values, nearness = predicted_values(self.model, tile.X)
+        values, nearness = predicted_values(self.model, tile.X, linked=self.linked)
         return np.column_stack([rows, values, nearness < FAR])
 
 
@@ -83,11 +90,11 @@ def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | N
     return mean, None if variance is None else np.sqrt(variance), int((nearness < FAR).sum())
 
 
-def classify_rows(model: ClassModel, X: Float) -> tuple[Float, Float, int]:
-    """Linear predictors (n, C) as the link gets them, probabilities (n, K) and the number of far rows, likewise."""
+def predictors_of_rows(model: ClassModel, X: Float) -> tuple[Float, int]:
+    """Linear predictors (n, C) as the link gets them, and the number of far rows, likewise."""
     with one_blas_thread():
-        f, nearness = model.predictors(X)
-        return f, probabilities(model.likelihood, f), int((nearness < FAR).sum())
+        f, nearness = predicted_values(model, X, linked=False)
+    return f, int((nearness < FAR).sum())
 
 
 def predict(

@@ -140,7 +140,7 @@ def prepare(
         shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
         sparseness=sparseness,
         newton=problem.classifies,
-        notes=notes + _remarks(parameters, strategy, likelihood, source),
+        notes=notes + _remarks(parameters, strategy, likelihood, source, problem),
     )
     plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
@@ -179,15 +179,20 @@ def _measure_sparseness(
     return outcome.last, tuple(journal.history), notes
 
 
-def _remarks(parameters: FitParameters, strategy: str, likelihood: str, source: Source) -> tuple[str, ...]:
+def _remarks(
+    parameters: FitParameters, strategy: str, likelihood: str, source: Source, problem: Problem
+) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
     given, default, remarks = parameters, FitParameters(), []
-    partition = "partition" in (likelihood, given.final_likelihood)
+    partition = "partition" in (likelihood, given.final_likelihood) and not problem.classifies
     sample = "sample" in (likelihood, given.final_likelihood)
     idle = [
         *(name for name in ("noise_rows", "noise_every") if not partition and _differs(name, given, default)),
         *(name for name in ("likelihood_rows",) if not sample and _differs(name, given, default)),
         *(name for name in ("selection",) if strategy != "working-set" and _differs(name, given, default)),
+        *(name for name in ("multi_class",) if problem.n_classes <= 2 and _differs(name, given, default)),
+        *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
+        *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
     ]
     if strategy == "basic":
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
