@@ -66,8 +66,8 @@ class Sparseness:
 class Plan:
     """What would be done. ``notes`` say where a number was capped, and by what.
 
-    ``pool`` are the columns on trial where candidates are chosen by gain. ``outputs`` are the linear predictors of a fit
-    of classes (1 for two classes), None for one of numbers.
+    ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
+    classes (1 for two classes), None for one of numbers.
     """
 
     shape: DataShape
