@@ -86,8 +86,8 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     unknown = [label for label in found if label not in codes]
     if unknown:
         raise DataError(
-            f"{source}: the data have the class {unknown[0]!r}{f' and {len(unknown) - 1} more' if unknown[1:] else ''}, "
-            f"which the training data have not: their classes are {_listed(classes)}. Leave such rows out, or train on "
+            f"{source}: the data have the class {unknown[0]!r}"
+            f"{f' and {len(unknown) - 1} more' if unknown[1:] else ''}, which the training data have not: their classes are {_listed(classes)}. Leave such rows out, or train on "
             "rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)

@@ -291,7 +291,8 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     targets = attributes.moments.targets
     if targets.minimum[0] == targets.maximum[0]:
         if columns.classes is None:
-            yield f"the target {columns.target!r} is constant ({targets.minimum[0]:g}): a fit can only return that value."
+            value = f"{targets.minimum[0]:g}"
+            yield f"the target {columns.target!r} is constant ({value}): a fit can only return that value."
         else:
             label = columns.classes[int(targets.minimum[0])]
             yield f"all rows of weight are of the class {label!r}: a model can be evaluated on them, but none fitted."
