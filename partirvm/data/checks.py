@@ -85,10 +85,10 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
     if unknown:
+        more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         raise DataError(
-            f"{source}: the data have the class {unknown[0]!r}"
-            f"{f' and {len(unknown) - 1} more' if unknown[1:] else ''}, which the training data have not: their classes are {_listed(classes)}. Leave such rows out, or train on "
-            "rows of all classes"
+            f"{source}: the data have the class {unknown[0]!r}{more}, which the training data have not: their classes "
+            f"are {_listed(classes)}. Leave such rows out, or train on rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)
     return None if mapped == tuple(range(len(classes))) else mapped

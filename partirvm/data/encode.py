@@ -269,8 +269,8 @@ class Encoder:
         if target is not None and target.unseen:
             raise DataError(
                 f"{self._name}: the target {self.roles.target!r} holds classes that the DATA of like= (`--like`) do "
-                f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows without it and "
-                "train on them."
+                f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
+                "without it and train on them."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(

@@ -97,7 +97,7 @@ def test_classes_have_the_same_bits_everywhere(
         strategy=strategy,
         likelihood=likelihood,
         partition_size=30 if strategy != "split-merge" else 375,
-        max_rounds=3 if strategy != "split-merge" else None,
+        max_rounds=2 if strategy != "split-merge" else None,
         multi_class=multi_class,
     )
     ways = {
