@@ -7,6 +7,7 @@ until there is a reason to end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,9 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 
 Float = NDArray[np.float64]
+
+Look = Callable[[], None]
+"""Called between dense iterations; raises where somebody wants the end."""
 
 TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""
@@ -61,9 +65,13 @@ class Search:
     pairs: Pairs = ()
 
 
-def begin(state: LaplaceState, rule: StopRule) -> Search:
-    """The first step from a state."""
-    return _propose(state, rule, state.passes)
+def _nobody() -> None:
+    """Nobody wants the end."""
+
+
+def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody) -> Search:
+    """The first step from a state; ``look`` is called between dense iterations, and may raise."""
+    return _propose(state, rule, state.passes, look=look)
 
 
 def settle(state: LaplaceState) -> Search:
@@ -71,8 +79,13 @@ def settle(state: LaplaceState) -> Search:
     return _plain(state, 1.0, state.passes, settling=True)
 
 
-def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Search, Termination | None]:
-    """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended."""
+def receive(
+    search: Search, block: LogisticBlock, rule: StopRule, look: Look = _nobody
+) -> tuple[Search, Termination | None]:
+    """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended.
+
+    ``look`` is called between dense iterations, and may raise.
+    """
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -95,10 +108,10 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
         if reached:
             return replace(search, current=now), Termination.CONVERGED
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, pairs), None
+    return _propose(now, rule, now.passes if search.step else search.since, pairs, look), None
 
 
-def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = ()) -> Search:
+def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (), look: Look = _nobody) -> Search:
     """New α on the quadratic at hand, and the Newton step that belongs to it.
 
     α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves.
@@ -108,6 +121,7 @@ def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = ())
     most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
     for count in range(1, most + 1):
+        look()
         before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break

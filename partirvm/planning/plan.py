@@ -175,7 +175,7 @@ class Plan:
             f"candidates  {self._candidates()}",
             f"columns     at most {self.max_columns:,} fit in memory"
             + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
-            f"work        {self.passes} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
+            f"work        {self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
             f"time        about {format_duration(self.seconds)}, of which dense fits "
             f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}",
             f"memory      about {format_bytes(self.peak)} of {format_bytes(machine.limit)} "
