@@ -35,8 +35,11 @@ TRUST = 0.1
 FINE = 0.1
 """Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
-LEAST_SHARE = 0.125
+LEAST_SHARE = 2.0**-5
 """The least part of a change of log α that is made where changes overshoot."""
+
+REGAIN = 1.25
+"""Factor by which that part grows again while changes keep their direction."""
 
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
@@ -52,7 +55,7 @@ class Search:
     ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
     which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
     are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
-    ``rise`` is the last change of the evidence, ``share`` the part of its change that log α is given.
+    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made.
     """
 
     current: LaplaceState
@@ -63,8 +66,8 @@ class Search:
     settling: bool = False
     origin: Float | None = None
     pairs: Pairs = ()
-    rise: float = 0.0
-    share: float = 1.0
+    drift: Float | None = None
+    share: Float | None = None
 
 
 def begin(state: LaplaceState, rule: StopRule) -> Search:
@@ -96,28 +99,19 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    rise, same = now.log_evidence - before.log_evidence, now.n_columns == before.n_columns
-    level = abs(rise) < small and same
+    level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
             return replace(search, current=now), Termination.CONVERGED
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    share = _share(search, rise) if same and now.passes - search.since > TIMID else 1.0
-    found = _propose(now, rule, now.passes if search.step else search.since, pairs, share)
-    return replace(found, rise=rise), None
+    return _propose(now, rule, now.passes if search.step else search.since, pairs, search), None
 
 
-def _share(search: Search, rise: float) -> float:
-    """Less where the evidence goes to and fro: α of the quadratic's optimum and the mode at that α chase each other."""
-    part = 0.5 if rise * search.rise < 0 else 1.25
-    return min(max(part * search.share, LEAST_SHARE), 1.0)
-
-
-def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (), share: float = 1.0) -> Search:
+def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (), last: Search | None = None) -> Search:
     """New α on the quadratic at hand, and the Newton step that belongs to it.
 
     α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves. Where it
-    overshoots from pass to pass, log α is given a ``share`` of its change.
+    overshoots, the mode and the α of its quadratic chase each other: that log α is given a ``share`` of its change.
     """
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
@@ -131,18 +125,27 @@ def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (),
         level &= moved.n_columns == before.n_columns
         if count >= fewest and (level or moved.displacement > TRUST):
             break
-    if share < 1.0:
-        moved = _between(state, moved, share)
+    drift, share = _changes(state, moved, last if age > TIMID else None)
+    if (share < 1.0).any():
+        old = state.alpha[np.isin(state.labels, moved.labels)]
+        alpha = np.where(np.isfinite(moved.alpha), old * np.exp(share * drift), np.inf)
+        moved = settled(moved, alpha, moved.weights, moved.block)
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
-    return Search(state, trial, moved.penalised(), since=since, origin=moved.weights, pairs=pairs, share=share)
+    baseline, origin = moved.penalised(), moved.weights
+    return Search(state, trial, baseline, since=since, origin=origin, pairs=pairs, drift=drift, share=share)
 
 
-def _between(state: LaplaceState, moved: LaplaceState, share: float) -> LaplaceState:
-    """``moved`` with log α on its way there from ``state``; columns that are gone stay so."""
-    old = state.alpha[np.isin(state.labels, moved.labels)]
-    alpha = np.where(np.isfinite(moved.alpha), old ** (1.0 - share) * moved.alpha**share, np.inf)
-    return settled(moved, alpha, moved.weights, moved.block)
+def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:
+    """Change of log α of each column that is left, (M, C), and the part of it to be made: less after a reversal."""
+    kept = np.isin(state.labels, moved.labels)
+    there = np.isfinite(moved.alpha)
+    drift = np.zeros(moved.alpha.shape)
+    drift[there] = np.log(moved.alpha[there]) - np.log(state.alpha[kept][there])
+    if last is None or last.drift is None or last.share is None:
+        return drift, np.ones(drift.shape)
+    factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
+    return drift, np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
 
 
 def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> Search:

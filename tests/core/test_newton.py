@@ -280,5 +280,5 @@ def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))
     state, reason = fit("multinomial", design(X, 0.5), codes, 3)
     assert reason is Termination.CONVERGED
-    assert state.passes < 100
+    assert state.passes < 70
     assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
