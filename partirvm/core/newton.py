@@ -39,6 +39,12 @@ TRUST = 0.1
 FINE = 0.1
 """Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
+LEAST_SHARE = 2.0**-5
+"""The least part of a change of log α that is made where changes overshoot."""
+
+REGAIN = 1.25
+"""Factor by which that part grows again while changes keep their direction."""
+
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
 
@@ -53,6 +59,7 @@ class Search:
     ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
     which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
     are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
+    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made.
     """
 
     current: LaplaceState
@@ -63,6 +70,8 @@ class Search:
     settling: bool = False
     origin: Float | None = None
     pairs: Pairs = ()
+    drift: Float | None = None
+    share: Float | None = None
 
 
 def _nobody() -> None:
@@ -71,7 +80,7 @@ def _nobody() -> None:
 
 def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody) -> Search:
     """The first step from a state; ``look`` is called between dense iterations, and may raise."""
-    return _propose(state, rule, state.passes, look=look)
+    return _propose(state, rule, state.passes, look)
 
 
 def settle(state: LaplaceState) -> Search:
@@ -108,13 +117,16 @@ def receive(
         if reached:
             return replace(search, current=now), Termination.CONVERGED
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, pairs, look), None
+    return _propose(now, rule, now.passes if search.step else search.since, look, pairs, search), None
 
 
-def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (), look: Look = _nobody) -> Search:
+def _propose(
+    state: LaplaceState, rule: StopRule, since: int, look: Look, pairs: Pairs = (), last: Search | None = None
+) -> Search:
     """New α on the quadratic at hand, and the Newton step that belongs to it.
 
-    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves.
+    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves. Where it
+    overshoots, the mode and the α of its quadratic chase each other: that log α is given a ``share`` of its change.
     """
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
@@ -129,9 +141,27 @@ def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = (),
         level &= moved.n_columns == before.n_columns
         if count >= fewest and (level or moved.displacement > TRUST):
             break
+    drift, share = _changes(state, moved, last if age > TIMID else None)
+    if (share < 1.0).any():
+        old = state.alpha[np.isin(state.labels, moved.labels)]
+        alpha = np.where(np.isfinite(moved.alpha), old * np.exp(share * drift), np.inf)
+        moved = settled(moved, alpha, moved.weights, moved.block)
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
-    return Search(state, trial, moved.penalised(), since=since, origin=moved.weights, pairs=pairs)
+    baseline, origin = moved.penalised(), moved.weights
+    return Search(state, trial, baseline, since=since, origin=origin, pairs=pairs, drift=drift, share=share)
+
+
+def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:
+    """Change of log α of each column that is left, (M, C), and the part of it to be made: less after a reversal."""
+    kept = np.isin(state.labels, moved.labels)
+    there = np.isfinite(moved.alpha)
+    drift = np.zeros(moved.alpha.shape)
+    drift[there] = np.log(moved.alpha[there]) - np.log(state.alpha[kept][there])
+    if last is None or last.drift is None or last.share is None:
+        return drift, np.ones(drift.shape)
+    factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
+    return drift, np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
 
 
 def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> Search:

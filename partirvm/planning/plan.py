@@ -24,6 +24,7 @@ from partirvm.planning.memory import (
     batch_elements,
     kept_bytes,
     most_columns,
+    pool_columns,
     step_bytes,
 )
 from partirvm.planning.units import format_bytes, format_duration
@@ -296,7 +297,8 @@ def make_plan(
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     kept = 0 if whole else expected - candidates
-    step = step_bytes(shape, kept, expected - kept, threads, pool=looking.pool, held_out=held_out)
+    pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
+    step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
     elements = 0
     if strategy == "split-merge":
         elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2)

@@ -140,7 +140,7 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
     [
         (("--multi-class", "ovr"), r"--multi-class cannot be changed .* began with auto, not ovr"),
         (("--moderate",), r"--moderate cannot be changed .* began with auto, not True"),
-        (("--class-weight", "balanced"), r"--class-weight cannot be changed .* began with its default, not balanced"),
+        (("--class-weight", "balanced"), r"--class-weight cannot be changed .* began without it, not with balanced"),
     ],
 )
 def test_what_resume_refuses(made, cli, arguments, message):

@@ -288,3 +288,15 @@ def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
     codes = rng.integers(3, size=n).astype(float) if rng.random() < 0.5 else (X > 0).sum(axis=1).astype(float)
     _, reason = fit("multinomial", design(X, 10 ** rng.uniform(-3, 1)), codes, 3)
     assert reason is Termination.CONVERGED
+
+
+def test_alpha_and_mode_do_not_chase_each_other_for_ever():
+    """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one direction and the other."""
+    rng = np.random.default_rng(0)
+    codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
+    angle = np.pi * (codes / 3 + rng.integers(2, size=150))
+    X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))
+    state, reason = fit("multinomial", design(X, 0.5), codes, 3)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 70
+    assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
