@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,16 @@ def one_blas_thread():
     """Many small factorisations: threads that wait for each other on a busy machine would take most of the time."""
     with _one():
         yield
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Path:
+    """``tmp_path``, with it and the folders around it open to a process that has given up its rights."""
+    for folder in (tmp_path, *tmp_path.parents):
+        mode = folder.stat().st_mode
+        if mode & 0o005 != 0o005:
+            folder.chmod(mode | 0o055)
+    return tmp_path
 
 
 @pytest.fixture

@@ -71,12 +71,11 @@ def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
     assert_one_round_repeated(store.events())
 
 
-def test_a_store_that_becomes_read_only(breeder, data, whole, tmp_path):
+def test_a_store_that_becomes_read_only(breeder, data, whole, open_to_all):
     """StorageError with the place, what was whole stays, who comes too late leaves no trace; writable again, it goes
     on."""
-    for folder in [*Path(data[0]).parents[:3], tmp_path]:
-        folder.chmod(0o755)
-    job = tmp_path / "job"
+    Path(data[0]).parent.chmod(0o755)
+    job = open_to_all / "job"
     store = queued(data, job, CASE)
     error, message = breeder.call(carry_until_forbidden, job=store.location, after=2).error()
     assert error == "StorageError"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import numpy as np
@@ -76,7 +75,6 @@ def test_a_full_disk(tmp_path, limit):
 
 
 FORBIDDEN = """
-import os
 import fsspec.implementations.local, partirvm.jobs.checkpoint, partirvm.model.files, zarr
 JobStore(sys.argv[1]).model()
 if os.getuid() == 0:
@@ -100,17 +98,15 @@ say(store.restore().value["n"], store.events()[0]["n"], store.state().status, st
 """
 
 
-def test_a_folder_that_may_only_be_read(tmp_path):
+def test_a_folder_that_may_only_be_read(open_to_all):
     """StorageError with the place and the reason; watching and predicting still work."""
-    top = tmp_path / "top"
+    top = open_to_all / "top"
     top.mkdir()
     store = JobStore.create(top / "job", {})
     store.save(model(1))
     store.record({"event": "note", "n": 1})
     store.checkpoint({"n": 1})
     files = {path: path.read_bytes() for path in top.rglob("*") if path.is_file()}
-    for path in [tmp_path.parent.parent, tmp_path.parent, tmp_path]:
-        os.chmod(path, 0o755)  # noqa: PTH101
     folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
     for path in [*folders, *files]:
         path.chmod(0o555)
