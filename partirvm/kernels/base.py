@@ -9,7 +9,7 @@ Blocks are worked on a group of columns at a time, so that what a kernel needs b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -193,12 +193,16 @@ class Products:
 
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
         """Write ``left`` (n, k) times the centres into ``out`` (n, m); ``finish`` changes each group (g, n)."""
-        for some, (_, work) in zip(self.right, groups(out, self.size), strict=True):
+
+        def write(some: slice, work: Float) -> None:
+            centres = self.right[some.start // self.size]
             if len(work) == self.size:
-                np.matmul(some, left.T, out=work)
+                np.matmul(centres, left.T, out=work)
             else:
-                work[...] = np.matmul(some, left.T)[: len(work)]
+                work[...] = np.matmul(centres, left.T)[: len(work)]
             finish(work)
+
+        by_groups(out, write, self.size)
 
     def block(self, left: Float, some: slice) -> Float:
         """``left`` (n, k) times a group of centres, (g, n)."""
@@ -206,20 +210,19 @@ class Products:
         return product[: some.stop - some.start]
 
 
-def groups(out: Float, size: int = GROUP) -> Iterator[tuple[slice, Float]]:
-    """Groups of columns of ``out`` (n, m): which, and the place (g, n) to write them to, row by row.
+def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
+    """``write(which, place)`` for each group of columns of ``out`` (n, m): the place (g, n) takes them row by row.
 
-    The place is ``out`` itself where that is stored column by column; else its contents are copied when the caller asks
-    for the next, so that bits do not depend on the layout.
+    The place is ``out`` itself where that is stored column by column; else it is copied there, so that bits do not
+    depend on the layout.
     """
     columns = out.T
     direct = columns.strides[1] == columns.itemsize
-    for start in range(0, len(columns), size):
-        some = slice(start, min(start + size, len(columns)))
-        work = columns[some] if direct else np.empty(columns[some].shape)
-        yield some, work
+    for some in runs(len(columns), size):
+        place = columns[some] if direct else np.empty(columns[some].shape)
+        write(some, place)
         if not direct:
-            columns[some] = work
+            columns[some] = place
 
 
 def runs(m: int, size: int = GROUP) -> list[slice]:

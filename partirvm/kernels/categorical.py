@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.base import GROUP, groups, runs
+from partirvm.kernels.base import GROUP, by_groups, runs
 from partirvm.kernels.widths import Widths
 
 Float = NDArray[np.float64]
@@ -57,12 +57,15 @@ class PreparedCategorical:
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
         X, other, cost = np.ascontiguousarray(points.T), _flags(points), np.empty((GROUP, len(points)))
-        for some, work in groups(out):
+
+        def write(some: slice, work: Float) -> None:
             work[...] = 0.0
             for j in np.flatnonzero(self.widths):
                 differ = np.not_equal(X[j], self.centres[j, some, None], out=other[: len(work)])
                 work -= np.multiply(differ, self.widths[j], out=cost[: len(work)])
             np.exp(work, out=work)
+
+        by_groups(out, write)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """∂k/∂ log gamma_j = −k gamma_j [x_j ≠ z_j], weighted and summed."""

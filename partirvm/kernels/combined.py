@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Described, Kernel, PreparedKernel, groups, runs
+from partirvm.kernels.base import Described, Kernel, PreparedKernel, by_groups, runs
 from partirvm.kernels.parts import part_of, several
 from partirvm.kernels.widths import logs_of, values_of
 
@@ -59,7 +59,7 @@ class _Parts(Described):
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
         """Work in the centres (m, d), a group at a time."""
         m = len(centres)
-        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]
+        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # without a centre, too, d is checked
         return PreparedParts(self, [[part.prepare(chunk, origin) for part in self.parts] for chunk in chunks], m)
 
     def join(self, values: Sequence[Float], work: Float) -> None:
@@ -191,13 +191,17 @@ class PreparedParts:
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
-        for parts, (_, work) in zip(self.prepared, groups(out, SIZE), strict=False):
-            self.kernel.join(_values(parts, points, len(work)), work)
+
+        def write(some: slice, work: Float) -> None:
+            self.kernel.join(_values(self.prepared[some.start // SIZE], points, len(work)), work)
+
+        by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """By the chain rule, from the values of the parts, which are evaluated again."""
         total = np.zeros(len(self.kernel.logs))
-        for parts, some in zip(self.prepared, runs(self.n_centres, SIZE), strict=False):
+        for some in runs(self.n_centres, SIZE):
+            parts = self.prepared[some.start // SIZE]
             found = _values(parts, points, some.stop - some.start)
             slopes, own = self.kernel.slopes(found, weights.T[some])
             inner = (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, groups, runs
+from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, by_groups, runs
 
 Float = NDArray[np.float64]
 Function = Callable[[Any, Any], Any]
@@ -147,10 +147,13 @@ class PreparedFunction(FixedGradient):
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for what cannot be kernel values."""
-        for some, work in groups(out):
+
+        def write(some: slice, work: Float) -> None:
             centres = self.centres[some]
             filled = centres[np.minimum(np.arange(GROUP), len(centres) - 1)]
             work[...] = _evaluated(self.function, self.title, points, filled).T[: len(work)]
+
+        by_groups(out, write)
 
 
 def _evaluated(function: Function, title: str, points: Float, centres: Float) -> Float:

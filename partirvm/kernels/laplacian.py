@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.base import GROUP, groups, runs
+from partirvm.kernels.base import GROUP, by_groups, runs
 from partirvm.kernels.widths import Widths
 
 Float = NDArray[np.float64]
@@ -58,11 +58,14 @@ class PreparedLaplacian:
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
         U, steps = self._scaled(points), np.empty((GROUP, len(points)))
-        for some, work in groups(out):
+
+        def write(some: slice, work: Float) -> None:
             work[...] = 0.0
             for j in np.flatnonzero(self.widths):
                 work -= _steps(U[j], self.centres[j, some], steps)
             np.exp(work, out=work)
+
+        by_groups(out, write)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """∂k/∂ log gamma_j = −k gamma_j |x_j − z_j|, weighted and summed."""

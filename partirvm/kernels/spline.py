@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, groups
+from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, by_groups
 
 Float = NDArray[np.float64]
 
@@ -53,10 +53,13 @@ class PreparedLinearSpline(FixedGradient):
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
         X, small, large = np.ascontiguousarray(points.T), *np.empty((2, GROUP, len(points)))
-        for some, work in groups(out):
+
+        def write(some: slice, work: Float) -> None:
             work[...] = 1.0
             for x, z in zip(X, self.centres[:, some, None], strict=True):
                 work *= _factor(x, z, small[: len(work)], large[: len(work)])
+
+        by_groups(out, write)
 
 
 def _factor(x: Float, z: Float, small: Float, large: Float) -> Float:
