@@ -63,7 +63,7 @@ class _Parts(Described):
         return PreparedParts(self, [[part.prepare(chunk, origin) for part in self.parts] for chunk in chunks], m)
 
     def join(self, values: Sequence[Float], work: Float) -> None:
-        """Put k in the place of ``work`` (g, n), of the values of each part."""
+        """Write k to ``work`` (g, n), of the values of each part, which may be changed."""
         raise NotImplementedError
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
@@ -133,7 +133,8 @@ class Sum(_Parts):
         """Σ_i weights[i]·values[i]."""
         np.multiply(values[0], self.weights[0], out=work)
         for weight, own in zip(self.weights[1:], values[1:], strict=True):
-            work += weight * own
+            own *= weight
+            work += own
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """∂k/∂k_i = weights[i], and ∂k/∂ log weights[i] = weights[i]·k_i."""
@@ -191,18 +192,19 @@ class PreparedParts:
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
+        places = self._places(points)
 
         def write(some: slice, work: Float) -> None:
-            self.kernel.join(_values(self.prepared[some.start // SIZE], points, len(work)), work)
+            self.kernel.join(_values(self.prepared[some.start // SIZE], points, places[:, : len(work)]), work)
 
         by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """By the chain rule, from the values of the parts, which are evaluated again."""
-        total = np.zeros(len(self.kernel.logs))
+        total, places = np.zeros(len(self.kernel.logs)), self._places(points)
         for some in runs(self.n_centres, SIZE):
             parts = self.prepared[some.start // SIZE]
-            found = _values(parts, points, some.stop - some.start)
+            found = _values(parts, points, places[:, : some.stop - some.start])
             slopes, own = self.kernel.slopes(found, weights.T[some])
             inner = (
                 part.gradient(points, value.T, slope.T) for part, value, slope in zip(parts, found, slopes, strict=True)
@@ -210,10 +212,12 @@ class PreparedParts:
             total += np.concatenate([*own, *inner])
         return total
 
+    def _places(self, points: Float) -> Float:
+        return np.empty((len(self.prepared[0]), min(SIZE, self.n_centres), len(points)))
 
-def _values(parts: Sequence[PreparedKernel], points: Float, columns: int) -> list[Float]:
-    """What each part says of a group of columns, (g, n) each."""
-    values = np.empty((len(parts), columns, len(points)))
+
+def _values(parts: Sequence[PreparedKernel], points: Float, values: Float) -> list[Float]:
+    """What each part says of a group of columns, written to ``values`` (parts, g, n)."""
     for part, own in zip(parts, values, strict=True):
         part(points, own.T)
     return list(values)

@@ -52,23 +52,24 @@ class PreparedLinearSpline(FixedGradient):
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m)."""
-        X, small, large = np.ascontiguousarray(points.T), *np.empty((2, GROUP, len(points)))
+        X, places = np.ascontiguousarray(points.T), np.empty((3, GROUP, len(points)))
 
         def write(some: slice, work: Float) -> None:
             work[...] = 1.0
             for x, z in zip(X, self.centres[:, some, None], strict=True):
-                work *= _factor(x, z, small[: len(work)], large[: len(work)])
+                work *= _factor(x, z, places[:, : len(work)])
 
         by_groups(out, write)
 
 
-def _factor(x: Float, z: Float, small: Float, large: Float) -> Float:
-    """1 + a(b + a(3b − a)/6) of one dimension (g, n), in the place of ``small``."""
-    a, b = np.minimum(x, z, out=small), np.maximum(x, z, out=large)
-    cubic = b * 0.5
-    cubic -= a / 6.0
-    cubic *= a
-    cubic += b
-    a *= cubic
-    a += 1.0
-    return a
+def _factor(x: Float, z: Float, places: Float) -> Float:
+    """1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)) of one dimension, with h = b/2, in one of three places (g, n)."""
+    a, h = np.minimum(x, z, out=places[0]), np.maximum(0.5 * x, 0.5 * z, out=places[1])
+    found: Float = np.multiply(a, -1.0 / 6.0, out=places[2])
+    found += h
+    found *= a
+    found += h
+    found += h
+    found *= a
+    found += 1.0
+    return found

@@ -80,7 +80,7 @@ def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
         raise UsageError(f"gamma is {gamma!r}: it must be 'auto', 'scale', a positive number or one number per feature")
     if len(values) not in (1, d):
         raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
-    return values
+    return [float(value) for value in values]
 
 
 def _is_sequence(value: Any) -> bool:
