@@ -74,7 +74,7 @@ class PreparedLaplacian:
         for some in runs(self.centres.shape[1]):
             slopes = weights.T[some] * values.T[some]
             for j in np.flatnonzero(self.widths):
-                total[j] -= np.vdot(slopes, _steps(U[j], self.centres[j, some], steps))
+                total[j] -= np.einsum("mn,mn->", slopes, _steps(U[j], self.centres[j, some], steps))
         return self.kernel.shared(total)
 
     def _scaled(self, points: Float) -> Float:

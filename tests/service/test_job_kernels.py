@@ -1,4 +1,4 @@
-"""Kernels in jobs: what a spec holds, a resume with it, a function on a cluster, callables refused."""
+"""Kernels in jobs: what a spec holds, a resume with it, callables refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor, ingest, open_job, service, submit
-from partirvm.errors import LimitWarning, UsageError
+from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, LocalFunction, OnColumns, Product, Sum
 from partirvm.types import FitParameters
 
@@ -57,24 +57,3 @@ def test_a_callable_is_no_kernel_of_a_job(data, tmp_path):
     assert not (tmp_path / "job").exists()
     with pytest.raises(UsageError, match="'module:function'"):
         submit(RVMRegressor(kernel=lambda X, Z: X @ Z.T), data, tmp_path / "job")
-
-
-def test_a_function_on_a_cluster(data, tmp_path):
-    """Workers import it; the bits are those of this process. A callable, and a name that is none, are refused."""
-    from backend_cases import cluster
-
-    options = {"strategy": "working-set", "partition_size": 40, "max_rounds": 2, "random_state": 1}
-    with cluster(2) as client:
-        asked = replace(ASKED, kernel=FUNCTION)
-        with pytest.warns(LimitWarning):
-            there = service.fit(data, str(tmp_path / "there"), asked, client=client).model
-        with pytest.warns(LimitWarning):
-            here = service.fit(data, str(tmp_path / "here"), asked).model
-        assert there is not None
-        assert here is not None
-        np.testing.assert_array_equal(there.mean, here.mean)
-        for kernel, message in ((lambda X, Z: X @ Z.T, "name it as"), ("no_such:f", "cannot be imported")):
-            with pytest.raises(UsageError, match=message):
-                RVMRegressor(kernel=kernel, client=client, **options).fit(data)
-            with pytest.raises(UsageError, match=message):
-                submit(RVMRegressor(kernel=kernel, **options), data, tmp_path / "none", client=client).wait()
