@@ -48,7 +48,7 @@ OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
 OF_FIGURES = ("friedman_1", "abalone", "pumadyn_8nm", "pumadyn_32nm")
 
-OF_TRADEOFF = ("boston", "friedman_1", "abalone", *TABLE_6)
+OF_TRADEOFF = ("boston", "sinc", "friedman_1", "abalone", *TABLE_6)
 
 
 def size_of(name: str) -> int | str:

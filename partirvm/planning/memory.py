@@ -12,7 +12,8 @@ targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, tak
     solve     = 10 f (M + P)²                          statistics, active ones, H, factor, inverse, model
     best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       fits side by side whose squared columns sum to E
-    kept      = limit − all that, less f B C threads   most kernel blocks kept of C columns, P = C and M = 0 taken
+    kept      = limit − all that, less f B C threads   most kernel blocks kept of C columns, where P = C and M = 0, or
+                                                       Q on trial if that takes more
 
 A fit of classes has C linear predictors, and C times node, solve and best: each pass brings all columns at once, C M²
 of them; the batch holds statistics of two passes for each fit.
@@ -126,12 +127,20 @@ def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) 
 
 
 def kept_bytes(
-    shape: DataShape, columns: int, threads: int, budget: int, *, held_out: bool = False, elements: int = 0
+    shape: DataShape,
+    columns: int,
+    threads: int,
+    budget: int,
+    *,
+    pool: int = 0,
+    held_out: bool = False,
+    elements: int = 0,
 ) -> int:
     """Bytes that a fit of so many columns leaves of ``budget`` for kernel blocks; new ones are evaluated beside it."""
     step = step_bytes(shape, 0, columns, threads, held_out=held_out, elements=elements)
+    trial = step_bytes(shape, columns, 0, threads, pool=pool, held_out=held_out, elements=elements) if pool else step
     fresh = threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns
-    return max(budget - step.peak - fresh, 0)
+    return max(budget - max(step.peak, trial.peak) - fresh, 0)
 
 
 def most_columns(

@@ -66,7 +66,8 @@ class Sparseness:
 class Plan:
     """What would be done. ``notes`` say where a number was capped, and by what.
 
-    ``outputs`` are the linear predictors of a fit of classes (1 for two classes), None for one of numbers.
+    ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
+    classes (1 for two classes), None for one of numbers.
     """
 
     shape: DataShape
@@ -83,6 +84,7 @@ class Plan:
     rounds: tuple[RoundCost, ...]
     likelihood_rows: int | None = None
     batch_elements: int = 0
+    pool: int = 0
     outputs: int | None = None
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
@@ -117,8 +119,15 @@ class Plan:
     def room(self, columns: int) -> int:
         """Bytes that a process may keep of kernel blocks while the fit has so many columns."""
         budget = self.machine.limit - self.machine.base - ALLOWANCE
-        held_out = self.bytes.best > 0
-        return kept_bytes(self.shape, columns, self.threads, budget, held_out=held_out, elements=self.batch_elements)
+        return kept_bytes(
+            self.shape,
+            columns,
+            self.threads,
+            budget,
+            pool=self.pool,
+            held_out=self.bytes.best > 0,
+            elements=self.batch_elements,
+        )
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain JSON."""
@@ -309,6 +318,7 @@ def make_plan(
         rounds=tuple(costs),
         likelihood_rows=seen.rows if seen is not None and likelihood == "sample" else None,
         batch_elements=elements,
+        pool=looking.pool,
         outputs=outputs or None,
         sparseness=sparseness,
         notes=notes,

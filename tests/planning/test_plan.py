@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
-from partirvm.planning.cost import Rates, Seen
+from partirvm.planning.cost import Looking, Rates, Seen
+from partirvm.planning.keeping import choose
 from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
 from partirvm.planning.plan import Machine, Sparseness, affordable, make_plan
 from partirvm.planning.units import format_bytes, format_duration
@@ -218,3 +220,20 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
         assert step_bytes(shape, 0, rows + 2, found).peak > room or rows == 2
     elif found < threads:
         assert step_bytes(shape, 0, rows + 1, found + 1).peak > room
+
+
+@given(st.integers(10, 400), st.integers(0, 8), st.integers(1, 4), st.booleans(), st.booleans())
+def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
+    """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays under the limit."""
+    plan = plan_of(
+        shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1),
+        machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),
+        partition_size=candidates,
+        looking=Looking(0, pools * candidates),
+        newton=newton,
+        held_out=held_out,
+    )
+    spare = plan.room(plan.columns)
+    kept = replace(plan, kernel_store=choose("memory", RATES, 10**6, plan.columns, 1, spare, lambda: None))
+    assert kept.kernel_store.resident == min(spare, 8 * 10**6 * plan.columns) > 0
+    assert kept.peak <= kept.machine.limit
