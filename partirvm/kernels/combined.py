@@ -67,7 +67,7 @@ class _Parts(Described):
         raise NotImplementedError
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """weights ∘ ∂k/∂ each part's value, and the gradient in the kernel's own log parameters, an array each."""
+        """weights ∘ ∂k/∂ each part's value, and the gradient in the kernel's own log parameters."""
         raise NotImplementedError
 
 
@@ -138,7 +138,10 @@ class Sum(_Parts):
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """∂k/∂k_i = weights[i], and ∂k/∂ log weights[i] = weights[i]·k_i."""
-        own = [np.array([weight * np.einsum("mn,mn->", weights, part)]) for weight, part in zip(self.weights, values, strict=True)]
+        own = [
+            np.array([weight * np.einsum("mn,mn->", weights, part)])
+            for weight, part in zip(self.weights, values, strict=True)
+        ]
         return [weight * weights for weight in self.weights], own
 
 
