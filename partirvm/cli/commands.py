@@ -144,6 +144,8 @@ def ingest(
     if made.n_targets:
         target, to = made.columns.target, f" → {made.columns.target}"
         following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+        if choices["like"] is not None:
+            following = [f"partirvm evaluate JOB {data}", f"partirvm predict JOB {data} predictions.csv"]
     else:
         target, to = None, ", no target"
         following = [f"partirvm predict JOB {data} predictions.csv"]

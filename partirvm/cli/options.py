@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -313,7 +314,7 @@ RESUMED = ("max_rounds", "max_vectors", "time_limit", "memory_limit", "scheduler
 
 
 def refused(command: Command) -> Command:
-    """The other options of a fit, hidden: given all the same they are refused by name (``require_no_change``)."""
+    """The other options of a fit, hidden: another value than the job began with is refused (``require_no_change``)."""
 
     def note(context: click.Context, option: click.Parameter, value: Any) -> None:
         if value is not None:
@@ -322,10 +323,9 @@ def refused(command: Command) -> Command:
     for option in _params():
         if option.name not in RESUMED:
             names = "/".join([*option.opts, *option.secondary_opts])
-            flag = bool(option.is_flag)
-            command = click.option(names, default=None, hidden=True, expose_value=False, callback=note, is_flag=flag)(
-                command
-            )
+            kind: dict[str, Any] = {"is_flag": True} if option.is_flag else {"type": option.type}
+            kind |= {"default": None, "hidden": True, "expose_value": False, "callback": note}
+            command = click.option(names, **kind)(command)
     return command
 
 
@@ -333,10 +333,12 @@ def require_no_change(asked: dict[str, Any], job: str) -> None:
     """Refuse the options that ``refused`` found; ``asked`` is what the job was asked."""
     context = click.get_current_context()
     for name, value in context.meta.get(__name__, {}).items():
-        option = "--" + name.replace("_", "-")
-        began = "its default" if asked.get(name) is None else asked[name]
+        option, before = "--" + name.replace("_", "-"), asked.get(name)
+        if before == json.loads(json.dumps(value)):
+            continue
+        began = f"without it, not with {value}" if before is None else f"with {before}, not {value}"
         raise click.UsageError(
-            f"{option} cannot be changed by a resume: {job} began with {began}, not {value}. A resume "
+            f"{option} cannot be changed by a resume: {job} began {began}. A resume "
             "changes --max-rounds, --max-vectors, --time-limit and --memory-limit; for anything else start a new job.",
             context,
         )

@@ -7,6 +7,7 @@ until there is a reason to end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,9 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 
 Float = NDArray[np.float64]
+
+Look = Callable[[], None]
+"""Called between dense iterations; raises where somebody wants the end."""
 
 TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""
@@ -35,6 +39,12 @@ TRUST = 0.1
 FINE = 0.1
 """Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
+LEAST_SHARE = 2.0**-5
+"""The least part of a change of log α that is made where changes overshoot."""
+
+REGAIN = 1.25
+"""Factor by which that part grows again while changes keep their direction."""
+
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
 
@@ -49,6 +59,7 @@ class Search:
     ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
     which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
     are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
+    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made.
     """
 
     current: LaplaceState
@@ -59,11 +70,17 @@ class Search:
     settling: bool = False
     origin: Float | None = None
     pairs: Pairs = ()
+    drift: Float | None = None
+    share: Float | None = None
 
 
-def begin(state: LaplaceState, rule: StopRule) -> Search:
-    """The first step from a state."""
-    return _propose(state, rule, state.passes)
+def _nobody() -> None:
+    """Nobody wants the end."""
+
+
+def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody) -> Search:
+    """The first step from a state; ``look`` is called between dense iterations, and may raise."""
+    return _propose(state, rule, state.passes, look)
 
 
 def settle(state: LaplaceState) -> Search:
@@ -71,8 +88,13 @@ def settle(state: LaplaceState) -> Search:
     return _plain(state, 1.0, state.passes, settling=True)
 
 
-def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Search, Termination | None]:
-    """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended."""
+def receive(
+    search: Search, block: LogisticBlock, rule: StopRule, look: Look = _nobody
+) -> tuple[Search, Termination | None]:
+    """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended.
+
+    ``look`` is called between dense iterations, and may raise.
+    """
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -95,19 +117,23 @@ def receive(search: Search, block: LogisticBlock, rule: StopRule) -> tuple[Searc
         if reached:
             return replace(search, current=now), Termination.CONVERGED
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, pairs), None
+    return _propose(now, rule, now.passes if search.step else search.since, look, pairs, search), None
 
 
-def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = ()) -> Search:
+def _propose(
+    state: LaplaceState, rule: StopRule, since: int, look: Look, pairs: Pairs = (), last: Search | None = None
+) -> Search:
     """New α on the quadratic at hand, and the Newton step that belongs to it.
 
-    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves.
+    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves. Where it
+    overshoots, the mode and the α of its quadratic chase each other: that log α is given a ``share`` of its change.
     """
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
     most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
     for count in range(1, most + 1):
+        look()
         before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
@@ -115,9 +141,27 @@ def _propose(state: LaplaceState, rule: StopRule, since: int, pairs: Pairs = ())
         level &= moved.n_columns == before.n_columns
         if count >= fewest and (level or moved.displacement > TRUST):
             break
+    drift, share = _changes(state, moved, last if age > TIMID else None)
+    if (share < 1.0).any():
+        old = state.alpha[np.isin(state.labels, moved.labels)]
+        alpha = np.where(np.isfinite(moved.alpha), old * np.exp(share * drift), np.inf)
+        moved = settled(moved, alpha, moved.weights, moved.block)
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
-    return Search(state, trial, moved.penalised(), since=since, origin=moved.weights, pairs=pairs)
+    baseline, origin = moved.penalised(), moved.weights
+    return Search(state, trial, baseline, since=since, origin=origin, pairs=pairs, drift=drift, share=share)
+
+
+def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:
+    """Change of log α of each column that is left, (M, C), and the part of it to be made: less after a reversal."""
+    kept = np.isin(state.labels, moved.labels)
+    there = np.isfinite(moved.alpha)
+    drift = np.zeros(moved.alpha.shape)
+    drift[there] = np.log(moved.alpha[there]) - np.log(state.alpha[kept][there])
+    if last is None or last.drift is None or last.share is None:
+        return drift, np.ones(drift.shape)
+    factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
+    return drift, np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
 
 
 def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> Search:

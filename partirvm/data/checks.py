@@ -79,15 +79,16 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     found = source.columns.classes
     if found is None:
         raise DataError(
-            f"the model tells the classes {_listed(classes)} apart, and the target of the data is a number: ingest "
-            "them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+            f"{source}: the model tells the classes {_listed(classes)} apart, and the target of the data is a number: "
+            "ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
     if unknown:
+        more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         raise DataError(
-            f"the data have the class {unknown[0]!r}{f' and {len(unknown) - 1} more' if unknown[1:] else ''}, which "
-            f"the training data have not: their classes are {_listed(classes)}"
+            f"{source}: the data have the class {unknown[0]!r}{more}, which the training data have not: their classes "
+            f"are {_listed(classes)}. Leave such rows out, or train on rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)
     return None if mapped == tuple(range(len(classes))) else mapped

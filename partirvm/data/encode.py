@@ -268,8 +268,9 @@ class Encoder:
         target = self.levels.get(self.roles.target) if self.roles.target is not None else None
         if target is not None and target.unseen:
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} holds classes that the other data do not have: "
-                f"{', '.join(map(repr, target.unseen))}."
+                f"{self._name}: the target {self.roles.target!r} holds classes that the DATA of like= (`--like`) do "
+                f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
+                "without it and train on them."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(

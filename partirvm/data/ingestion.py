@@ -290,7 +290,12 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
         yield f"{len(constant)} constant feature(s), which tell nothing: {shown}."
     targets = attributes.moments.targets
     if targets.minimum[0] == targets.maximum[0]:
-        yield f"the target {columns.target!r} is constant ({targets.minimum[0]:g}): a fit can only return that value."
+        if columns.classes is None:
+            value = f"{targets.minimum[0]:g}"
+            yield f"the target {columns.target!r} is constant ({value}): a fit can only return that value."
+        else:
+            label = columns.classes[int(targets.minimum[0])]
+            yield f"all rows of weight are of the class {label!r}: a model can be evaluated on them, but none fitted."
     found = duplicates.estimate()
     if found:
         about = "" if duplicates.exact else "about "

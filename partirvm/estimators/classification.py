@@ -103,7 +103,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     alpha_ : ndarray of the same shape; infinite where a class has not the vector, whose weight is zero then
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats
-    history_ : list of dict, one per fit; ``newton_passes`` says how many passes it took
+    history_ : list of dict, one per fit; ``iterations`` says how many passes it took
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int

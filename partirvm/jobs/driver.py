@@ -246,7 +246,7 @@ class Driver:
             blocks = self._passes([courses[k].wanted for k in going])
             for k, block in zip(going, blocks, strict=True):
                 began = time.perf_counter()
-                courses[k] = courses[k].heard(block)
+                courses[k] = courses[k].heard(block, self._check)
                 seconds[k] += time.perf_counter() - began
                 self.watcher.on_step(courses[k].info, tasks[k].candidates)
                 self._check()

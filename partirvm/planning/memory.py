@@ -19,7 +19,7 @@ A fit of classes has C linear predictors, and C times node, solve and best: each
 of them; the batch holds statistics of two passes for each fit.
 
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
-ones before) M is 0 in these, and P all columns.
+ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.
 """
 
 from __future__ import annotations
@@ -116,6 +116,15 @@ def step_bytes(
     )
 
 
+def pool_columns(pool: int, kept: int) -> int:
+    """Columns of the panels of a pool's pass where M is 0 in the formulas: those on trial, and the kept ones.
+
+    >>> pool_columns(400, 1000), pool_columns(0, 1000)
+    (1400, 0)
+    """
+    return pool + kept if pool else 0
+
+
 def _batch_element(shape: DataShape, threads: int) -> int:
     return FLOAT * shape.n_outputs * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
 
@@ -165,7 +174,8 @@ def most_columns(
 
     def fits(columns: int) -> bool:
         kept = 0 if whole else columns - candidates
-        return step_bytes(shape, kept, columns - kept, threads, pool=pool, held_out=held_out).peak <= budget
+        beside = pool_columns(pool, columns - candidates) if whole else pool
+        return step_bytes(shape, kept, columns - kept, threads, pool=beside, held_out=held_out).peak <= budget
 
     if not fits(candidates + 1):
         return 0

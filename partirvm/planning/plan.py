@@ -24,6 +24,7 @@ from partirvm.planning.memory import (
     batch_elements,
     kept_bytes,
     most_columns,
+    pool_columns,
     step_bytes,
 )
 from partirvm.planning.units import format_bytes, format_duration
@@ -175,7 +176,7 @@ class Plan:
             f"candidates  {self._candidates()}",
             f"columns     at most {self.max_columns:,} fit in memory"
             + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
-            f"work        {self.passes} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
+            f"work        {self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
             f"time        about {format_duration(self.seconds)}, of which dense fits "
             f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}",
             f"memory      about {format_bytes(self.peak)} of {format_bytes(machine.limit)} "
@@ -296,7 +297,8 @@ def make_plan(
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     kept = 0 if whole else expected - candidates
-    step = step_bytes(shape, kept, expected - kept, threads, pool=looking.pool, held_out=held_out)
+    pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
+    step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
     elements = 0
     if strategy == "split-merge":
         elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2)

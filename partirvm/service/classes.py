@@ -54,14 +54,14 @@ def find_classes(source: Source, parameters: FitParameters, executor: Executor) 
     if labels is None:
         if parameters.classify:
             raise UsageError(
-                f"the target {source.columns.target!r} is a number: to classify, ingest the data with classes=True "
-                "(`--classes`)"
+                f"{source}: the target {source.columns.target!r} is a number: to classify, ingest the data with "
+                "classes=True (`--classes`)"
             )
         return None
     if parameters.classify is False:
         raise UsageError(
-            f"the target {source.columns.target!r} is a class ({len(labels)} of them): use RVMClassifier, or ingest "
-            "the data without --classes if it is a number"
+            f"{source}: the target {source.columns.target!r} is a class ({len(labels)} of them): use RVMClassifier, or "
+            "ingest the data without --classes if it is a number"
         )
     tiles = list(executor.map(TileCodes(len(labels)), source, range(source.n_tiles), None))
     counts = np.sum([counted for _, (_, counted) in tiles], axis=0)

@@ -236,7 +236,9 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     if source.columns.classes not in (None, model.columns.classes):
-        raise DataError("the model predicts a number, and the target of the data is a class: ingest without --classes")
+        raise DataError(
+            f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
+        )
     scale = float(model.design.scaling.t_scale[0])
     return ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
 

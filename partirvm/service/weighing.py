@@ -27,7 +27,10 @@ def weighed(source: Source, parameters: FitParameters, executor: Executor, progr
     if parameters.class_weight is None:
         return source
     if source.columns.classes is None:
-        raise UsageError("class_weight is for classes, and the target of these data is a number")
+        raise UsageError(
+            f"{source}: class_weight is for classes, and the target {source.columns.target!r} is a number: ingest the "
+            "data with classes=True (`--classes`), or name a column of weights there (`--weights`)"
+        )
     balanced = parameters.class_weight == "balanced"
     counts = class_totals(source, executor, progress) if balanced else None
     return ClassWeighted(source, class_weights(parameters.class_weight, source.columns.classes, counts))

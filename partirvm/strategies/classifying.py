@@ -7,6 +7,7 @@ next, until there is a reason to end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,16 +53,19 @@ class Course:
         trial = self.search.trial
         return LogisticPass(survivors(task.design, trial), trial.weights, task.likelihood, task.rows)
 
-    def heard(self, block: LogisticBlock) -> Course:
-        """Go on with the statistic of the pass; with a ``reason`` it is over, and ``fit`` is where it ended."""
+    def heard(self, block: LogisticBlock, look: Callable[[], None] = lambda: None) -> Course:
+        """Go on with the statistic of the pass; with a ``reason`` it is over, and ``fit`` is where it ended.
+
+        ``look`` is called between dense iterations, and may raise.
+        """
         task = self.task
         if self.search is not None:
-            search, reason = receive(self.search, block, task.rule)
+            search, reason = receive(self.search, block, task.rule, look)
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
         there = np.isin(start.labels, labels)
         first = enter(task.likelihood, labels, block, start.labels[there], start.alpha[there], start.weights[there])
-        return replace(self, search=begin(replace(first, passes=1), task.rule))
+        return replace(self, search=begin(replace(first, passes=1), task.rule, look))
 
     @property
     def info(self) -> StepInfo:

@@ -1,6 +1,9 @@
-"""Split-and-merge, incremental and working set under every likelihood: the same bits on a cluster, and in parallel."""
+"""Split-and-merge, incremental and working set under every likelihood, of numbers and of classes: the same bits on a
+cluster, in parallel, and wherever kernel values are kept."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +27,20 @@ def waves(tmp_path_factory):
     X = rng.uniform(-3, 3, size=(4000, 3))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=4000)
     return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """1,500 rows of K = 2 and 3 classes behind such a wave, shuffled, in tiles of 512; DATA by K."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-3, 3, size=(1500, 3))
+    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=1500)
+    folder = tmp_path_factory.mktemp("classes")
+    cuts = {2: [0.0], 3: [-0.8, 0.8]}
+    return {
+        K: ingest((X, np.digitize(score, cuts[K])), folder / f"{K}.zarr", tile_rows=512, classes=True, shuffle=1)
+        for K in cuts
+    }
 
 
 def parameters(strategy, likelihood, size):
@@ -61,6 +78,48 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
     here = service.fit(waves.url, str(tmp_path / "here"), asked)
     there = service.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
     assert left(here) == left(there)
+
+
+CLASSES = [
+    *((K, "working-set", "full", "auto") for K in (2, 3)),
+    (3, "incremental", "partition", "ovr"),
+    (2, "split-merge", "partition", "auto"),
+]
+
+
+@pytest.mark.parametrize(("K", "strategy", "likelihood", "multi_class"), CLASSES)
+def test_classes_have_the_same_bits_everywhere(
+    classes, one_worker, three_workers, tmp_path, K, strategy, likelihood, multi_class
+):
+    """Model and history: inline, under another memory limit and with each kernel store, on one worker and on three."""
+    asked = FitParameters(
+        gamma=0.2,
+        strategy=strategy,
+        likelihood=likelihood,
+        partition_size=30 if strategy != "split-merge" else 375,
+        max_rounds=2 if strategy != "split-merge" else None,
+        multi_class=multi_class,
+    )
+    ways = {
+        "inline": {},
+        "little memory": {"memory_limit": "600MiB"},
+        "kept in memory": {"kernel_store": "memory"},
+        "kept on disk": {"kernel_store": "zarr"},
+        "kept nowhere": {"kernel_store": "none"},
+        "one worker": {"client": one_worker},
+        "three workers": {"client": three_workers, "kernel_store": "memory"},
+    }
+    if strategy != "working-set":
+        ways = {name: ways[name] for name in ("inline", "three workers")}
+    found = {}
+    for name, way in ways.items():
+        choices = replace(asked, **{key: value for key, value in way.items() if key != "client"})
+        fitted = service.fit(classes[K].url, str(tmp_path / name), choices, client=way.get("client"))
+        found[name] = left(fitted)
+        assert fitted.model.mean.shape[1] == (1 if K == 2 else K)
+        if "kernel_store" in way:
+            assert (fitted.history[-1].get("kernel_kept", 0) > 0) == (way["kernel_store"] != "none"), name
+    assert [name for name in found if found[name] != found["inline"]] == []
 
 
 def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):

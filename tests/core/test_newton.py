@@ -165,6 +165,24 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     np.testing.assert_allclose(end.mean, np.log(4), atol=0.1)
 
 
+def test_somebody_may_look_between_dense_iterations(rng):
+    """Before each update of α, of which there are more than passes; what it raises ends the fit there."""
+    X = rng.normal(size=(200, 2))
+    codes = (X[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(np.int64)
+    Phi, looks = design(X, 1.0, X[:40]), []
+    search, reason = begin(start("bernoulli", Phi, codes, 2), RULE, lambda: looks.append(0)), None
+    while reason is None:
+        block = LogisticBlock.of("bernoulli", Phi[:, search.trial.labels - BIAS], codes, search.trial.weights)
+        search, reason = receive(search, block, RULE, lambda: looks.append(0))
+    assert len(looks) > search.current.passes
+
+    def stop():
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        begin(start("bernoulli", Phi, codes, 2), RULE, stop)
+
+
 def test_limits_end_a_fit(rng):
     """Vectors down to the rule's number, or its most passes."""
     X, codes = banana(rng, 100)
@@ -270,3 +288,15 @@ def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
     codes = rng.integers(3, size=n).astype(float) if rng.random() < 0.5 else (X > 0).sum(axis=1).astype(float)
     _, reason = fit("multinomial", design(X, 10 ** rng.uniform(-3, 1)), codes, 3)
     assert reason is Termination.CONVERGED
+
+
+def test_alpha_and_mode_do_not_chase_each_other_for_ever():
+    """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one direction and the other."""
+    rng = np.random.default_rng(0)
+    codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
+    angle = np.pi * (codes / 3 + rng.integers(2, size=150))
+    X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))
+    state, reason = fit("multinomial", design(X, 0.5), codes, 3)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 70
+    assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)

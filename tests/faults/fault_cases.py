@@ -19,6 +19,7 @@ import pytest
 from partirvm import ingest
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.model import ClassModel
 from partirvm.service.carrying import create
 from partirvm.service.jobs import open_job
 from partirvm.storage import lease
@@ -50,7 +51,16 @@ WITHIN = {
 }
 """A fit whose passes take 5 s and more after the first round, and one whose last dense fit takes 20 s and more."""
 
-TOLD = ("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations")
+CLASSES = FitParameters(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
+"""A fit of three classes: a second or two, some tens of passes to a round."""
+
+NEWTON = FitParameters(gamma=100.0, strategy="working-set", partition_size=200, stop_fraction=0.99)
+"""A fit of three classes whose passes never end: 0.1 s and more each."""
+
+TOLD = (
+    *("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations"),
+    *("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"),
+)
 """What a line of history says about the fit, not about clocks and memory."""
 
 PATIENCE = 90.0
@@ -75,6 +85,19 @@ def make_long_data(folder):
     """As ``make_data``, with rows enough that a pass over all of them takes seconds."""
     ingest(rows(150_000, 0), folder / "train.zarr", tile_rows=4 * TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
+    return str(folder / "train.zarr"), str(folder / "test.zarr")
+
+
+def class_rows(n, seed):
+    """Three classes that overlap, over two inputs."""
+    X, y = rows(n, seed)
+    return X, np.array(["bronze", "gold", "silver"])[np.searchsorted([9.7, 10.3], y)]
+
+
+def make_class_data(folder, n=1500):
+    """As ``make_data``, of three classes."""
+    ingest(class_rows(n, 0), folder / "train.zarr", tile_rows=TILE, classes=True)
+    ingest(class_rows(400, 1), folder / "test.zarr", tile_rows=TILE, like=folder / "train.zarr")
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
@@ -144,13 +167,19 @@ def assert_usable(store, reason):
     """The model of an aborted job predicts, its held-out errors are in the history, and its state says why it ended."""
     state = store.state()
     assert (state.status, state.reason) == (Status.ABORTED, reason)
-    last = state.history[-1]
+    last, model = state.history[-1], store.model()
+    assert model.n_vectors == last["vectors"]
+    if isinstance(model, ClassModel):
+        X, labels = class_rows(400, 1)
+        own = model.predict_proba(X)[np.arange(400), np.searchsorted(model.classes, labels)]
+        assert -np.log(own).mean() == pytest.approx(last["held_out_log_loss"], rel=1e-9)
+        assert np.mean(model.predict(X) != labels) == pytest.approx(last["held_out_error"])
+        return
     assert last["held_out_rmse"] > 0
     X, y = rows(400, 1)
-    mean, std = store.model().predict(X, return_std=True)
+    mean, std = model.predict(X, return_std=True)
     assert np.sqrt(np.mean((y - mean) ** 2)) == pytest.approx(last["held_out_rmse"], rel=1e-9)
     assert (std > 0).all()
-    assert store.model().n_vectors == last["vectors"]
 
 
 def wait_for(condition, seconds=PATIENCE, what="it"):

@@ -16,6 +16,7 @@ from partirvm.model import load_model
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDERS = sorted(path for path in GOLDEN.glob("format*"))
+CLASSES = sorted(path for path in GOLDEN.glob("classes*"))
 
 
 def check(folder):
@@ -49,6 +50,32 @@ def test_jobs_of_every_format_so_far(folder):
     check(folder)
 
 
+def check_classes(folder):
+    """A job of three classes is what its ``expected.json`` says, to the bit; its checkpoint."""
+    expected = json.loads((folder / "expected.json").read_text())
+    store = JobStore(folder / "job")
+    assert store.spec()["parameters"]["class_weight"] == {"gold": 1.0}
+    job = store.state()
+    assert (job.status, job.reason, job.history[-1]["train_log_loss"]) == (
+        Status.ABORTED, "flat", expected["log_loss"],
+    )  # fmt: skip
+    state = store.restore().value["state"]
+    assert type(state).__name__ == expected["state"]
+    assert (state.problem.codes.tolist(), str(state.problem.codes.dtype)) == (expected["codes"], expected["dtype"])
+    assert (state.problem.likelihood, state.problem.n_classes) == ("multinomial", 3)
+    assert state.fit.labels.tolist() == expected["labels"]
+    assert [value.hex() for value in state.fit.alpha.ravel().tolist()] == expected["alpha"]
+    for model in (store.model(), load_model(folder / "job")):
+        assert model.classes == ("bronze", "gold", "silver")
+        assert [value.hex() for value in model.mean.ravel().tolist()] == expected["mean"]
+
+
+@pytest.mark.parametrize("folder", CLASSES, ids=lambda folder: folder.name)
+def test_jobs_of_classes_of_every_format_so_far(folder):
+    """Spec, events, model, checkpoint."""
+    check_classes(folder)
+
+
 def test_a_golden_job_goes_on(tmp_path):
     """It may be resumed: the next epoch, the next event."""
     shutil.copytree(FOLDERS[-1], tmp_path / "golden")
@@ -62,8 +89,14 @@ def test_a_golden_job_goes_on(tmp_path):
 
 def test_the_present_format_has_its_golden_job(tmp_path):
     """And its script still writes one."""
-    assert f"format{FORMAT}" in [folder.name for folder in FOLDERS]
-    subprocess.run([sys.executable, str(GOLDEN / "make.py"), str(tmp_path)], check=True)
-    check(tmp_path)
-    names = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
-    assert names == {path.relative_to(FOLDERS[-1]) for path in FOLDERS[-1].rglob("*")}
+    for folders, name, kind, held in (
+        (FOLDERS, "format", (), check),
+        (CLASSES, "classes", ("classes",), check_classes),
+    ):
+        assert f"{name}{FORMAT}" in [folder.name for folder in folders]
+        made = tmp_path / name
+        made.mkdir()
+        subprocess.run([sys.executable, str(GOLDEN / "make.py"), str(made), *kind], check=True)
+        held(made)
+        names = {path.relative_to(made) for path in made.rglob("*")}
+        assert names == {path.relative_to(folders[-1]) for path in folders[-1].rglob("*")}

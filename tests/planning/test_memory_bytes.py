@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.planning.memory import BATCH, DataShape, batch_elements, most_columns, step_bytes
+from partirvm.planning.memory import BATCH, DataShape, batch_elements, most_columns, pool_columns, step_bytes
 from partirvm.types import PANEL_ROWS
 
 shapes = st.builds(
@@ -113,3 +113,15 @@ def test_a_whole_pass_needs_more(held_out):
     shape = DataShape(10**6, 4, 1, 8192)
     most = [most_columns(shape, 100, 2, 200 << 20, held_out=held_out, whole=whole) for whole in (False, True)]
     assert most[1] < most[0]
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
+    """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""
+    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs), 100, 400, 400 << 20
+    most = most_columns(shape, P, 2, budget, pool=Q, whole=True)
+    M = most - P
+    step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
+    assert step.peak <= budget
+    assert step.panel == 2 * 8 * PANEL_ROWS * (max(most, M + Q) + 4 + 2)
+    assert step.block == 3 * 8 * outputs * most**2 >= 3 * 8 * outputs * M * Q

@@ -1,0 +1,252 @@
+"""From a table of text labels to probabilities by the command line: two classes and three, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from commandline import start
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
+from test_process import read_until
+
+from partirvm import open_job
+from partirvm.cli import main
+from partirvm.types import FitParameters
+
+README = Path(__file__).parents[2] / "README.md"
+LABELS = {2: ("ham", "spam"), 3: ("bronze", "gold", "silver")}
+CUTS = {2: (0.0,), 3: (-0.5, 0.6)}
+CHOICES = ("--gamma", "0.5", "--partition-size", "30", "--max-rounds", "2")
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A folder with train.csv, test.csv, both ingested, a fit of the first in ``job``, and the labels of test.csv."""
+
+    folder: Path
+    names: tuple[str, ...]
+    truth: np.ndarray
+
+    def at(self, name: str) -> str:
+        """A place in the folder."""
+        return str(self.folder / name)
+
+
+def write(path: Path, rows: int, seed: int, K: int) -> np.ndarray:
+    """Write a table of two inputs, the class, and the number behind it; return the labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    score = X[:, 0] + 0.7 * np.sin(2 * X[:, 1]) + rng.normal(0, 0.4, rows)
+    labels = np.array(LABELS[K])[np.searchsorted(CUTS[K], score)]
+    numbers = np.column_stack([X, score]).tolist()
+    lines = [f"{a!r},{b!r},{label},{number!r}" for (a, b, number), label in zip(numbers, labels, strict=True)]
+    path.write_text("\n".join(["a,b,kind,score", *lines, ""]))
+    return labels
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
+def made(request, tmp_path_factory) -> Classes:
+    folder, K = tmp_path_factory.mktemp("classes"), request.param
+    write(folder / "train.csv", 900, 1, K)
+    found = Classes(folder, LABELS[K], write(folder / "test.csv", 500, 2, K))
+    roles = ("--target", "kind", "--features", "a,b", "--classes", "--quiet")
+    assert main(["ingest", found.at("train.csv"), found.at("train.zarr"), *roles]) == 0
+    like = ("--like", found.at("train.zarr"), "--quiet")
+    assert main(["ingest", found.at("test.csv"), found.at("test.zarr"), *like]) == 0
+    fit = ["fit", found.at("train.zarr"), found.at("job"), "--validation", found.at("test.zarr"), *CHOICES, "--quiet"]
+    assert main([*fit, "--classify"]) == 0
+    return found
+
+
+def predictions(cli, made: Classes, output: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and probabilities (n, K) of test.csv, from a CSV."""
+    assert cli("predict", made.at("job"), made.at("test.zarr"), str(output), "--quiet")[::2] == (0, "")
+    with output.open() as file:
+        header, *lines = csv.reader(file)
+    assert header == ["label", *(f"p_{name}" for name in made.names)]
+    return np.array([line[0] for line in lines]), np.array([line[1:] for line in lines], dtype=float)
+
+
+def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
+    """scikit-learn's scores, of the CSV of predictions and the labels of the table."""
+    scores = cli_json("evaluate", made.at("job"), made.at("test.zarr"))
+    label, p = predictions(cli, made, tmp_path / "p.csv")
+    two = len(made.names) == 2
+    names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "ece", "roc_auc"]
+    assert list(scores) == (names if two else names[:-1])
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-14)
+    np.testing.assert_array_equal(label, np.array(made.names)[p.argmax(axis=1)])
+    assert scores["n_rows"] == len(made.truth) == len(p)
+    assert scores["accuracy"] == pytest.approx(accuracy_score(made.truth, label))
+    assert scores["log_loss"] == pytest.approx(log_loss(made.truth, p))
+    if two:
+        assert scores["brier"] == pytest.approx(brier_score_loss(made.truth == made.names[1], p[:, 1]))
+        assert scores["roc_auc"] == pytest.approx(roc_auc_score(made.truth == made.names[1], p[:, 1]))
+    assert scores["accuracy"] > 0.75
+    history = open_job(made.at("job")).state().history[-1]
+    assert history["held_out_log_loss"] == pytest.approx(scores["log_loss"])
+    assert history["held_out_error"] == pytest.approx(1 - scores["accuracy"])
+
+
+def test_parquet_holds_the_same_and_rows_need_no_label(made, cli, tmp_path):
+    label, p = predictions(cli, made, tmp_path / "p.csv")
+    rows = [line.split(",")[:2] for line in Path(made.at("test.csv")).read_text().split()]
+    (tmp_path / "new.csv").write_text("\n".join(map(",".join, rows)))
+    new, out = str(tmp_path / "new.zarr"), str(tmp_path / "p.parquet")
+    status, said, err = cli("ingest", str(tmp_path / "new.csv"), new, "--like", made.at("train.zarr"), "--quiet")
+    assert (status, err) == (0, "")
+    assert f"partirvm predict JOB {new} " in said
+    assert cli("predict", made.at("job"), new, out, "--quiet")[::2] == (0, "")
+    table = pq.read_table(out)
+    assert table.column_names == ["label", *(f"p_{name}" for name in made.names)]
+    assert table["label"].to_pylist() == label.tolist()
+    np.testing.assert_array_equal(np.column_stack([table[f"p_{name}"] for name in made.names]), p)
+
+
+def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
+    """Log loss and error instead of RMSE, no noise, no NaN; the names of the classes where data are described."""
+    job, page = made.at("job"), tmp_path / "job.html"
+    status, plan, _ = cli("plan", made.at("train.zarr"), *CHOICES, "--class-weight", "balanced")
+    assert status == 0
+    assert f"{len(made.names)} classes" in plan
+    assert cli_json("plan", made.at("train.zarr"), *CHOICES, "--json")["outputs"] == {2: 1, 3: 3}[len(made.names)]
+    _, ingested, _ = cli("ingest", made.at("test.csv"), str(tmp_path / "d.zarr"), "--like", made.at("train.zarr"))
+    assert f"({len(made.names)} classes: {', '.join(made.names)})" in ingested
+    assert "partirvm evaluate JOB" in ingested
+    shown = [cli(*verb) for verb in (("status", job), ("status", job, "--follow"), ("wait", job))]
+    shown += [cli("jobs", str(made.folder)), cli("report", job, str(page))]
+    assert [status for status, *_ in shown] == [0] * 5
+    text = plan + "".join(out for _, out, _ in shown)
+    assert not re.search(r"\b(RMSE|rmse|noise|nan|NaN|None)\b", text), text
+    assert re.search(r"^held-out error +[\d.]+ % \(log loss [\d.]+\)$", text, re.MULTILINE)
+    assert re.search(r"^job +2 .*held-out log loss|^round .*held-out log loss", text, re.MULTILINE)
+    assert all(name in page.read_text() for name in ("log loss", made.at("job").rsplit("/", 1)[-1]))
+    facts = cli_json("status", job, "--json")
+    assert facts["train_rmse"] is None
+    assert 0 < facts["held_out_log_loss"] < np.log(len(made.names))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--multi-class", "ovr"), r"--multi-class cannot be changed .* began with auto, not ovr"),
+        (("--moderate",), r"--moderate cannot be changed .* began with auto, not True"),
+        (("--class-weight", "balanced"), r"--class-weight cannot be changed .* began without it, not with balanced"),
+    ],
+)
+def test_what_resume_refuses(made, cli, arguments, message):
+    status, out, err = cli("resume", made.at("job"), *arguments)
+    assert (status, out) == (2, "")
+    assert re.search(message, err)
+
+
+def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
+    """Ctrl-C after a round: exit 3 with a usable model; resumed, the bits of a fit that nobody stopped."""
+    rounds = (*CHOICES[:-1], "4")
+    stopped, whole = str(tmp_path / "stopped"), str(tmp_path / "whole")
+    process = start("fit", made.at("train.zarr"), stopped, *rounds)
+    read_until(process.stderr, r"^ +1 ")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 3), err
+    if process.returncode == 3:
+        assert f"partirvm resume {stopped}" in out
+        assert cli("evaluate", stopped, made.at("test.zarr"), "--quiet")[0] == 0
+        assert cli("resume", stopped, "--quiet")[0] == 0
+    assert cli("fit", made.at("train.zarr"), whole, *rounds, "--quiet")[0] == 0
+    one, other = (open_job(place).model() for place in (stopped, whole))
+    assert (one.mean.tobytes(), one.root.tobytes()) == (other.mean.tobytes(), other.root.tobytes())
+
+
+def test_options_of_classes_reach_the_parameters():
+    from partirvm.cli import options
+    from partirvm.cli.commands import partirvm as group
+
+    given = "d j --classify --multi-class ovr --moderate --class-weight a=2,b=c=0.5 --kernel-store none"
+    context = group.commands["fit"].make_context("fit", given.split())
+    names = {name for name in context.params if hasattr(FitParameters(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == FitParameters(
+        classify=True, multi_class="ovr", moderate=True, class_weight={"a": 2.0, "b=c": 0.5}, kernel_store="none"
+    )
+
+
+WRONG = {
+    "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
+    "plan of it": ("plan number.zarr --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
+    "a continuous target": (
+        "ingest {csv} new --target score --features a,b --classes",
+        r"train\.csv: the target 'score' holds continuous numbers such as .* without --classes",
+    ),
+    "text without --classes": ("ingest {csv} new --target kind --features a,b", r"'kind' holds text.*`--classes`"),
+    "an unseen label": ("ingest other.csv new --like {train}", r"other\.csv: .*--like.* do not have: 'tin'\. Leave"),
+    "evaluation of one": ("evaluate {job} other.zarr", r"other\.zarr: the data have the class 'tin'.*training data"),
+    "validation of one": ("fit {train} new --validation other.zarr", r"one of the classes .*tin.*`--like`"),
+    "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is a number.*`--classes`"),
+    "validation of a number": ("fit {train} new --validation number.zarr", r"is a number.*`--like`"),
+    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"'tin', which is no class.*'"),
+    "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
+    "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
+    "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1\.0: it must be a number ≥ 0"),
+    "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: class_weight .* classes"),
+    "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
+    "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of weight"),
+    "unknown multi_class": ("fit {train} new --multi-class one", r"'one'; known: auto, multinomial, ovr"),
+    "missing labels": ("ingest missing.csv new --target kind --classes", r"missing\.csv: 1 values are missing.*'kind'"),
+}
+
+
+@pytest.fixture
+def desk(made, tmp_path, monkeypatch) -> Path:
+    """The current folder, with tables that have something wrong with them."""
+    monkeypatch.chdir(tmp_path)
+    table = Path(made.at("train.csv")).read_text()
+    Path("other.csv").write_text(table.replace(made.names[0], "tin"))
+    Path("w0.csv").write_text("a,kind,w\n1,x,0\n2,y,0\n")
+    Path("one.csv").write_text("a,kind,w\n1,x,1\n2,y,0\n3,x,1\n4,x,1\n")
+    Path("missing.csv").write_text("a,kind\n1,x\n2,\n3,y\n")
+    roles = ("--features", "a,b", "--quiet")
+    assert main(["ingest", "other.csv", "other.zarr", "--target", "kind", "--classes", *roles]) == 0
+    assert main(["ingest", made.at("train.csv"), "number.zarr", "--target", "score", *roles]) == 0
+    return tmp_path
+
+
+def test_what_is_refused(made, desk, cli):
+    """Exit status 2, one paragraph with the place and what to do, nothing left behind."""
+    _, _, err = cli("ingest", "one.csv", "one.zarr", "--target", "kind", "--classes", "--weights", "w", "--quiet")
+    assert "partirvm: warning: one.zarr: all rows of weight are of the class 'x'" in err
+    names = {"csv": made.at("train.csv"), "train": made.at("train.zarr"), "job": made.at("job"), "name": made.names[0]}
+    for case, (command, pattern) in WRONG.items():
+        status, out, err = cli(*command.format(**names).split(), "--json" if command.startswith("plan") else "--quiet")
+        assert (status, out) == (2, ""), case
+        problem = err[err.index("partirvm: error: ") :]
+        assert problem.count("\n") == 1, case
+        assert re.search(pattern, problem), problem
+        assert not Path("new").exists(), case
+
+
+def test_the_readmes_commands_on_classes(tmp_path):
+    """As they stand there."""
+    block = re.search(r"## Tell classes apart.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    commands = [re.sub(r"\s+#.*", "", line) for line in block[1].splitlines() if line.strip()]
+    assert len(commands) >= 5
+    write(tmp_path / "mails.csv", 900, 1, 2)
+    write(tmp_path / "test.csv", 300, 2, 2)
+    for name in ("mails.csv", "test.csv"):
+        lines = (tmp_path / name).read_text().split()
+        (tmp_path / name).write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
+    script = ["set -e", f"export PATH={Path(sys.executable).parent}:$PATH", *commands]
+    done = subprocess.run(
+        ["bash"], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert 0.75 < json.loads(re.search(r"^\{.*\}$", done.stdout, re.MULTILINE)[0])["accuracy"] <= 1
+    assert (tmp_path / "p.csv").read_text().startswith('"label","p_ham","p_spam"\n')

@@ -1,0 +1,217 @@
+"""Data that are hard on a classifier: what comes out is defined, finite, and warns of nothing but what it should."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_blobs
+
+from partirvm import RVMClassifier, ingest
+from partirvm.core.termination import Termination
+
+STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
+MULTI_CLASS = ("multinomial", "ovr")
+DUPLICATES = "had the same inputs as another row"
+RARE = "classes with fewer than 5 rows"
+CONSTANT = "constant features tell nothing"
+NO_VECTOR = "no relevance vector is left"
+NARROW = "the kernel is probably too narrow"
+FAR = ".*are far from every"
+
+
+def fitted(X, y, *expected, weights=None, **options):
+    """A classifier after a fit that warned of nothing but ``expected``, with every number finite."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(X, y, sample_weight=weights)
+    strange = [str(each.message) for each in caught if not any(re.search(text, str(each.message)) for text in expected)]
+    assert not strange
+    for value in (model.relevance_vectors_, model.weights_, model.intercept_, model.log_evidence_):
+        assert np.isfinite(value).all()
+    assert not np.isnan(model.alpha_).any()
+    return model
+
+
+def told(model, X):
+    """Probabilities, finite and of sum one. Rows far from all vectors are no fault here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", FAR)
+        p = model.predict_proba(X)
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    return p
+
+
+def right(model, X, y):
+    """The fraction of rows whose class is the most probable one."""
+    return np.mean(model.classes_[told(model, X).argmax(axis=1)] == y)
+
+
+def log_loss(model, X, y):
+    """−log p of the right class, mean."""
+    own = told(model, X)[np.arange(len(X)), np.searchsorted(model.classes_, y)]
+    return -np.log(np.maximum(own, 1e-300)).mean()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("multi_class", [None, *MULTI_CLASS])
+def test_separable_classes(strategy, multi_class):
+    """Groups twenty deviations apart: every row right, weights no larger than what saturates the link."""
+    places = [[0, 0], [20, 0], [0, 20]][: 2 if multi_class is None else 3]
+    X, y = make_blobs(150, centers=places, random_state=0)
+    options = {} if strategy == "basic" else {"partition_size": 40}
+    if multi_class is not None:
+        options["multi_class"] = multi_class
+    model = fitted(X, y, strategy=strategy, **options)
+    assert right(model, X, y) == 1.0
+    assert log_loss(model, X, y) < 0.1
+    assert np.abs(model.weights_).max() < 100
+    assert model.termination_ in {Termination.CONVERGED, Termination.EXHAUSTED}
+    assert model.history_[-1]["iterations"] < 100
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_rows_that_are_sorted_by_their_class(tmp_path, strategy):
+    """Runs of neighbours would be partitions of one class each: every partition has rows of all."""
+    X, y = make_blobs(240, centers=[[0, 0], [3, 0], [0, 3]], random_state=2)
+    order = np.argsort(y, kind="stable")
+    data = ingest((X[order], y[order]), tmp_path / "sorted.zarr", classes=True, shuffle=None, tile_rows=50).url
+    model = fitted(data, None, strategy=strategy, partition_size=40)
+    assert right(model, X, y) > 0.85
+    if strategy == "incremental":
+        assert model.history_[0]["train_error"] < 0.3
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("K", [2, 3])
+def test_one_row_of_each_class(strategy, K):
+    """Nothing tells whether rows repeat: finite, and no class is far more probable than a row's own."""
+    X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[:K]
+    y = np.arange(K)
+    options = {} if strategy == "basic" else {"partition_size": 2}
+    for multi_class in MULTI_CLASS:
+        model = fitted(X, y, RARE, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options)
+        p = told(model, X)
+        assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("multi_class", [None, *MULTI_CLASS])
+def test_rows_of_several_labels(strategy, multi_class):
+    """Five places, each with its own share of labels: probabilities are about these shares."""
+    shares = np.array([0.1, 0.3, 0.5, 0.8, 0.9])
+    times = (
+        np.stack(
+            [60 * shares, 60 * (1 - shares)]
+            if multi_class is None
+            else [60 * shares, 40 * (1 - shares), 20 * (1 - shares)],
+            axis=1,
+        )
+        .round()
+        .astype(int)
+    )
+    place = np.repeat(np.arange(5), times.sum(axis=1))
+    y = np.concatenate([np.repeat(np.arange(times.shape[1]), row) for row in times])
+    options = {} if strategy == "basic" else {"partition_size": 60}
+    if multi_class is not None:
+        options["multi_class"] = multi_class
+    places = 3.0 * np.column_stack([np.arange(5), np.arange(5) % 2])
+    model = fitted(places[place], y, DUPLICATES, strategy=strategy, gamma=2.0, **options)
+    p = told(model, places)
+    np.testing.assert_allclose(p, times / times.sum(axis=1, keepdims=True), atol=0.1)
+
+
+@pytest.mark.parametrize("multi_class", [None, *MULTI_CLASS])
+def test_rows_without_weight_are_absent_from_basic(multi_class):
+    """One fit of all rows as candidates, scaled by the present rows: the same model to the tolerance of sums."""
+    X, y = make_blobs(140, centers=[[0, 0], [2, 0], [0, 2]][: 2 if multi_class is None else 3], random_state=3)
+    w = np.where(np.arange(140) % 3 == 0, 0.0, 1.0)
+    wild = np.where(w[:, None] == 0, 1e3, X)
+    options = {"strategy": "basic", "tol": 1e-12}
+    if multi_class is not None:
+        options["multi_class"] = multi_class
+    with_them = fitted(wild, y, weights=w, **options)
+    alone = fitted(X[w > 0], y[w > 0], **options)
+    np.testing.assert_allclose(told(with_them, X), told(alone, X), atol=1e-5)
+    assert with_them.log_evidence_ == pytest.approx(alone.log_evidence_, rel=1e-8)
+    assert with_them.n_relevance_vectors_ == alone.n_relevance_vectors_
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_rows_without_weight_are_no_vectors(strategy):
+    """Elsewhere the draws of rows differ: absent rows are never vectors, and their labels tell nothing."""
+    X, y = make_blobs(240, centers=[[0, 0], [4, 0]], random_state=3)
+    w = np.where(np.arange(240) % 3 == 0, 0.0, 1.0)
+    X[w == 0, 1] += 100
+    lied = np.where(w == 0, 1 - y, y)
+    options = {"strategy": strategy, "partition_size": 50}
+    model = fitted(X, lied, weights=w, **options)
+    assert model.relevance_vectors_[:, 1].max() < 50
+    assert right(model, X[w > 0], y[w > 0]) > 0.95
+    assert model.history_[-1]["rows"] == (w > 0).sum()
+    same = fitted(np.where(w[:, None] == 0, -1e3, X), lied, weights=w, **options)
+    np.testing.assert_allclose(told(same, X[w > 0]), told(model, X[w > 0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_class_weights_are_sample_weights(strategy):
+    """The bits of the products as sample weights, whatever the strategy."""
+    X, y = make_blobs(160, centers=[[0, 0], [2, 0], [0, 2]], random_state=4)
+    options = {"strategy": strategy, "max_rounds": 2} if strategy == "working-set" else {"strategy": strategy}
+    if strategy != "basic":
+        options["partition_size"] = 50
+    one = fitted(X, y, class_weight={1: 3.0, 2: 0.5}, **options)
+    other = fitted(X, y, weights=np.array([1.0, 3.0, 0.5])[y], **options)
+    np.testing.assert_array_equal(one.relevance_vectors_, other.relevance_vectors_)
+    np.testing.assert_array_equal(told(one, X), told(other, X))
+
+
+@pytest.mark.parametrize("multi_class", MULTI_CLASS)
+def test_a_hundred_classes_of_few_rows(multi_class):
+    """Two rows of each, one of them a candidate: finite, sums of one, and far better than chance."""
+    rng = np.random.default_rng(5)
+    y = np.repeat(np.arange(100), 2)
+    X = 20 * rng.random((100, 2))[y] + 0.05 * rng.normal(size=(200, 2))
+    options = {"partition_size": 100, "max_rounds": 1, "standardize": False, "tol": 1e-2, "multi_class": multi_class}
+    model = fitted(X, y, RARE, NO_VECTOR, strategy="working-set", **options)
+    assert told(model, X).shape == (200, 100)
+    assert model.history_[0]["candidates"] == 100
+    assert right(model, X, y) > 0.2
+
+
+@pytest.mark.parametrize("selection", ["gain", "random"])
+def test_a_rare_class_is_found(selection):
+    """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where they are."""
+    rng = np.random.default_rng(6)
+    X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
+    y = np.r_[np.zeros(9997, int), np.ones(3, int)]
+    options = {"partition_size": 40, "max_rounds": 2, "standardize": False, "gamma": 0.3}
+    model = fitted(X, y, RARE, strategy="working-set", selection=selection, **options)
+    p = told(model, X)[:, 1]
+    assert (p[-3:] > 0.5).all()
+    assert (p[:-3] < 0.5).all()
+
+
+@pytest.mark.parametrize("multi_class", MULTI_CLASS)
+@pytest.mark.parametrize("strategy", ["incremental", "working-set"])
+def test_digits_of_raw_pixels(strategy, multi_class):
+    """10 classes, pixels of 0 to 16: no divergence, and few of the unseen rows wrong."""
+    X, y = load_digits(return_X_y=True)
+    limits = {"max_rounds": 2, "partition_size": 60, "tol": 1e-5}
+    model = fitted(
+        X[:500], y[:500], CONSTANT, strategy=strategy, standardize=False, gamma=1e-3, multi_class=multi_class, **limits
+    )
+    assert right(model, X[1200:], y[1200:]) > 0.85
+    losses = [each["train_log_loss"] for each in model.history_]
+    assert max(losses) < np.log(10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_auto_never_fits_to_partitions(strategy):
+    """likelihood="auto" is all rows, or one sample."""
+    X, y = make_blobs(300, centers=[[0, 0], [2, 0]], random_state=7)
+    model = fitted(X, y, strategy=strategy, partition_size=60)
+    assert {each["likelihood"] for each in model.history_} <= {"full", "sample"}

@@ -1,0 +1,153 @@
+"""The simulator for targets that are classes: logistic passes by their formulas, whole Newton fits in one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import naive
+import numpy as np
+from scipy.special import expit, softmax
+from simulator import Simulator
+
+from partirvm.core.drawing import drawn
+from partirvm.core.link import moderated
+from partirvm.core.logistic import LogisticBlock, LogisticCross
+from partirvm.core.residuals import LargestErrors
+from partirvm.core.scores import ClassScores
+from partirvm.strategies.classifying import Course
+from partirvm.strategies.instructions import (
+    GainPass,
+    Gather,
+    LogisticPass,
+    LogisticScorePass,
+    Newton,
+    Passed,
+    Problem,
+    Solved,
+    SurprisePass,
+)
+
+
+@dataclass
+class ClassSimulator(Simulator):
+    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes that the fits of the last run asked for."""
+
+    n_classes: int = 2
+    likelihood: str = "bernoulli"
+    logistic: list[LogisticPass] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.y = self.y.astype(float)
+        self.empty = replace(self.empty, scaling=replace(self.scaling, t_shift=np.zeros(1)))
+
+    @property
+    def problem(self) -> Problem:
+        kind = {"likelihood": self.likelihood, "n_classes": self.n_classes, "codes": self.y.astype(np.int8)}
+        return replace(super().problem, power=1.0, noise_variance=None, **kind)
+
+    def answer(self, instruction: Any) -> Any:
+        """The event that answers an instruction."""
+        match instruction:
+            case Newton():
+                course = Course(instruction)
+                while course.reason is None:
+                    self.logistic.append(course.wanted)
+                    course = course.heard(self._logistic(course.wanted))
+                return Solved(course.fit, course.reason)
+            case SurprisePass():
+                return Passed(self._surprise(instruction))
+            case GainPass():
+                return Passed(self._gain(instruction))
+            case LogisticScorePass():
+                return Passed(self._class_score(instruction))
+        return super().answer(instruction)
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """(N, K) of predictors (N, C): sigmoid, softmax, or sigmoids divided by their sum."""
+        if self.likelihood == "bernoulli":
+            return np.hstack([1 - expit(f), expit(f)])
+        return softmax(f, axis=1) if self.likelihood == "multinomial" else expit(f) / expit(f).sum(1, keepdims=True)
+
+    def weight(self, rows: np.ndarray | None) -> np.ndarray:
+        """Weights of the rows of a pass."""
+        w = np.ones(len(self.y)) if self.w is None else self.w
+        return w if rows is None else w[rows]
+
+    def _slopes(self, Phi: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """t − y and y(1 − y) of each output, (N, C)."""
+        f = Phi @ mean
+        y = softmax(f, axis=1) if self.likelihood == "multinomial" else expit(f)
+        t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
+        return t - y, y * (1 - y)
+
+    def _logistic(self, pass_: LogisticPass) -> LogisticBlock:
+        some = slice(None) if pass_.rows is None else pass_.rows
+        Phi, codes, w = self.phi(pass_.design, self.X[some]), self.y[some], self.weight(pass_.rows)
+        f = Phi @ pass_.mean
+        slope, bend = self._slopes(Phi, codes, pass_.mean)
+        there, p = w > 0, self.probabilities(f)
+        own = p[np.arange(len(p)), codes.astype(int)]
+        return LogisticBlock(
+            w @ naive.log_probability(self.likelihood, f, codes),
+            Phi.T @ (w[:, None] * slope),
+            np.stack([(Phi.T * (w * b)) @ Phi for b in bend.T]),
+            int((p.argmax(axis=1) != codes)[there].sum()),
+            int(there.sum()),
+            float(-np.log(np.maximum(own[there], 1e-300)).sum()),
+        )
+
+    def _gain(self, pass_: GainPass) -> LogisticCross:
+        some = slice(None) if pass_.rows is None else pass_.rows
+        Phi, new = self.phi(pass_.design, self.X[some]), self.phi(pass_.pool, self.X[some])
+        w = self.weight(pass_.rows)
+        slope, bend = self._slopes(Phi, self.y[some], pass_.mean)
+        cross = np.stack([(Phi.T * (w * b)) @ new for b in bend.T])
+        diagonal = np.stack([(w * b) @ new**2 for b in bend.T])
+        return LogisticCross(cross, diagonal, new.T @ (w[:, None] * slope), int((w > 0).sum()))
+
+    def _surprise(self, pass_: SurprisePass) -> LargestErrors:
+        rows = np.arange(len(self.y)) if pass_.rows is None else pass_.rows
+        rows = rows[(self.weight(rows) > 0) & ~np.isin(rows, pass_.exclude)]
+        p = self.probabilities(self.phi(pass_.design, self.X[rows]) @ pass_.mean)
+        keys = 1 - p[np.arange(len(rows)), self.y[rows].astype(int)]
+        if pass_.draw is not None:
+            keys = drawn(keys + pass_.floor, rows, pass_.draw)
+        best = np.lexsort((rows, -keys))[: pass_.select]
+        return LargestErrors(pass_.select, keys[best], rows[best], self.X[rows[best]])
+
+    def _class_score(self, pass_: LogisticScorePass) -> ClassScores:
+        X, codes = self.held_out
+        Phi = self.phi(pass_.design, X)
+        f = Phi @ pass_.mean
+        if pass_.moderate:
+            f = moderated(f, np.stack([((Phi @ root) ** 2).sum(axis=1) for root in pass_.roots], axis=1))
+        return ClassScores.of(codes.astype(int), self.probabilities(f), f[:, 0] if f.shape[1] == 1 else None)
+
+    # What a run asked for, in the words of the tests.
+
+    def proposed(self) -> list[int]:
+        """Row numbers that were made candidates, in order: gathered for it, or found by surprise or by gain."""
+        rows: list[int] = []
+        for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
+            if isinstance(turn[0], Gather):
+                rows += turn[0].rows.tolist()
+            elif isinstance(turn[0], SurprisePass) and turn[0].draw is None and isinstance(answer[0], Passed):
+                rows += answer[0].statistic.rows.tolist()
+            elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
+                pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())
+                rows += [row for row in following[0].design.labels.tolist() if row in pool]
+        return rows
+
+    def candidates(self) -> list[int]:
+        """Row numbers of the columns that fits began with, those of a round together."""
+        return [int(row) for task in self.passes(Newton) for row in task.design.labels]
+
+
+def groups(n: int = 120, K: int = 2, seed: int = 0, spread: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
+    """Rows about two places of each of K classes, of random shares; the first rows are one of each class."""
+    rng = np.random.default_rng(seed)
+    codes = np.r_[np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))][:n]
+    angle = 2 * np.pi * (codes / K + rng.integers(2, size=n)) / 2
+    return 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + spread * rng.normal(size=(n, 2)), codes.astype(float)

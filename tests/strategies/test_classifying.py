@@ -1,0 +1,334 @@
+"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends. No data on disk, no cluster."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from class_simulator import ClassSimulator, groups
+from drawing import NAMES, SELECTIONS, spelled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partirvm.core.statistics import BIAS
+from partirvm.core.termination import Termination
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import (
+    STOP_RULES,
+    Finish,
+    GainPass,
+    Gather,
+    LogisticScorePass,
+    Newton,
+    Options,
+    Save,
+    Solved,
+    SurprisePass,
+)
+from partirvm.strategies.likelihood import LEAST, LIKELIHOODS
+from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
+UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}
+"""How a run ends that no limit stopped."""
+
+
+@st.composite
+def runs(draw, names=NAMES):
+    """Any small problem of classes with any options, for one of the strategies."""
+    K, likelihood = draw(st.sampled_from(KINDS))
+    n = draw(st.integers(K + 1, 50))
+    X, codes = groups(n, K, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from([0.1, 0.8, 3.0])))
+    if draw(st.booleans()):
+        X = np.round(X)
+    w = None
+    if draw(st.booleans()):
+        w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
+        w[:2] = 1.0  # two classes at least have a row
+    simulator = ClassSimulator(
+        X,
+        codes,
+        gamma=draw(st.sampled_from([0.05, 0.5, 5.0])),
+        w=w,
+        held_out=draw(st.sampled_from([None, groups(30, K, seed=99)])),
+        bias=draw(st.booleans()),
+        shuffled=draw(st.booleans()),
+        n_classes=K,
+        likelihood=likelihood,
+    )
+    options = Options(
+        partition_size=draw(st.integers(3, 30)),
+        selection=draw(st.sampled_from(SELECTIONS)),
+        stop_fraction=draw(st.sampled_from([0.0, 0.5, 0.9])),
+        max_rounds=draw(st.sampled_from([None, 1, 3])),
+        max_vectors=draw(st.sampled_from([None, 2, 10])),
+        max_columns=draw(st.sampled_from([None, 60])),
+        likelihood=draw(st.sampled_from(LIKELIHOODS)),
+        final_likelihood=draw(st.sampled_from(LIKELIHOODS[:1] * 3 + LIKELIHOODS)),
+        likelihood_rows=draw(st.integers(5, 60)),
+        stop_rule=draw(st.sampled_from(STOP_RULES)),
+        batch=draw(st.sampled_from([1, 1000, 1_000_000])),
+        tol=1e-5,
+        max_passes=30,
+        moderate=draw(st.booleans()),
+        seed=draw(st.integers(0, 5)),
+    )
+    return draw(st.sampled_from(names)), simulator, options
+
+
+def usable(save, simulator):
+    """A model that predicts: all finite, its vectors distinct rows of weight, each output's covariance there."""
+    fit, labels = save.fit, save.fit.labels
+    C = simulator.problem.n_outputs
+    np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
+    assert ((labels == BIAS).any()) == save.design.bias
+    np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
+    assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+    assert (simulator.weight(save.design.labels) > 0).all()
+    assert fit.mean.shape == fit.alpha.shape == (len(labels), C)
+    assert fit.roots().shape == (C, len(labels), len(labels))
+    for value in (fit.mean, fit.roots(), fit.log_evidence, save.record.train_log_loss):
+        assert np.isfinite(value).all()
+
+
+@given(runs())
+@settings(max_examples=40)
+def test_the_rules_that_every_run_keeps(run):
+    """Rows are candidates at most once, vectors never come back, every model is usable, nothing comes after Finish."""
+    name, simulator, options = run
+    reason = simulator.run(name, options)
+    rows = simulator.proposed()
+    assert len(rows) == len(set(rows))
+    if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
+        assert sorted(rows) == list(range(len(simulator.X)))
+    assert simulator.returned() == []
+    assert len(simulator.heard) == len(simulator.said) - 1
+    assert [type(i) for i in simulator.said].count(Finish) == 1
+    assert isinstance(simulator.said[-2], Save)
+    assert [save.record.kind for save in simulator.saves].count("final") == 1
+    assert simulator.saves[-1].record.kind == "final"
+    for save in simulator.saves:
+        usable(save, simulator)
+        assert save.moderate == options.moderate
+        assert save.record.iterations <= options.max_passes
+        assert (save.record.noise_variance, save.record.train_rmse) == (None, None)
+        assert (save.record.held_out_log_loss is None) == (simulator.held_out is None)
+    last = simulator.saves[-1].record
+    if options.final_likelihood == "full":
+        assert last.rows == (simulator.weight(None) > 0).sum()
+    if options.max_rounds is not None and name in ("incremental", "working-set"):
+        assert max(save.record.number for save in simulator.saves) <= options.max_rounds
+    if options.max_vectors is not None and name in ("incremental", "working-set"):
+        assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
+    if options.max_columns is not None and name in ("incremental", "working-set"):
+        assert max(task.design.n_columns for task in simulator.passes(Newton)) <= options.max_columns
+
+
+@given(runs(), st.data())
+@settings(max_examples=20)
+def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
+    """The next instruction after Stop is Finish with Stop's reason; what was saved before is usable."""
+    name, simulator, options = run
+    simulator.run(name, options)
+    turns = len(simulator.turns)
+    saved = [k for k, turn in enumerate(simulator.turns) if isinstance(turn[0], Save)]
+    at = data.draw(st.integers(0, turns - 2))
+    assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
+    assert len(simulator.turns) == at + 2
+    assert isinstance(simulator.said[-1], Finish)
+    assert len(simulator.saves) == sum(k <= at for k in saved)
+    for save in simulator.saves:
+        usable(save, simulator)
+
+
+@given(runs())
+@settings(max_examples=12)
+def test_a_run_is_a_function_of_its_state(run):
+    """The same again says the same; so does a machine that is put away and taken out between any two steps."""
+    name, simulator, options = run
+    simulator.run(name, options)
+    expected = spelled(simulator.said)
+    strategy = STRATEGIES[name]()
+    state, instructions = strategy.start(simulator.problem, options)
+    said = list(instructions)
+    for events in simulator.answers:
+        state, instructions = STRATEGIES[name]().next(pickle.loads(pickle.dumps(state)), *events)
+        said += instructions
+    assert spelled(said) == expected
+    simulator.run(name, options)
+    assert spelled(simulator.said) == expected
+
+
+@pytest.mark.parametrize(("K", "likelihood"), KINDS)
+@pytest.mark.parametrize("name", ["incremental", "split-merge", "working-set"])
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_every_partition_and_every_random_round_has_rows_of_all_classes(name, K, likelihood, shuffled):
+    """Sorted by class, one of which has four rows of 90: as long as it has rows that were no candidates yet."""
+    X, codes = groups(90, K, seed=3)
+    codes = np.sort(np.where(np.arange(90) < 4, K - 1, np.minimum(codes, K - 2)))
+    simulator = ClassSimulator(X, codes, n_classes=K, likelihood=likelihood, shuffled=shuffled)
+    simulator.run(name, Options(30, "random", max_rounds=None if name == "split-merge" else 3))
+    gathered = [rows for pass_ in simulator.passes(Gather) for rows in np.split(pass_.rows, len(pass_.rows) // 30)]
+    assert len(gathered) == 3
+    left = np.ones(90, dtype=bool)
+    for rows in gathered:
+        assert set(codes[rows]) == (set(codes[left]) if name == "working-set" else set(range(K)))
+        left[rows] = False
+
+
+def test_a_sample_of_rows_has_ten_of_every_class():
+    """LEAST rows of each class, or all of them, that the posterior of every intermediate fit sees."""
+    codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
+    X = groups(200, 3, seed=1)[0]
+    simulator = ClassSimulator(X, codes, n_classes=3, likelihood="ovr")
+    simulator.run("working-set", Options(15, "random", "sample", likelihood_rows=40, max_rounds=3, max_passes=10))
+    tasks = simulator.passes(Newton)
+    assert len(tasks[0].rows) == 40
+    assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]
+    for task in tasks[:-1]:
+        np.testing.assert_array_equal(task.rows, tasks[0].rows)
+    assert tasks[-1].rows is None
+
+
+@pytest.mark.parametrize("name", ["basic", "incremental", "split-merge", "working-set"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("max_rounds", [None, 1])
+def test_first_candidates_without_weight(name, bias, max_rounds):
+    """Of 60 rows the first 40 are absent; the run goes on to the others, or ends with what is left to fit."""
+    X, codes = groups(60, 2)
+    w = np.r_[np.zeros(40), np.ones(20)]
+    simulator = ClassSimulator(X, codes, w=w, bias=bias)
+    reason = simulator.run(name, Options(10, "gain", max_rounds=max_rounds))
+    last = simulator.saves[-1]
+    usable(last, simulator)
+    assert last.record.rows == 20
+    assert len([save for save in simulator.saves if save.record.kind == "final"]) == 1
+    assert (simulator.weight(np.array(simulator.candidates(), dtype=np.int64)) > 0).all()
+    if max_rounds is None or name in ("basic", "split-merge"):
+        assert last.record.vectors > 0
+    else:
+        assert reason is Termination.ROUNDS
+        assert last.record.log_evidence == pytest.approx(-20 * np.log(2), abs=2.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("K", "likelihood"), KINDS)
+def test_absent_rows_are_no_rows(name, K, likelihood):
+    """Where every row joins at once the fit is that without them, to the last digits; elsewhere none is a vector."""
+    X, codes = groups(60, K, seed=5)
+    w = np.where(np.arange(60) % 4 == 3, 0.0, 1.0)
+    simulator = ClassSimulator(X, codes, w=w, n_classes=K, likelihood=likelihood)
+    simulator.run(name, Options(60, "order", max_passes=40))
+    alone = ClassSimulator(X[w > 0], codes[w > 0], n_classes=K, likelihood=likelihood)
+    alone.run(name, Options(60, "order", max_passes=40))
+    one, other = simulator.saves[-1], alone.saves[-1]
+    np.testing.assert_allclose(one.design.centres, other.design.centres)
+    np.testing.assert_allclose(one.fit.mean, other.fit.mean, atol=1e-6)
+    assert one.record.train_error == other.record.train_error
+    assert one.record.rows == other.record.rows == 45
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_two_flat_rounds_end_a_working_set_the_second_of_them_random(selection):
+    """No rise of the evidence above FLAT·tol·N, in fits that converged."""
+    simulator = ClassSimulator(*groups(300, 2, spread=0.6), gamma=0.2)
+    options = Options(25, selection, tol=1e-5)
+    assert simulator.run("working-set", options) is Termination.CONVERGED
+    rounds = [save.record for save in simulator.saves if save.record.kind == "round"]
+    highest = np.maximum.accumulate([record.log_evidence for record in rounds])
+    assert (np.diff(highest)[-FLAT_ROUNDS:] < FLAT * options.tol * 300).all()
+    assert rounds[-1].selection == "random"
+    assert rounds[-1].termination is rounds[-2].termination is Termination.CONVERGED
+    assert len(simulator.proposed()) < 300, "it ended before the rows did"
+
+
+def test_a_held_out_log_loss_that_stops_falling_brings_the_best_round_back():
+    """PATIENCE rounds without a lower log loss, however level the error: the model of the best round is the last."""
+    rng = np.random.default_rng(1)
+    X, codes = groups(80, 2, spread=1.2)
+    codes = np.where(rng.random(80) < 0.2, 1 - codes, codes)
+    simulator = ClassSimulator(X, codes, gamma=100.0, held_out=groups(300, 2, seed=7, spread=1.2))
+    reason = simulator.run("working-set", Options(8, "error", stop_fraction=0.0))
+    records = [save.record for save in simulator.saves]
+    curve = [record.held_out_log_loss for record in records[:-1]]
+    if reason is not Termination.VALIDATION:
+        pytest.fail(f"the example does not overfit: {reason} {curve}")
+    best = int(np.argmin(curve))
+    assert len(curve) == best + 1 + PATIENCE
+    assert records[-1].number == best + 1
+    np.testing.assert_array_equal(simulator.saves[-1].fit.mean, simulator.saves[best].fit.mean)
+    np.testing.assert_array_equal(simulator.saves[-1].design.labels, simulator.saves[best].design.labels)
+    assert records[-1].held_out_log_loss == pytest.approx(curve[best], rel=1e-12)
+
+
+@pytest.mark.parametrize(("K", "likelihood"), KINDS)
+def test_candidates_by_surprise_and_by_gain(K, likelihood):
+    """Rows of least probable class that were no candidates; by gain four times as many are drawn, and ranked."""
+    for selection in ("error", "gain"):
+        simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
+        simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
+        looks = simulator.passes(SurprisePass)
+        assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
+        assert [look.draw for look in looks] == ([None] * 2 if selection == "error" else [(0, 2), (0, 3)])
+        rows = simulator.proposed()
+        for number, look in enumerate(looks, start=1):
+            assert look.exclude.tolist() == sorted(rows[: 10 * number])
+            f = simulator.phi(look.design) @ look.mean
+            missed = 1 - simulator.probabilities(f)[np.arange(100), simulator.y.astype(int)]
+            missed[look.exclude] = -1
+            if selection == "error":
+                assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-missed)[:10].tolist())
+        assert len(simulator.passes(GainPass)) == (0 if selection == "error" else 2)
+
+
+def test_held_out_scores_are_those_of_the_saved_model():
+    """One score pass per fit; log loss and error by their formulas."""
+    simulator = ClassSimulator(*groups(90, 3), n_classes=3, likelihood="multinomial", held_out=groups(50, 3, seed=7))
+    simulator.run("working-set", Options(15, "gain", max_rounds=3))
+    assert len(simulator.passes(LogisticScorePass)) == len(simulator.saves)
+    X, codes = simulator.held_out
+    for save in simulator.saves:
+        p = simulator.probabilities(simulator.phi(save.design, X) @ save.fit.mean)
+        np.testing.assert_allclose(save.record.held_out_log_loss, -np.log(p[np.arange(50), codes.astype(int)]).mean())
+        np.testing.assert_allclose(save.record.held_out_error, np.mean(p.argmax(axis=1) != codes))
+
+
+def test_a_fit_begins_where_the_last_one_stood():
+    """α and weights of the columns that survived; of coupled outputs each column has one α for all."""
+    simulator = ClassSimulator(*groups(120, 3), n_classes=3, likelihood="multinomial")
+    simulator.run("working-set", Options(15, "gain", max_rounds=3))
+    tasks, answers = simulator.passes(Newton), simulator.heard_of(Solved)
+    assert len(tasks) == 3
+    for task, before in zip(tasks[1:], answers, strict=False):
+        np.testing.assert_array_equal(task.start.labels, before.fit.labels)
+        np.testing.assert_array_equal(task.start.alpha, before.fit.alpha)
+        np.testing.assert_array_equal(task.start.weights, before.fit.mean)
+    for answer in answers:
+        assert (np.ptp(answer.fit.alpha, axis=1) == 0).all()
+        np.testing.assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["incremental", "working-set"])
+def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges(name):
+    """stop_fraction × the candidates, unless rounds look flat; the last fit has no such rule, and all rows."""
+    simulator = ClassSimulator(*groups(120, 2, spread=1.5), gamma=2.0)
+    simulator.run(name, Options(30, "random", max_rounds=4))
+    tasks, answers = simulator.passes(Newton), simulator.heard_of(Solved)
+    assert tasks[0].rule.vectors == 15
+    for task, answer in zip(tasks, answers, strict=True):
+        if answer.reason is Termination.HALVED:
+            assert answer.fit.n_vectors <= task.rule.vectors
+    assert tasks[-1].rule.vectors is None
+    assert tasks[-1].rule.max_iterations == Options(1, "").max_passes
+    assert answers[0].reason is Termination.HALVED
+    assert answers[-1].reason is Termination.CONVERGED
+
+
+def test_max_passes_ends_a_fit_with_a_reason():
+    """The last fit still moved: ITERATIONS, in its record and at the end of the run."""
+    simulator = ClassSimulator(*groups(100, 2))
+    assert simulator.run("basic", Options(100, "all", max_passes=4)) is Termination.ITERATIONS
+    assert simulator.saves[-1].record.termination is Termination.ITERATIONS
+    assert simulator.saves[-1].record.iterations == len(simulator.logistic) == 4
