@@ -162,13 +162,21 @@ _FIT = (
         "evidence), or auto (error, for classes gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
-    click.option("--kernel", default="gaussian", metavar="K", help="Kernel: gaussian."),
+    click.option(
+        "--kernel",
+        default="gaussian",
+        metavar="K",
+        help="Kernel: gaussian, laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
+        "linear-spline, or module:function, a Python function of points and centres that can be imported here and on "
+        "every worker (PYTHONPATH).",
+    ),
     click.option(
         "--gamma",
         default="auto",
         metavar="G",
-        help="Width of the kernel exp(−G·distance²) between standardised rows: a number, one per feature with commas "
-        "between, scale (1 / number of features), or auto.",
+        help="Width of the kernel, exp(−G·distance²) for gaussian, between standardised rows: a number, one per "
+        "feature with commas between, scale (1 / number of features), or auto. Not for linear, linear-spline and "
+        "functions.",
     ),
     click.option(
         "--partition-size",

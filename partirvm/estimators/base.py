@@ -20,6 +20,8 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.service.fitting import run
+from partirvm.service.kernels import portable
+from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
@@ -56,6 +58,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
         """Fit, and take over model, history, termination and plan."""
+        if self.client is not None:
+            portable(check_parameters(parameters).kernel)
         executor = executor_for(self.client)
         try:
             prepared = prepare(source, parameters, executor, held_out)

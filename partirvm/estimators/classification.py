@@ -33,10 +33,14 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
     Parameters
     ----------
-    kernel : {"gaussian"}
-        k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
+    kernel : str, kernel or callable
+        "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
+        "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
+        centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
+        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such.
     gamma : {"auto", "scale"}, float or array of shape (d,)
-        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale".
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
+        nothing for a kernel that a name and gamma do not describe.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
@@ -119,7 +123,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
     def __init__(
         self,
-        kernel: str = "gaussian",
+        kernel: Any = "gaussian",
         gamma: Any = "auto",
         strategy: str = "auto",
         partition_size: int | str = "auto",

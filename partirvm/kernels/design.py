@@ -46,7 +46,7 @@ class Design:
     def basis(self) -> str:
         """Hash of kernel parameters and input scaling: columns of equal basis and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
-        text = json.dumps([self.kernel.spec(), shift.tolist(), scale.tolist()], sort_keys=True)
+        text = json.dumps([self.kernel.key(), shift.tolist(), scale.tolist()], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property

@@ -36,6 +36,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
+from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import Prepared, StoppedError, check_sources, prepare
 from partirvm.storage.process import Process
@@ -142,13 +143,13 @@ def absolute(place: str) -> str:
 def specification(
     source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: FitParameters
 ) -> dict[str, Any]:
-    """What a job is asked: where the data are and how they look, parameters, versions."""
+    """What a job is asked: where the data are and how they look, checked parameters, versions."""
     return {
         "data": absolute(source.url),
         "validation": None if validation is None else absolute(validation),
         "fingerprint": asdict(source.fingerprint()),
         "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
-        "parameters": asdict(parameters),
+        "parameters": {**asdict(parameters), "kernel": portable(parameters.kernel)},
         "tile_rows": source.tile_rows,
         "versions": package_versions(),
     }

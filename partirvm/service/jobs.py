@@ -36,6 +36,7 @@ from partirvm.service.carrying import (
     specification,
     take_over,
 )
+from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import StoppedError, prepare
 from partirvm.types import FitParameters
@@ -91,6 +92,7 @@ def fit(
     was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
     model.
     """
+    portable(check_parameters(parameters).kernel)
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
@@ -171,6 +173,7 @@ def submit(
 
     _require_shared(data, job, *([validation] if validation else []))
     parameters = check_parameters(parameters)
+    portable(parameters.kernel)
     made._start_there(client, ask(client, create, data, job, parameters, validation, overwrite, _address(client)))
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import KERNELS
-from partirvm.kernels.base import Kernel
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.service.kernels import checked_kernel
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import STOP_RULES, Record
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
@@ -47,7 +46,7 @@ KNOWN_SOLVERS = ("auto", "fixed-point")
 def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
     p = parameters
-    _one_of("kernel", p.kernel, KERNELS)
+    p = replace(p, kernel=checked_kernel(p.kernel))
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
     _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
     _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
@@ -133,37 +132,6 @@ def resolve_moderate(parameters: FitParameters) -> bool:
 def _deviation(moments: Any) -> NDArray[np.float64]:
     deviation: NDArray[np.float64] = np.sqrt(moments.variance)
     return np.where(deviation > 0, deviation, 1.0)
-
-
-def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
-    """The kernel with its gamma as numbers. ``"scale"`` (and ``"auto"``) is 1/(d·var) of what the kernel sees."""
-    gamma, d = parameters.gamma, len(moments.inputs.mean)
-    if isinstance(gamma, str):
-        try:
-            gamma = [float(part) for part in gamma.split(",")]
-        except ValueError:
-            _one_of("gamma", gamma, ("auto", "scale", "a positive number", "one number per feature"))
-            gamma = scale_gamma(moments, parameters.standardize)
-    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
-    if not values or not all(isinstance(value, numbers.Real) for value in values):
-        raise UsageError(f"gamma is {gamma!r}: it must be 'auto', 'scale', a positive number or one number per feature")
-    if len(values) not in (1, d):
-        raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
-    return KERNELS[parameters.kernel].from_spec({"gamma": values})
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1
-
-
-def scale_gamma(moments: Moments, standardize: bool) -> float:
-    """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
-    inputs = moments.inputs
-    if standardize:
-        variance = float(np.mean(inputs.variance > 0))
-    else:
-        variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
-    return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
 
 
 def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:

@@ -29,13 +29,13 @@ from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, make_plan
 from partirvm.service.classes import Classes, find_classes
+from partirvm.service.kernels import resolve_kernel
 from partirvm.service.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
     check_parameters,
     resolve_class_likelihood,
-    resolve_kernel,
     resolve_likelihood,
     resolve_moderate,
     resolve_partition_size,
