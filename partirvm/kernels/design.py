@@ -68,6 +68,14 @@ class Design:
             self._prepared(self.scaling.inputs(X), block[:, int(self.bias) :])
         return block
 
+    def gradient(self, X: Float, block: Float, weights: Float) -> Float:
+        """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
+
+        Arrays stored column by column are fastest.
+        """
+        kernels = slice(int(self.bias), None)
+        return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
+
     def take(self, centres: Int, *, bias: bool | None = None) -> Design:
         """The design of some of the centres, by position; keeps the bias unless told otherwise."""
         keep = self.bias if bias is None else bias
