@@ -37,8 +37,9 @@ from partirvm.service.carrying import (
     take_over,
 )
 from partirvm.service.kernels import portable
+from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import StoppedError, prepare
+from partirvm.service.preparing import prepare
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -242,7 +243,7 @@ class Job:
             "advice": self._advice(state, has_model),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
-            "fits": sum(entry["kind"] != "heuristic" for entry in state.history),
+            "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys},
             "model": has_model,
             "seconds": _seconds(state),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,16 @@ import numpy as np
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
 from partirvm.kernels import NAMES, WITH_GAMMA, Kernel, LocalFunction, NamedFunction, kernel_from_spec
+from partirvm.kernels.widths import Widths
 from partirvm.types import FitParameters
+
+LEARN = ("learn", "learn-per-feature")
+"""What gamma may be where the kernel is learned."""
+
+
+def learns(parameters: FitParameters) -> bool:
+    """Whether the kernel is to be learned."""
+    return isinstance(parameters.gamma, str) and parameters.gamma in LEARN
 
 
 def checked_kernel(given: Any) -> str | Kernel:
@@ -46,7 +56,7 @@ def portable(kernel: Any) -> Any:
 
 
 def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
-    """The kernel with its parameters as numbers, for so many features.
+    """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
 
     Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for, for another number of features,
     and for a function that cannot be imported.
@@ -55,13 +65,27 @@ def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
     if isinstance(given, str) and given in WITH_GAMMA:
         return WITH_GAMMA[given].from_spec({"gamma": _gamma(parameters, moments)})
     gamma = parameters.gamma
-    if not (isinstance(gamma, str) and gamma == "auto"):
+    if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
         why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
         raise UsageError(f"gamma is {gamma!r}, but {why}: leave gamma out")
     if isinstance(given, str):
         given = NAMES[given].from_spec({}) if given in NAMES else NamedFunction(given)
-    given.prepare(np.zeros((0, len(moments.inputs.mean))))
-    return given
+    d = len(moments.inputs.mean)
+    given.prepare(np.zeros((0, d)))
+    return _learnable(given, gamma, d) if learns(parameters) else given
+
+
+def _learnable(kernel: Kernel, gamma: str, d: int) -> Kernel:
+    """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
+    kernel.spec()
+    if not np.isfinite(kernel.logs).any():
+        raise UsageError(
+            f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "
+            "be; leave gamma out, or choose another kernel"
+        )
+    if gamma == "learn-per-feature" and isinstance(kernel, Widths) and len(kernel.gamma) == 1:
+        return replace(kernel, gamma=kernel.gamma * d)
+    return kernel
 
 
 def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
@@ -71,13 +95,17 @@ def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
         try:
             gamma = [float(part) for part in gamma.split(",")]
         except ValueError:
-            if gamma not in ("auto", "scale"):
-                known = "auto, scale, a positive number, one number per feature"
+            if gamma not in ("auto", "scale", *LEARN):
+                known = f"auto, scale, {', '.join(LEARN)}, a positive number, one number per feature"
                 raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
-            gamma = scale_gamma(moments, parameters.standardize)
+            scale = scale_gamma(moments, parameters.standardize)
+            gamma = [scale] * d if gamma == "learn-per-feature" else scale
     values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
     if not values or not all(isinstance(value, numbers.Real) for value in values):
-        raise UsageError(f"gamma is {gamma!r}: it must be 'auto', 'scale', a positive number or one number per feature")
+        raise UsageError(
+            f"gamma is {gamma!r}: it must be 'auto', 'scale', 'learn', 'learn-per-feature', a positive number or one "
+            "number per feature"
+        )
     if len(values) not in (1, d):
         raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
     return [float(value) for value in values]

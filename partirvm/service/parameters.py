@@ -18,6 +18,7 @@ from partirvm.planning.units import parse_bytes, parse_duration
 from partirvm.service.kernels import checked_kernel
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import STOP_RULES, Record
+from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.selection import SELECTIONS
@@ -57,6 +58,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     if not isinstance(p.moderate, bool | np.bool_):
         _one_of("moderate", p.moderate, ("auto",))
     _one_of("kernel_store", p.kernel_store, STORES)
+    _one_of("gamma_prior", p.gamma_prior, PRIORS)
     for name in ("partition_size", "likelihood_rows"):
         if getattr(p, name) != "auto":
             _whole(name, getattr(p, name), 1, " or 'auto'")
@@ -142,14 +144,23 @@ def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int 
     return "basic" if few and parameters.partition_size == "auto" else "working-set"
 
 
-def resolve_partition_size(n_rows: int, d: int, measured: Record) -> tuple[Sparseness, int, tuple[str, ...]]:
-    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these."""
+def resolve_partition_size(
+    n_rows: int, d: int, measured: Record, centres: int = 0
+) -> tuple[Sparseness, int, tuple[str, ...]]:
+    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these.
+
+    A kernel that was learned with so many ``centres`` is given as many candidates: learned widths are wide, the few
+    vectors that the heuristic finds under them make small rounds, and these end too early.
+    """
     heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
     sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
     least, most = AUTO_PARTITION
     size = min(max(heuristic, least), most, n_rows)
     notes: tuple[str, ...] = ()
-    if size > heuristic:
+    if size < min(centres, most, n_rows):
+        size = min(centres, most, n_rows)
+        notes += (f"P raised from {heuristic:,} to {size:,}: as many as the kernel was learned with",)
+    elif size > heuristic:
         notes += (f"P raised from {heuristic:,} to {size:,}: auto takes {least} at least",)
     if size < heuristic:
         why = f"auto takes {most:,} at most" if size == most else "there are no more rows"
