@@ -102,10 +102,8 @@ def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
             gamma = [scale] * d if gamma == "learn-per-feature" else scale
     values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
     if not values or not all(isinstance(value, numbers.Real) for value in values):
-        raise UsageError(
-            f"gamma is {gamma!r}: it must be 'auto', 'scale', 'learn', 'learn-per-feature', a positive number or one "
-            "number per feature"
-        )
+        rules = ", ".join(map(repr, ("auto", "scale", *LEARN)))
+        raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
     if len(values) not in (1, d):
         raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
     return [float(value) for value in values]
