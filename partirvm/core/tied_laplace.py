@@ -15,7 +15,8 @@ where the gradient of L at the mode is −½Φᵀc and Σ_l[dΦᵀ(t − y_l) �
 
 rows weighted throughout. For two classes and for one against the rest ∂b_k/∂f_l is 0 unless k = l, and D is exact. For
 ``multinomial`` ∂b_k/∂f_l = (1 − 2y_k)y_k(δ_kl − y_l) is exact too, but the mode's movement is that of the blocks H_k
-alone: blocks between outputs are left out of it, as they are of log|H|.
+alone: blocks between outputs are left out of it, as they are of log|H|. By differences of small problems D points the
+right way (cosine above 0.997) and is a tenth too long; with a mode that stood still it would be a fifth.
 """
 
 from __future__ import annotations
