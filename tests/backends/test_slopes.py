@@ -59,7 +59,8 @@ def differences(function, kernel):
     for k in np.flatnonzero(np.isfinite(kernel.logs)):
         move = STEP * np.eye(len(found))[k]
         near, far = (
-            function(kernel.with_logs(kernel.logs + size * move)) - function(kernel.with_logs(kernel.logs - size * move))
+            function(kernel.with_logs(kernel.logs + size * move))
+            - function(kernel.with_logs(kernel.logs - size * move))
             for size in (1, 2)
         )
         found[k] = (8 * near - far) / (12 * STEP)
