@@ -138,18 +138,15 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)
     entries = learned(X, y, w, centres=20, kernel=Gaussian((2.0, 2.0)))
-    assert [entry["number"] for entry in entries] == [1, 2, 3][: len(entries)]
+    assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
     assert len(entries) > 1
-    sizes = [entry["candidates"] for entry in entries]
-    assert all(late == 2 * early for early, late in zip(sizes[:-2], sizes[1:-1], strict=True))
+    assert [entry["candidates"] for entry in entries[:-1]] == [20 * 2**k for k in range(len(entries) - 1)]
     for entry, state in zip(entries, bests, strict=True):
         assert entry["gain"] >= 0
         design = state.pool.take(np.arange(state.centres))
         alpha = state.best.tied.alphas(np.append(-1, design.labels))
         found = dense(X, y, w, entry, entry["kernel"], design.labels, alpha)
         assert entry["log_evidence"] == pytest.approx(found, rel=1e-6)
-        began = found - entry["gain"]
-        assert began <= found
 
 
 def test_few_centres_are_enough_where_noise_rules():
@@ -161,7 +158,7 @@ def test_few_centres_are_enough_where_noise_rules():
 
 @pytest.mark.parametrize(
     ("kernel", "parameters"),
-    [(Gaussian(0.2), 1), (Matern32((0.3, 0.3, 0.3)), 3), (Sum((Gaussian(0.05), Gaussian(2.0)), (1.0, 0.1)), 4)],
+    [(Gaussian(0.02), 1), (Matern32((0.3, 0.3, 0.3)), 3), (Sum((Gaussian(0.05), Gaussian(2.0)), (1.0, 0.1)), 4)],
 )
 def test_any_kernel_with_parameters(kernel, parameters):
     """One width, a width per feature of another kernel, weights and widths of a sum; without a bias too."""
@@ -186,13 +183,8 @@ def test_equal_rows_are_one_centre_and_absent_ones_none():
 def test_a_seed_decides():
     """Where rows kept their order a sample is drawn: the same bits again, other rows for another seed."""
     X, y = arm(600, 3)
-    told = [
-        [
-            (line["kernel"], line["log_evidence"], line["iterations"])
-            for line in learned(X, y, rows=200, seed=seed, shuffled=False)
-        ]
-        for seed in (0, 0, 1)
-    ]
+    runs = [learned(X, y, rows=200, seed=seed, shuffled=False) for seed in (0, 0, 1)]
+    told = [[(line["kernel"], line["log_evidence"], line["iterations"]) for line in lines] for lines in runs]
     assert told[0] == told[1] != told[2]
 
 
