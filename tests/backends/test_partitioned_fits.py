@@ -11,8 +11,8 @@ from backend_cases import bits, cluster
 
 from partirvm import service
 from partirvm.core import rprop
-from partirvm.strategies import evaluating, learning
 from partirvm.data import ingest
+from partirvm.strategies import evaluating, learning
 from partirvm.types import FitParameters
 
 CASES = [
@@ -144,7 +144,9 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
 
 
 @pytest.mark.parametrize("K", [0, 2])
-def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K):
+def test_a_learned_kernel_has_the_same_bits_everywhere(
+    waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K
+):
     """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster."""
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
     monkeypatch.setattr(learning, "CENTRES", 30)
