@@ -292,7 +292,7 @@ def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
     from distributed import LocalCluster
 
     data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
-    service.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=2)
+    service.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
     service.predict(tour.job, data, str(whole))
     process = start("predict", tour.job, data, str(out))
     while len(list(tmp_path.glob(".out.csv.partial/tiles-*/c/*/0"))) < 3:

@@ -435,9 +435,9 @@ def test_weights_in_data_are_used(tmp_path):
 
 
 def test_classes_are_not_fitted_as_numbers(tmp_path):
-    """DATA ingested with classes hold codes, whose distances mean nothing."""
+    """DATA ingested with classes hold codes, whose distances mean nothing: who wants a number is refused."""
     X = np.arange(40.0).reshape(20, 2)
     data = service.ingest((X, np.arange(20) % 3), tmp_path / "d.zarr", classes=True)
     with pytest.raises(UsageError, match=r"is a class \(3 of them\)"):
-        service.fit(data.url, str(tmp_path / "job"), FitParameters())
+        service.fit(data.url, str(tmp_path / "job"), FitParameters(classify=False))
     assert not (tmp_path / "job").exists()
