@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, open_job, service
 from partirvm.backends import LocalExecutor
+from partirvm.core import rprop
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
@@ -71,6 +72,7 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_a_resume_goes_on_with_the_kernel_that_was_learned(data, tmp_path, monkeypatch):
     """To the bits of a fit without a break, and without learning again."""
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 5)
     asked = replace(ASKED, partition_size=60)
     whole = service.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
     service.fit(data, str(tmp_path / "job"), asked)
