@@ -59,15 +59,18 @@ class Columns:
 class FitParameters:
     """What a user asks of a fit: names, defaults and meaning are those of ``RVMRegressor``, and go into a job's spec.
 
-    ``gamma`` is a rule's name, a number or one number per feature; ``time_limit`` is seconds or a text such as ``1h``;
-    ``memory_limit`` bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are
-    numbers of rows, ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says
-    that the target is to be a class, or a number; None that the data know. ``kernel_store`` says where
-    kernel blocks are kept between passes ("auto", "memory", "zarr" or "none"), and changes no result.
+    ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold.
+    ``gamma`` is a rule's name, a number or one number per feature, ``gamma_prior`` that of those that are learned;
+    ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit`` bytes or a text such as ``512MiB``, of each
+    process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows, ``noise_every`` of iterations;
+    ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is to be a class, or a number;
+    None that the data know. ``kernel_store`` says where kernel blocks are kept between passes ("auto", "memory", "zarr"
+    or "none"), and changes no result.
     """
 
-    kernel: str = "gaussian"
+    kernel: Any = "gaussian"
     gamma: Any = "auto"
+    gamma_prior: str = "flat"
     strategy: str = "auto"
     partition_size: int | str = "auto"
     likelihood: str = "auto"

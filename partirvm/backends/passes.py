@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
+from partirvm.core import tied, tied_laplace
 from partirvm.core.drawing import drawn
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
@@ -28,6 +29,7 @@ from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import (
+    BendPass,
     GainPass,
     GramPass,
     LogisticPass,
@@ -35,6 +37,7 @@ from partirvm.strategies.instructions import (
     Pass,
     ResidualPass,
     ScorePass,
+    SlopePass,
     SurprisePass,
 )
 from partirvm.types import PANEL_ROWS
@@ -201,6 +204,29 @@ def _logistic_score(pass_: LogisticScorePass, tile: Tile) -> ClassScores:
     return ClassScores.of(codes, probabilities(pass_.likelihood, f), f[:, 0] if f.shape[1] == 1 else None)
 
 
+def _bend(pass_: BendPass, tile: Tile) -> Float:
+    def statistic(panel: _Panel, block: Float) -> Float:
+        bends = tied_laplace.bends(pass_.likelihood, block, pass_.mean, pass_.covariance, panel.weights)
+        return block.T @ bends
+
+    return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
+
+
+def _slope(pass_: SlopePass, tile: Tile) -> Float:
+    design, mean = pass_.design, pass_.mean
+
+    def statistic(panel: _Panel, block: Float) -> Float:
+        if pass_.shift is None:
+            t = design.scaling.targets(panel.t)[:, 0]
+            slopes = tied.slopes(block, t, mean[:, 0], pass_.covariance[0], pass_.beta, panel.weights)
+        else:
+            codes, shift = panel.t[:, 0], pass_.shift
+            slopes = tied_laplace.slopes(pass_.likelihood, block, codes, mean, pass_.covariance, shift, panel.weights)
+        return design.gradient(panel.X, block, slopes)
+
+    return reduce(add, starmap(statistic, _panels(tile, pass_.rows, design)))
+
+
 @dataclass(frozen=True)
 class _Panel:
     """Some rows of a tile: their numbers, inputs, targets and weights."""
@@ -257,4 +283,6 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     SurprisePass: _surprise,
     GainPass: _gain,
     LogisticScorePass: _logistic_score,
+    BendPass: _bend,
+    SlopePass: _slope,
 }

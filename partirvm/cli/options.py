@@ -162,13 +162,29 @@ _FIT = (
         "evidence), or auto (error, for classes gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
-    click.option("--kernel", default="gaussian", metavar="K", help="Kernel: gaussian."),
+    click.option(
+        "--kernel",
+        default="gaussian",
+        metavar="K",
+        help="Kernel: gaussian, laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
+        "linear-spline, or module:function, a Python function of points and centres that can be imported here and on "
+        "every worker (PYTHONPATH).",
+    ),
     click.option(
         "--gamma",
         default="auto",
         metavar="G",
-        help="Width of the kernel exp(−G·distance²) between standardised rows: a number, one per feature with commas "
-        "between, scale (1 / number of features), or auto.",
+        help="Width of the kernel, exp(−G·distance²) for gaussian, between standardised rows: a number, one per "
+        "feature with commas between, scale (1 / number of features), auto (scale), learn (the width of most "
+        "evidence), or learn-per-feature (one for each, which switches irrelevant features off). Not for linear, "
+        "linear-spline and functions.",
+    ),
+    click.option(
+        "--gamma-prior",
+        default="flat",
+        metavar="P",
+        help="Prior of each feature's gamma under learn-per-feature: flat, or half-normal, which switches more "
+        "features off and needs many rows.",
     ),
     click.option(
         "--partition-size",

@@ -125,6 +125,11 @@ def surprises(likelihood: str, codes: Float, predictors: Float) -> Float:
     return -np.expm1(logs)
 
 
+def expected(likelihood: str, predictors: Float) -> Float:
+    """What each output expects, y (n, C), of linear predictors (n, C)."""
+    return _likelihood(likelihood, predictors, np.zeros_like(predictors))[1]
+
+
 def _log_probability(likelihood: str, predictors: Float, codes: Float, log_likelihood: Float) -> Float:
     """log p of the right class (n,); one-vs-rest divides its sigmoids by their sum."""
     if likelihood != "ovr":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from partirvm.backends import executor_for
 from partirvm.data import as_source, require_target
@@ -20,9 +20,14 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.service.fitting import run
+from partirvm.service.kernels import portable
+from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
+
+OFF = 1e-3
+"""Relevance below which a feature counts as switched off."""
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -56,6 +61,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
         """Fit, and take over model, history, termination and plan."""
+        if self.client is not None:
+            portable(check_parameters(parameters).kernel)
         executor = executor_for(self.client)
         try:
             prepared = prepare(source, parameters, executor, held_out)
@@ -66,6 +73,33 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         assert journal.model is not None
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
         self._take(journal.model)
+        self._describe(journal.model.design, prepared.moments.inputs.variance)
+
+    def _describe(self, design: Any, variance: Float) -> None:
+        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) in the units of X."""
+        self.kernel_ = design.kernel
+        for name in ("gamma_", "feature_relevance_"):
+            self.__dict__.pop(name, None)
+        gamma = getattr(self.kernel_, "gamma", None)
+        if gamma is not None:
+            self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
+        relevance = self.kernel_.relevances(len(variance))
+        if relevance is not None:
+            relevance = relevance * variance / design.scaling.x_scale**2
+            largest = relevance.max()
+            self.feature_relevance_ = relevance / largest if largest > 0 else relevance
+
+    def get_support(self, indices: bool = False) -> NDArray[Any]:
+        """Which features count: a mask (d,), or with ``indices`` their positions.
+
+        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer. Raises
+        ``UsageError`` for a kernel that tells no relevances.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "feature_relevance_"):
+            raise UsageError(f"the {self.kernel_.name} kernel tells nothing of the relevance of single features")
+        mask = self.feature_relevance_ >= OFF
+        return np.flatnonzero(mask) if indices else mask
 
     @abstractmethod
     def _take(self, model: Any) -> None:

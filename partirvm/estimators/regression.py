@@ -23,10 +23,19 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
 
     Parameters
     ----------
-    kernel : {"gaussian"}
-        k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²).
-    gamma : {"auto", "scale"}, float or array of shape (d,)
-        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale".
+    kernel : str, kernel or callable
+        "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
+        "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
+        centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
+        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such.
+    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
+        nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
+        fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
+        of a kernel that is a value they learn all parameters, from its own values on.
+    gamma_prior : {"flat", "half-normal"}
+        Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
+        switches more features off; few rows are better off without it.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
@@ -85,6 +94,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared
     log_evidence_ : float, nats, of the target in its own units
+    kernel_ : kernel, with what was learned of it
+    gamma_ : float or ndarray of shape (d,); where the kernel is one that has a gamma
+    feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
+        fraction of the largest; where the kernel has a gamma
     history_ : list of dict, one per fit
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
@@ -104,8 +117,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
 
     def __init__(
         self,
-        kernel: str = "gaussian",
+        kernel: Any = "gaussian",
         gamma: Any = "auto",
+        gamma_prior: str = "flat",
         strategy: str = "auto",
         partition_size: int | str = "auto",
         likelihood: str = "auto",
@@ -132,6 +146,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
+        self.gamma_prior = gamma_prior
         self.strategy = strategy
         self.partition_size = partition_size
         self.likelihood = likelihood

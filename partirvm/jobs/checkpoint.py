@@ -63,6 +63,8 @@ INSTRUCTIONS: tuple[type, ...] = (
     instructions.SurprisePass,
     instructions.GainPass,
     instructions.LogisticScorePass,
+    instructions.BendPass,
+    instructions.SlopePass,
     instructions.Save,
     instructions.Log,
     instructions.Finish,

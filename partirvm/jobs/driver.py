@@ -55,6 +55,8 @@ PASS_NAMES = {
     "LogisticPass": "newton",
     "SurprisePass": "surprise",
     "GainPass": "gain",
+    "BendPass": "bend",
+    "SlopePass": "slope",
 }
 
 

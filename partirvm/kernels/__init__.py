@@ -6,10 +6,51 @@ from typing import Any
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
+from partirvm.kernels.categorical import Categorical
+from partirvm.kernels.columns import OnColumns
+from partirvm.kernels.combined import Product, Sum
+from partirvm.kernels.functions import LocalFunction, NamedFunction
 from partirvm.kernels.gaussian import Gaussian
+from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
+from partirvm.kernels.laplacian import Laplacian
+from partirvm.kernels.matern import Matern32, Matern52
+from partirvm.kernels.spline import LinearSpline
 
-KERNELS: dict[str, type[Kernel]] = {"gaussian": Gaussian}
-"""Every kernel by name; one list feeds the options, the model files and the tests."""
+__all__ = [
+    "KERNELS",
+    "NAMES",
+    "WITH_GAMMA",
+    "Categorical",
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "LinearSpline",
+    "LocalFunction",
+    "Matern32",
+    "Matern52",
+    "NamedFunction",
+    "OnColumns",
+    "Polynomial",
+    "Product",
+    "Sigmoid",
+    "Sum",
+    "kernel_from_spec",
+]
+
+WITH_GAMMA: dict[str, type[Kernel]] = {
+    kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
+}
+"""Kernels that a name and gamma describe."""
+
+NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
+"""Kernels that can be asked for by name alone."""
+
+KERNELS: dict[str, type[Kernel]] = {
+    **NAMES,
+    **{kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction)},
+}
+"""Every kernel that has a spec, by name; one list feeds the options, the files and the tests."""
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:

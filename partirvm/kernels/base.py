@@ -1,38 +1,67 @@
-"""Kernels as values: k(x, z), its spec, and the registry by name.
+"""Kernels as values: k(x, z), the gradient in its parameters, and its spec.
 
 A kernel is a small frozen value. It sees coordinates as the model does (standardised if the fit standardises) and knows
 nothing of data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse, and a spec is plain JSON, so that a
 model file holds no code.
+
+Blocks are worked on a group of columns at a time, so that what a kernel needs beside its output stays in the cache.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.errors import UsageError
+
 Float = NDArray[np.float64]
+
+GROUP = 16
+"""Columns that are worked on together: over 2,048 rows, a quarter of a MiB."""
 
 
 class PreparedKernel(Protocol):
-    """A kernel with its centres worked in."""
+    """A kernel with its m centres worked in."""
 
     def __call__(self, points: Float, out: Float, /) -> None:
-        """Write k(points, centres) of points (n, d) into ``out`` (n, m), a run of columns of a wider array perhaps."""
+        """Write k(points, centres) of points (n, d) into ``out`` (n, m), a run of columns of a wider array perhaps.
+
+        Fastest where ``out`` is stored column by column.
+        """
+        ...
+
+    def gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
+        """Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
+
+        ``values`` (n, m) are what a call for the same points wrote; neither they nor ``weights`` (n, m) are changed.
+        """
         ...
 
 
+@runtime_checkable
 class Kernel(Protocol):
-    """A kernel function k(x, z) with parameters."""
+    """A kernel function k(x, z) with parameters.
 
-    name: str
+    A ``local`` kernel is largest at its centre and falls off with the distance from it, so that a point may be far from
+    all centres.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def local(self) -> bool:
+        """Whether that is so."""
+        ...
 
     def prepare(self, centres: Float, /, origin: Float | None = None) -> PreparedKernel:
         """Work in the centres (m, d) once, for many blocks of points.
 
         ``origin`` (d,) is a point near them, from which coordinates may be taken; where it is given the bits of a
-        column must not depend on the centres beside it.
+        column must not depend on the centres beside it. Raises ``UsageError`` for another number of features than d.
         """
         ...
 
@@ -41,10 +70,161 @@ class Kernel(Protocol):
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Name and parameters as plain JSON."""
+        """Name and parameters as plain JSON. Raises ``UsageError`` for a kernel that only this process has."""
+        ...
+
+    def key(self) -> dict[str, Any]:
+        """The spec, or what stands for it in this process: JSON that differs where kernels do."""
         ...
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], /) -> Self:
         """The kernel that has this spec. Raises ``UsageError`` for parameters that cannot be."""
         ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the p parameters that can be learned, all ≥ 0; none if the kernel cannot be learned."""
+        ...
+
+    @property
+    def logs(self) -> Float:
+        """Their natural logarithms, (p,); −∞ for one that is 0, and stays it."""
+        ...
+
+    def with_logs(self, logs: Float, /) -> Self:
+        """The kernel whose parameters have these logarithms (p,)."""
+        ...
+
+    def relevances(self, n_features: int, /) -> Float | None:
+        """How fast k falls with each feature (n_features,): its gamma; None for a kernel without."""
+        ...
+
+
+class Described:
+    """``spec``, ``key`` and ``from_spec`` of a frozen dataclass: its name and its fields."""
+
+    name: ClassVar[str]
+
+    def spec(self) -> dict[str, Any]:
+        """Plain JSON: ``{"name": ..., field: value, ...}``."""
+        return self._described(lambda kernel: kernel.spec())
+
+    def key(self) -> dict[str, Any]:
+        """The spec, with the keys of parts that have none."""
+        return self._described(lambda kernel: kernel.key())
+
+    def _described(self, of: Callable[[Kernel], dict[str, Any]]) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {"name": self.name, **{name: _plain(value, of) for name, value in values.items()}}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Self:
+        """The kernel that has this spec. Raises ``UsageError`` for fields or values that cannot be."""
+        known = fields(cls)  # type: ignore[arg-type]
+        values = {name: value for name, value in spec.items() if name != "name"}
+        needed = [field.name for field in known if field.default is MISSING]
+        for name in (*values, *needed):
+            if name not in values or name not in {field.name for field in known}:
+                what = "lacks" if name not in values else "has"
+                names = ", ".join(field.name for field in known) or "nothing but its name"
+                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; it takes {names}")
+        return cls(**values)
+
+
+def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each, of) for each in value]
+    return of(value) if isinstance(value, Kernel) else value
+
+
+class Fixed:
+    """A kernel without parameters that could be learned."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @property
+    def logs(self) -> Float:
+        """None, shape (0,)."""
+        return np.zeros(0)
+
+    def with_logs(self, logs: Float) -> Self:
+        """The kernel itself."""
+        return self
+
+    def relevances(self, n_features: int) -> Float | None:
+        """There is no gamma: None."""
+        return None
+
+
+class FixedGradient:
+    """The gradient of a prepared kernel without parameters that could be learned."""
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Shape (0,)."""
+        return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products of points with m centres, in groups of columns.
+
+    Every product has the same shape, with centres of zeros where there are no more: BLAS chooses its way, and with it
+    the last bits of each column, by the shape of the whole product. So a column's bits are its own.
+    """
+
+    right: Float
+
+    @property
+    def size(self) -> int:
+        """Columns of a group."""
+        return int(self.right.shape[1])
+
+    @classmethod
+    def of(cls, rows: Float, group: int = GROUP) -> Products:
+        """With these centres (m, k)."""
+        m, k = rows.shape
+        right = np.zeros((-(-m // group), group, k))
+        right.reshape(-1, k)[:m] = rows
+        return cls(right)
+
+    def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
+        """Write ``left`` (n, k) times the centres into ``out`` (n, m); ``finish`` changes each group (g, n)."""
+
+        def write(some: slice, work: Float) -> None:
+            centres = self.right[some.start // self.size]
+            if len(work) == self.size:
+                np.matmul(centres, left.T, out=work)
+            else:
+                work[...] = np.matmul(centres, left.T)[: len(work)]
+            finish(work)
+
+        by_groups(out, write, self.size)
+
+    def block(self, left: Float, some: slice) -> Float:
+        """``left`` (n, k) times a group of centres, (g, n)."""
+        product: Float = np.matmul(self.right[some.start // self.size], left.T)
+        return product[: some.stop - some.start]
+
+
+def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
+    """``write(which, place)`` for each group of columns of ``out`` (n, m): the place (g, n) takes them row by row.
+
+    The place is ``out`` itself where that is stored column by column; else it is copied there, so that bits do not
+    depend on the layout.
+    """
+    columns = out.T
+    direct = columns.strides[1] == columns.itemsize
+    for some in runs(len(columns), size):
+        place = columns[some] if direct else np.empty(columns[some].shape)
+        write(some, place)
+        if not direct:
+            columns[some] = place
+
+
+def runs(m: int, size: int = GROUP) -> list[slice]:
+    """Groups of m columns."""
+    return [slice(start, min(start + size, m)) for start in range(0, m, size)]

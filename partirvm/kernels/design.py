@@ -46,7 +46,7 @@ class Design:
     def basis(self) -> str:
         """Hash of kernel parameters and input scaling: columns of equal basis and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
-        text = json.dumps([self.kernel.spec(), shift.tolist(), scale.tolist()], sort_keys=True)
+        text = json.dumps([self.kernel.key(), shift.tolist(), scale.tolist()], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -67,6 +67,14 @@ class Design:
         if len(self.centres):
             self._prepared(self.scaling.inputs(X), block[:, int(self.bias) :])
         return block
+
+    def gradient(self, X: Float, block: Float, weights: Float) -> Float:
+        """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
+
+        Arrays stored column by column are fastest.
+        """
+        kernels = slice(int(self.bias), None)
+        return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def take(self, centres: Int, *, bias: bool | None = None) -> Design:
         """The design of some of the centres, by position; keeps the bias unless told otherwise."""

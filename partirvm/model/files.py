@@ -99,6 +99,9 @@ def load_model(
 ) -> Model | ClassModel:
     """Read a model back, or the one to use of a job, given its folder or fsspec URL. Runs no code from the file.
 
+    A kernel that is a named function (``partirvm.kernels.NamedFunction``) is imported once the model predicts: in a
+    file from strangers, look at ``model.design.kernel`` first.
+
     Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
     written by a newer version.
     """

@@ -68,7 +68,7 @@ class Plan:
     """What would be done. ``notes`` say where a number was capped, and by what.
 
     ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
-    classes (1 for two classes), None for one of numbers.
+    classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was.
     """
 
     shape: DataShape
@@ -90,6 +90,7 @@ class Plan:
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
     kernel_store: KernelStore | None = None
+    learned: str | None = None
 
     @property
     def partitions(self) -> int:
@@ -160,6 +161,7 @@ class Plan:
             "kernel_store": None if self.kernel_store is None else self.kernel_store.where,
             "kernel_store_bytes": None if self.kernel_store is None else self.kernel_store.bytes,
             "kernel_store_reason": None if self.kernel_store is None else self.kernel_store.reason,
+            **({} if self.learned is None else {"learned": self.learned}),
             "notes": list(self.notes),
         }
 
@@ -185,6 +187,8 @@ class Plan:
         ]
         if self.kernel_store is not None:
             lines.append(f"kernel      {self.kernel_store}")
+        if self.learned is not None:
+            lines.append(f"learned     {self.learned}")
         if self.sparseness is not None:
             lines.insert(3, f"heuristic   {self.sparseness}")
         return "\n".join(lines + [f"note        {note}" for note in self.notes])
@@ -245,6 +249,7 @@ def make_plan(
     shrink_partition: bool = False,
     sparseness: Sparseness | None = None,
     newton: bool = False,
+    learned: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
@@ -324,6 +329,7 @@ def make_plan(
         outputs=outputs or None,
         sparseness=sparseness,
         notes=notes,
+        learned=learned,
     )
 
 

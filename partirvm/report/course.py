@@ -156,7 +156,8 @@ def history(
 
 
 def _name(entry: Entry) -> str:
-    names = {"final": "last", "heuristic": "sparseness", "part": f"level {entry.get('level')}, {entry['number']}"}
+    level = f"level {entry.get('level')}, {entry['number']}"
+    names = {"final": "last", "heuristic": "sparseness", "kernel": "kernel", "part": level}
     return names.get(entry["kind"], str(entry["number"]))
 
 

@@ -40,6 +40,8 @@ class Lines:
         """What to show of this line of history."""
         if entry["kind"] == "heuristic":
             return [Line(heuristic_line(entry))]
+        if entry["kind"] == "kernel":
+            return [Line(f"learned: {entry['text']}")]
         if entry["kind"] == "part":
             return self._part(entry)
         return [*self._end_level(), *self._round(entry)]

@@ -18,7 +18,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.lines import Line, Lines
 from partirvm.report.progress import Progress
-from partirvm.report.quantities import MISSING, format_evidence, held_out, kind_of
+from partirvm.report.quantities import MEASURED, MISSING, format_evidence, held_out, kind_of
 from partirvm.report.remaining import Remaining
 from partirvm.report.text import counted, format_rate, plan_line
 
@@ -85,7 +85,7 @@ class LiveProgress(Progress):
 
     def on_record(self, entry: dict[str, Any]) -> None:
         super().on_record(entry)
-        if entry["kind"] != "heuristic":
+        if entry["kind"] not in MEASURED:
             self._entry = entry
         if entry["kind"] == "part":
             self._fit = entry["candidates"], entry["vectors"]

@@ -16,6 +16,9 @@ Entry = dict[str, Any]
 
 MISSING = "–"
 
+MEASURED = ("heuristic", "kernel")
+"""Kinds of lines that planning left: they are of no round."""
+
 
 def format_error(value: float | None) -> str:
     """A real with four digits.

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from partirvm.report.quantities import MEASURED
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -75,7 +77,7 @@ class Remaining:
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """A line of history: a fit is over."""
-        if entry["kind"] == "heuristic" or self._stage >= len(self.stages):
+        if entry["kind"] in MEASURED or self._stage >= len(self.stages):
             return
         self._fits += 1
         if entry["kind"] == "final":

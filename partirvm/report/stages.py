@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.report.quantities import KEYS, Entry
+from partirvm.report.quantities import KEYS, MEASURED, Entry
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def stages(history: Iterable[Entry]) -> list[Stage]:
             level = []
         if entry["kind"] == "part":
             level.append(entry)
-        elif entry["kind"] != "heuristic":
+        elif entry["kind"] not in MEASURED:
             found.append(_stage(entry["kind"], _place(entry, found), [entry]))
     return found + ([_stage("level", level[0]["level"], level)] if level else [])
 

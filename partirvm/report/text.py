@@ -8,7 +8,16 @@ from typing import Any
 
 from partirvm.backends.process import peak_memory
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report.quantities import MISSING, Entry, Kind, classes_text, format_error, format_evidence, kind_of
+from partirvm.report.quantities import (
+    MEASURED,
+    MISSING,
+    Entry,
+    Kind,
+    classes_text,
+    format_error,
+    format_evidence,
+    kind_of,
+)
 
 
 def counted(number: int, noun: str) -> str:
@@ -171,7 +180,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
     """
     last = history[-1]
     kind = kind_of(last)
-    fits = [entry for entry in history if entry["kind"] != "heuristic"]
+    fits = [entry for entry in history if entry["kind"] not in MEASURED]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
     advice = outcome.reason.advice
     if outcome.reason.value == "converged" and plan["strategy"] != "working-set":

@@ -36,8 +36,10 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
+from partirvm.service.kernels import learns, portable
+from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import Prepared, StoppedError, check_sources, prepare
+from partirvm.service.preparing import Prepared, check_sources, prepare
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters
 
@@ -142,13 +144,13 @@ def absolute(place: str) -> str:
 def specification(
     source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: FitParameters
 ) -> dict[str, Any]:
-    """What a job is asked: where the data are and how they look, parameters, versions."""
+    """What a job is asked: where the data are and how they look, checked parameters, versions."""
     return {
         "data": absolute(source.url),
         "validation": None if validation is None else absolute(validation),
         "fingerprint": asdict(source.fingerprint()),
         "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
-        "parameters": asdict(parameters),
+        "parameters": {**asdict(parameters), "kernel": portable(parameters.kernel)},
         "tile_rows": source.tile_rows,
         "versions": package_versions(),
     }
@@ -227,7 +229,7 @@ def carry_out(
             executor = executor_for(client)
             state = fold(events)
             if checkpoint is not None:
-                parameters = as_before(parameters, checkpoint.state.options, state.plan)
+                parameters = as_before(parameters, checkpoint.state, state.plan)
             requests = Requests(store, state.attempt, aborted)
             try:
                 prepared = prepare(source, parameters, executor, held_out, requests)
@@ -362,9 +364,14 @@ def history_of(state: JobState) -> list[Entry]:
     return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
 
 
-def as_before(parameters: FitParameters, options: Any, plan: dict[str, Any] | None) -> FitParameters:
-    """The parameters with every "auto" as it was resolved when the job began: a checkpoint is of that fit."""
-    strategy = parameters.strategy if plan is None else plan["strategy"]
+def as_before(parameters: FitParameters, state: Any, plan: dict[str, Any] | None) -> FitParameters:
+    """The parameters with every "auto" as it was resolved when the job began: a checkpoint is of that fit.
+
+    A kernel that was learned is that of the checkpoint's ``state``.
+    """
+    options, strategy = state.options, parameters.strategy if plan is None else plan["strategy"]
+    if learns(parameters):
+        parameters = replace(parameters, kernel=state.problem.empty.kernel, gamma="auto", gamma_prior="flat")
     return replace(
         parameters,
         strategy=strategy,

@@ -36,8 +36,10 @@ from partirvm.service.carrying import (
     specification,
     take_over,
 )
+from partirvm.service.kernels import portable
+from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import StoppedError, prepare
+from partirvm.service.preparing import prepare
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -91,6 +93,7 @@ def fit(
     was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
     model.
     """
+    portable(check_parameters(parameters).kernel)
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
@@ -171,6 +174,7 @@ def submit(
 
     _require_shared(data, job, *([validation] if validation else []))
     parameters = check_parameters(parameters)
+    portable(parameters.kernel)
     made._start_there(client, ask(client, create, data, job, parameters, validation, overwrite, _address(client)))
     return made
 
@@ -239,7 +243,7 @@ class Job:
             "advice": self._advice(state, has_model),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
-            "fits": sum(entry["kind"] != "heuristic" for entry in state.history),
+            "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys},
             "model": has_model,
             "seconds": _seconds(state),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import KERNELS
-from partirvm.kernels.base import Kernel
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.service.kernels import checked_kernel
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import STOP_RULES, Record
+from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.selection import SELECTIONS
@@ -47,7 +47,7 @@ KNOWN_SOLVERS = ("auto", "fixed-point")
 def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
     p = parameters
-    _one_of("kernel", p.kernel, KERNELS)
+    p = replace(p, kernel=checked_kernel(p.kernel))
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
     _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
     _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
@@ -58,6 +58,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     if not isinstance(p.moderate, bool | np.bool_):
         _one_of("moderate", p.moderate, ("auto",))
     _one_of("kernel_store", p.kernel_store, STORES)
+    _one_of("gamma_prior", p.gamma_prior, PRIORS)
     for name in ("partition_size", "likelihood_rows"):
         if getattr(p, name) != "auto":
             _whole(name, getattr(p, name), 1, " or 'auto'")
@@ -135,37 +136,6 @@ def _deviation(moments: Any) -> NDArray[np.float64]:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
-    """The kernel with its gamma as numbers. ``"scale"`` (and ``"auto"``) is 1/(d·var) of what the kernel sees."""
-    gamma, d = parameters.gamma, len(moments.inputs.mean)
-    if isinstance(gamma, str):
-        try:
-            gamma = [float(part) for part in gamma.split(",")]
-        except ValueError:
-            _one_of("gamma", gamma, ("auto", "scale", "a positive number", "one number per feature"))
-            gamma = scale_gamma(moments, parameters.standardize)
-    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
-    if not values or not all(isinstance(value, numbers.Real) for value in values):
-        raise UsageError(f"gamma is {gamma!r}: it must be 'auto', 'scale', a positive number or one number per feature")
-    if len(values) not in (1, d):
-        raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
-    return KERNELS[parameters.kernel].from_spec({"gamma": values})
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1
-
-
-def scale_gamma(moments: Moments, standardize: bool) -> float:
-    """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
-    inputs = moments.inputs
-    if standardize:
-        variance = float(np.mean(inputs.variance > 0))
-    else:
-        variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
-    return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
-
-
 def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
     """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes."""
     if parameters.strategy != "auto":
@@ -174,14 +144,23 @@ def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int 
     return "basic" if few and parameters.partition_size == "auto" else "working-set"
 
 
-def resolve_partition_size(n_rows: int, d: int, measured: Record) -> tuple[Sparseness, int, tuple[str, ...]]:
-    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these."""
+def resolve_partition_size(
+    n_rows: int, d: int, measured: Record, centres: int = 0
+) -> tuple[Sparseness, int, tuple[str, ...]]:
+    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these.
+
+    A kernel that was learned with so many ``centres`` is given as many candidates: learned widths are wide, the few
+    vectors that the heuristic finds under them make small rounds, and these end too early.
+    """
     heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
     sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
     least, most = AUTO_PARTITION
     size = min(max(heuristic, least), most, n_rows)
     notes: tuple[str, ...] = ()
-    if size > heuristic:
+    if size < min(centres, most, n_rows):
+        size = min(centres, most, n_rows)
+        notes += (f"P raised from {heuristic:,} to {size:,}: as many as the kernel was learned with",)
+    elif size > heuristic:
         notes += (f"P raised from {heuristic:,} to {size:,}: auto takes {least} at least",)
     if size < heuristic:
         why = f"auto takes {most:,} at most" if size == most else "there are no more rows"

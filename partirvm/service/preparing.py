@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,23 +19,25 @@ from partirvm.backends.segments import CHUNK, Damaged
 from partirvm.backends.segments import Disk as Chunks
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
+from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError
-from partirvm.jobs.driver import Driver, Entry, MemoryJournal
+from partirvm.jobs.driver import Entry
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, Plan, Sparseness, affordable, make_plan
+from partirvm.planning.plan import Plan, Sparseness, make_plan
 from partirvm.service.classes import Classes, find_classes
+from partirvm.service.kernels import learns, resolve_kernel
+from partirvm.service.measuring import Interrupted, Measuring, StoppedError
 from partirvm.service.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
     check_parameters,
     resolve_class_likelihood,
-    resolve_kernel,
     resolve_likelihood,
     resolve_moderate,
     resolve_partition_size,
@@ -43,27 +45,19 @@ from partirvm.service.parameters import (
     resolve_strategy,
 )
 from partirvm.service.weighing import weighed
-from partirvm.strategies.instructions import Options, Problem, Record
+from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
-from partirvm.strategies.partition_size import PartitionSize, probe_rows
 from partirvm.strategies.selection import POOL, SPREAD
 from partirvm.types import PANEL_ROWS, FitParameters
 
 CALIBRATION_ROWS = 1024
-
-Interrupted: TypeAlias = Callable[[], Termination | None]
-"""Asked again and again whether somebody wants the end, and why."""
-
-
-class StoppedError(Exception):
-    """Somebody wants the end of a fit that is still being planned. Caught by those who know what to leave behind."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A fit that is ready to run: everything checked and resolved, nothing written yet.
 
-    ``measured`` are lines of history that planning left: the heuristic's fit.
+    ``measured`` are lines of history that planning left: of the kernel's learning and of the heuristic's fit.
     """
 
     source: Source
@@ -105,22 +99,27 @@ def prepare(
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs)
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
+    measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
+    learned = measuring.kernel(problem) if learns(parameters) and problem.power else None
+    if learned is not None:
+        problem = replace(problem, empty=replace(empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
-    measured: tuple[Entry, ...] = ()
-    notes: tuple[str, ...] = ()
+    measured: tuple[Entry, ...] = () if learned is None else learned.lines
+    notes: tuple[str, ...] = () if learned is None else learned.notes
     if strategy == "basic" or not problem.power:
         size = source.n_rows if strategy == "basic" else min(AUTO_PARTITION[0], source.n_rows)
     elif parameters.partition_size != "auto":
         size = min(int(parameters.partition_size), source.n_rows)
     else:
-        record, measured, capped = _measure_sparseness(
-            source, shape, machine, problem, parameters, executor, interrupted
+        elapsed = measured[-1]["seconds"] if measured else 0.0
+        record, lines, capped = measuring.sparseness(problem, elapsed)
+        sparseness, size, held = resolve_partition_size(
+            source.n_rows, source.n_features, record, 0 if learned is None else learned.centres
         )
-        sparseness, size, notes = resolve_partition_size(source.n_rows, source.n_features, record)
-        notes = capped + notes
+        measured, notes = measured + lines, notes + capped + held
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
     selection = _selection(parameters, strategy, problem.classifies)
-    rates = calibrate(source, empty)
+    rates = calibrate(source, problem.empty)
     plan = make_plan(
         shape,
         machine,
@@ -140,6 +139,7 @@ def prepare(
         shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
         sparseness=sparseness,
         newton=problem.classifies,
+        learned=None if learned is None else learned.text,
         notes=notes + _remarks(parameters, strategy, likelihood, source, problem),
     )
     plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
@@ -149,34 +149,8 @@ def prepare(
     options = _options(plan, parameters, sample, problem)
     if sparseness is not None:
         chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        measured = tuple({**entry, **chosen, "notes": list(plan.notes)} for entry in measured)
+        measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
     return Prepared(source, held_out, parameters, moments, problem, options, plan, measured)
-
-
-def _measure_sparseness(
-    source: Source,
-    shape: DataShape,
-    machine: Machine,
-    problem: Problem,
-    parameters: FitParameters,
-    executor: Executor,
-    interrupted: Interrupted,
-) -> tuple[Record, tuple[Entry, ...], tuple[str, ...]]:
-    """Run the heuristic's fit: its record, its line of history, and notes on what it was held to."""
-    wanted = probe_rows(source.n_rows, source.n_features, source.n_rows)
-    asked = min(wanted, parameters.heuristic_rows)
-    threads, rows = affordable(shape, machine, asked, shrink_threads=executor.elastic)
-    executor.use(threads)
-    options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
-    journal = MemoryJournal()
-    driver = Driver(executor=executor, source=source, interrupted=interrupted)
-    outcome = driver.run(PartitionSize(), problem, options, journal)
-    if outcome.reason is Termination.ABORTED:
-        raise StoppedError
-    assert outcome.last is not None
-    cap = "heuristic_rows" if rows == asked else "the memory limit"
-    notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
-    return outcome.last, tuple(journal.history), notes
 
 
 def _remarks(
@@ -196,8 +170,14 @@ def _remarks(
     ]
     if strategy == "basic":
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
+    if _differs("gamma_prior", given, default) and not (
+        learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    ):
+        idle.append("gamma_prior")
     if idle:
         remarks.append(f"without effect here: {', '.join(idle)}")
+    if learns(given) and not problem.power:
+        remarks.append("no kernel was learned: the target is constant")
     if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
         remarks.append(
             "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "

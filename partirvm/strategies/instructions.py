@@ -130,7 +130,48 @@ class LogisticScorePass:
     codes: tuple[int, ...] | None = None
 
 
-Pass: TypeAlias = GramPass | ResidualPass | ScorePass | LogisticPass | SurprisePass | GainPass | LogisticScorePass
+@dataclass(frozen=True)
+class BendPass:
+    """Φᵀc (M, C), an array: how log|H| changes with the weights ``mean`` (M, C) of classes (``core.tied_laplace``).
+
+    ``covariance`` (C, M, M) is Σ. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
+    mean: Float
+    covariance: Float
+    likelihood: str
+    rows: Int | None = None
+
+
+@dataclass(frozen=True)
+class SlopePass:
+    """Slopes of the evidence in the kernel's log parameters, an array (p,): Σ D ∘ ∂Φ/∂ log parameter.
+
+    D is that of ``core.tied`` at μ (M, C), Σ (C, M, M) and β, or where ``likelihood`` is one of classes that of
+    ``core.tied_laplace`` with ``shift`` (M, C). Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
+    mean: Float
+    covariance: Float
+    beta: float = 1.0
+    likelihood: str = "gaussian"
+    shift: Float | None = None
+    rows: Int | None = None
+
+
+Pass: TypeAlias = (
+    GramPass
+    | ResidualPass
+    | ScorePass
+    | LogisticPass
+    | SurprisePass
+    | GainPass
+    | LogisticScorePass
+    | BendPass
+    | SlopePass
+)
 
 
 @dataclass(frozen=True)
@@ -222,13 +263,16 @@ class Record:
     """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
 
     ``kind`` is ``"round"`` for an intermediate fit that leaves a model, ``"part"`` for one that leaves none
-    (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the partition size and
-    ``"final"`` for the last. ``rows`` is how many rows the posterior saw, by ``likelihood``; the log evidence is over
-    these, the training error over those that σ² comes from. ``duplicates`` says how many chosen rows were left out so
-    far because they equal another one, ``dropped`` how many vectors a limit has cost so far, ``floored`` whether the
-    noise sits at its floor. ``termination`` is the dense fit's. A fit of classes has no noise; its errors are the mean
-    negative log probability of a row's class (nats) and the fraction of rows in the wrong class, over the posterior's
-    rows, and its iterations are logistic passes.
+    (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the partition size,
+    ``"kernel"`` for what was learned of the kernel and ``"final"`` for the last. ``rows`` is how many rows the
+    posterior saw, by ``likelihood``; the log evidence is over these, the training error over those that σ² comes from.
+    ``duplicates`` says how many chosen rows were left out so far because they equal another one, ``dropped`` how many
+    vectors a limit has cost so far, ``floored`` whether the noise sits at its floor. ``termination`` is the dense
+    fit's. A fit of classes has no noise; its errors are the mean negative log probability of a row's class (nats) and
+    the fraction of rows in the wrong class, over the posterior's rows, and its iterations are logistic passes. Of a
+    kernel that was learned, ``kernel`` is the spec, the iterations are evaluations of the evidence and its slopes, and
+    the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
+    (``core.tied``).
     """
 
     kind: str
@@ -253,6 +297,8 @@ class Record:
     train_error: float | None = None
     held_out_log_loss: float | None = None
     held_out_error: float | None = None
+    kernel: dict[str, Any] | None = None
+    gain: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, ResidualPass, ScorePass, Solve
+from partirvm.strategies.instructions import BendPass, GramPass, ResidualPass, ScorePass, SlopePass, Solve
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
@@ -67,6 +67,7 @@ KEPT, NEW = design([5, 900, 17000], bias=True), design([1, 2, 3, 4000, 12000])
 OFFSET = np.array([[0.5], [-1.0], [0.2], [0.0]])
 MEAN = np.array([0.3, 1.0, -0.5, 0.1])
 ROOT = np.tril(np.ones((4, 4))) * 0.1
+SHIFT = np.array([[0.1], [-0.2], [0.0], [0.3]])
 EXCLUDED = np.arange(0, N, 3)
 
 INSIDE = np.arange(2 * TILE + 10, 2 * TILE + 310)
@@ -92,6 +93,13 @@ PASSES = {
     "residual, one tile": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED, rows=INSIDE),
     "residual, last tile": ResidualPass(KEPT, MEAN[:, None], select=5, rows=np.arange(N - 50, N)),
     "residual, everywhere": ResidualPass(KEPT, MEAN[:, None], select=40, rows=EVERYWHERE),
+    "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
+    "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
+    "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
+    "slope of classes": SlopePass(
+        KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
+    ),
+    "bend": BendPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
 }
 
 
@@ -123,6 +131,8 @@ def expected(pass_):
             return fields | {"diagonal": (new**2).sum(axis=0)}
         return fields | {"gram": new.T @ new, "energy": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
+    if isinstance(pass_, SlopePass | BendPass):
+        return {"": slope_or_bend(pass_, Phi, t[:, 0], y, w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
         fields = {"n": there.sum(), "energy": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
@@ -140,9 +150,25 @@ def expected(pass_):
     }
 
 
+def slope_or_bend(pass_, Phi, t, codes, w):
+    """Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k, or Φᵀc; of "classes" that are any numbers (n,)."""
+    Sigma = ROOT @ ROOT.T
+    f, v = Phi @ MEAN, SHIFT[:, 0]
+    y = 1 / (1 + np.exp(-f))
+    b, s = w * y * (1 - y), np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
+    bend = s * b * (1 - 2 * y)
+    if isinstance(pass_, BendPass):
+        return Phi.T @ bend[:, None]
+    D = 3.0 * w[:, None] * (np.outer(t - f, MEAN) - Phi @ Sigma)
+    if pass_.shift is not None:
+        turn = 0.5 * bend + b * (Phi @ v)
+        D = np.outer(w * (codes - y), MEAN + v) - b[:, None] * (Phi @ Sigma) - np.outer(turn, MEAN)
+    return [(D * Phi * np.log(Phi))[:, 1:].sum()]
+
+
 def field(value, path):
     """``value.a.b`` for the path "a.b"."""
-    for name in path.split("."):
+    for name in filter(None, path.split(".")):
         value = getattr(value, name)
     return value
 

@@ -11,7 +11,9 @@ from backend_cases import bits, cluster
 
 from partirvm import service
 from partirvm.backends.process import resident_memory
+from partirvm.core import rprop
 from partirvm.data import ingest
+from partirvm.strategies import evaluating, learning
 from partirvm.types import FitParameters
 
 CASES = [
@@ -143,3 +145,34 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
     together = [sum(begin <= at < end for begin, end in spans) for at, _ in spans]
     assert max(together) >= 3
     assert sum(end - begin for begin, end in spans) / length > 1.3
+
+
+@pytest.mark.parametrize("K", [0, 2])
+def test_a_learned_kernel_has_the_same_bits_everywhere(
+    waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K
+):
+    """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster."""
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(learning, "CENTRES", 30)
+    monkeypatch.setattr(evaluating, "FIRST_TURNS", 1)
+    data = classes[K] if K else waves
+    asked = FitParameters(
+        gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100
+    )
+    ways = {
+        "inline": {},
+        "little memory": {"memory_limit": resident_memory() + (120 << 20)},
+        "one worker": {"client": one_worker},
+        "three workers": {"client": three_workers},
+    }
+    if K:
+        ways = {name: ways[name] for name in ("inline", "three workers")}
+    found = {}
+    for name, way in ways.items():
+        limit = way.get("memory_limit", "auto")
+        fitted = service.fit(
+            data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client")
+        )
+        assert fitted.history[0]["kind"] == "kernel"
+        found[name] = left(fitted)
+    assert all(one == found["inline"] for one in found.values())

@@ -52,6 +52,12 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "job in the way": (("fit", "{train}", "{job}"), r"job: there is something here.*--overwrite"),
     "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"this is not a job, it will not be overwritten"),
     "unknown kernel": (("fit", "{train}", "{new}", "--kernel", "rbf"), r"kernel is 'rbf'; known: gaussian"),
+    "no kernel's function": (("fit", "{train}", "{new}", "--kernel", "a b:c"), r"must be named as 'module:function'"),
+    "no kernel's module": (("fit", "{train}", "{new}", "--kernel", "no_such:f"), r"'no_such' cannot be .*PYTHONPATH"),
+    "gamma of a line": (
+        ("plan", "{train}", "--kernel", "linear", "--gamma", "2"),
+        r"gamma is '2', but the kernel",
+    ),
     "unknown strategy": (
         ("fit", "{train}", "{new}", "--strategy", "best"),
         r"'best'; known: auto, basic, split-merge, incr",

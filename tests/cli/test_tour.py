@@ -14,6 +14,7 @@ from commandline import NOISE, Tour
 
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
+from partirvm.kernels import NAMES
 from partirvm.service import plan
 from partirvm.types import FitParameters
 
@@ -189,6 +190,24 @@ def test_defaults_are_those_of_the_library():
     assert options.parameters({name: context.params[name] for name in names}) == FitParameters()
     shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
     assert shared - names == {"validation", "scheduler"}
+
+
+def test_the_help_names_every_kernel():
+    """They are written out there: a list would need NumPy, and seconds, to begin with."""
+    kernel = next(option for option in group.commands["fit"].params if option.name == "kernel")
+    assert set(kernel.help.removeprefix("Kernel: ").partition(", or ")[0].split(", ")) == set(NAMES)
+
+
+@pytest.mark.parametrize("kernel", ["matern32", "sklearn.metrics.pairwise:laplacian_kernel"])
+def test_another_kernel(tour, cli, tmp_path, kernel):
+    """By name or as a function, from fit to predictions of the model on disk."""
+    job, output = str(tmp_path / "job"), tmp_path / "predicted.csv"
+    choices = ("--kernel", kernel, "--partition-size", "60", "--max-rounds", "3", "--quiet")
+    assert cli("fit", tour.train, job, *choices)[0] == 0
+    assert cli("predict", job, tour.test, str(output), "--quiet")[0] == 0
+    status, out, _ = cli("evaluate", job, tour.test)
+    assert status == 0
+    assert json.loads(out)["rmse"] < 1.0
 
 
 def test_every_option_reaches_the_parameters():

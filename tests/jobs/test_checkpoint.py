@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import zarr
+from kernel_cases import NAMED
 from same import assert_same
 from simulator import Simulator, wave
 
@@ -14,7 +15,6 @@ from partirvm.core.termination import Termination
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs import checkpoint
 from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
-from partirvm.kernels import KERNELS
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Finish, Options, Stop
 from partirvm.strategies.rounds import Phase
@@ -99,8 +99,8 @@ def test_a_run_that_is_written_and_read_at_every_step_ends_in_the_same_bits(name
 
 def test_every_class_that_a_strategy_may_hold_is_known():
     """Kernels by their list; phases and terminations as enums."""
-    for kernel in KERNELS.values():
-        assert_same(kernel((0.5,)), CODEC.decode(*CODEC.encode(kernel((0.5,)))))
+    for case in NAMED:
+        assert_same(case.kernel, CODEC.decode(*CODEC.encode(case.kernel)))
     for member in (*Phase, *Termination):
         assert CODEC.decode(*CODEC.encode(member)) is member
     assert_same(Stop(Termination.TIME), CODEC.decode(*CODEC.encode(Stop(Termination.TIME))))

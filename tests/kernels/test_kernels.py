@@ -1,141 +1,298 @@
-"""All kernels, fed from one list: values, blocks, views, far inputs, specs. And the design made of them."""
+"""All kernels, fed from one list: values, gradients, blocks, views, far inputs, specs."""
 
 from __future__ import annotations
 
 import json
+import pickle
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_cases import CASES, IMPOSSIBLE, NAMED, D
 
 from partirvm.errors import UsageError
-from partirvm.kernels import KERNELS, Gaussian, kernel_from_spec
-from partirvm.kernels.design import Design
-from partirvm.types import Scaling
-
-D = 3
-
-CASES = {
-    "gaussian": [
-        ({"gamma": [0.5]}, lambda X, Z: naive.gaussian(X, Z, 0.5)),
-        ({"gamma": [1e-3]}, lambda X, Z: naive.gaussian(X, Z, 1e-3)),
-        ({"gamma": [0.1, 0.0, 2.0]}, lambda X, Z: naive.gaussian(X, Z, np.array([0.1, 0.0, 2.0]))),
-    ]
-}
-"""For every kernel: parameters of a spec for three features, and the naive twin that has them."""
-
-IMPOSSIBLE = {
-    "gaussian": [[], [0.0], [-1.0], [0.0, 0.0, 0.0], [1.0, -1.0, 1.0], [np.nan], [np.inf]],
-}
-"""For every kernel: values of gamma that cannot be."""
-
-kernels = pytest.mark.parametrize(
-    ("kernel", "twin"),
-    [
-        pytest.param(kernel_from_spec({"name": name, **parameters}), twin, id=f"{name} {parameters}")
-        for name, cases in CASES.items()
-        for parameters, twin in cases
-    ],
+from partirvm.kernels import (
+    KERNELS,
+    NAMES,
+    Categorical,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    LinearSpline,
+    LocalFunction,
+    Matern32,
+    Matern52,
+    NamedFunction,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sum,
+    kernel_from_spec,
 )
 
 
-def block(kernel, X, Z):
-    """All values k(x, z) of points (n, d) and centres (m, d)."""
-    out = np.full((len(X), len(Z)), np.nan)
-    kernel.prepare(Z)(X, out)
+def those(cases):
+    """A parameter ``case`` that takes each of these."""
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+kernels = those(CASES)
+
+
+def block(kernel, X, Z, origin=None):
+    """All values k(x, z) of points (n, d) and centres (m, d), stored column by column."""
+    out = np.full((len(Z), len(X)), np.nan).T
+    kernel.prepare(Z, origin)(X, out)
     return out
+
+
+def drawn(rng, n, d=D):
+    """Points of which some share coordinates, as codes do."""
+    X = rng.normal(size=(n, d))
+    shared = rng.random(X.shape) < 0.4
+    return np.where(shared, np.round(X), X)
 
 
 def test_every_kernel_has_cases():
     """A kernel that joins the registry joins these tests."""
-    assert set(CASES) == set(IMPOSSIBLE) == set(KERNELS)
+    assert {case.kernel.spec()["name"] for case in NAMED} == set(IMPOSSIBLE) == set(KERNELS)
     assert all(KERNELS[name].name == name for name in KERNELS)
+    assert set(NAMES) <= set(KERNELS)
+    assert all(isinstance(case.kernel, Kernel) for case in CASES)
 
 
 @kernels
-def test_a_block_has_the_value_of_every_pair(rng, kernel, twin):
-    """k(x, z) of each pair, by the naive twin, one pair at a time and all at once."""
-    X, Z = rng.normal(size=(40, D)), rng.normal(size=(7, D))
-    found = block(kernel, X, Z)
-    np.testing.assert_allclose(found, twin(X, Z), rtol=1e-12, atol=1e-15)
-    for i, j in [(0, 0), (39, 6), (12, 3)]:
-        np.testing.assert_allclose(found[i, j], block(kernel, X[i : i + 1], Z[j : j + 1])[0, 0], rtol=1e-13)
+def test_a_block_has_the_value_of_every_pair(rng, case):
+    """k(x, z) of each pair, by its formula, one pair at a time and all at once."""
+    X, Z = drawn(rng, 40), drawn(rng, 37)
+    found = block(case.kernel, X, Z)
+    np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
+    for i, j in [(0, 0), (39, 36), (12, 16)]:
+        np.testing.assert_allclose(found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-11, atol=1e-13)
 
 
 @kernels
-def test_a_block_is_symmetric_and_its_diagonal_is_k_of_x_and_x(rng, kernel, twin):
-    """k(x, z) = k(z, x); ``diagonal`` is k(x, x); the matrix of all pairs has no negative eigenvalue."""
-    X = rng.normal(size=(30, D))
-    K = block(kernel, X, X)
-    np.testing.assert_allclose(K, K.T, rtol=1e-12)
-    np.testing.assert_allclose(np.diagonal(K), kernel.diagonal(X), rtol=1e-12)
-    np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(twin(X, X)), rtol=1e-14)
-    assert np.linalg.eigvalsh(K).min() > -1e-10
+def test_a_block_is_symmetric_and_its_diagonal_is_k_of_x_and_x(rng, case):
+    """k(x, z) = k(z, x); ``diagonal`` is k(x, x); Mercer kernels have no negative eigenvalue, the others do."""
+    X = drawn(rng, 30)
+    X[0] = 0.0
+    K = block(case.kernel, X, X)
+    np.testing.assert_allclose(K, K.T, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(np.diagonal(K), case.kernel.diagonal(X), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13)
+    least = np.linalg.eigvalsh(K).min()
+    assert least > -1e-9 * np.abs(K).max() if case.mercer else least < -1e-3
+    assert not case.kernel.local or case.unit or (case.kernel.diagonal(X) > 0).all()
+
+
+def weighted(kernel, X, Z, weights):
+    """Σ weights[n, m] k(x_n, z_m)."""
+    return np.vdot(weights, block(kernel, X, Z))
 
 
 @kernels
-def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, kernel, twin):
+@pytest.mark.parametrize("order", ["F", "C"])
+def test_the_gradient_is_that_of_finite_differences(rng, case, order):
+    """Central differences in the logarithm of each parameter, of points that lie on centres too."""
+    X, Z = drawn(rng, 40), drawn(rng, 37)
+    X[:9] = Z[:9]
+    kernel, weights = case.kernel, rng.normal(size=(40, 37)) + 0.5
+    values = np.asarray(block(kernel, X, Z), order=order)
+    given, before = np.asarray(weights, order=order), values.copy()
+    found = kernel.prepare(Z).gradient(X, values, given)
+    np.testing.assert_array_equal(values, before)
+    np.testing.assert_array_equal(given, weights)
+    assert found.shape == kernel.logs.shape == (len(kernel.parameters),)
+    expected, step = np.zeros(len(found)), 1e-4
+    for k in np.flatnonzero(np.isfinite(kernel.logs)):
+        move = step * np.eye(len(found))[k]
+        # of two steps, so that the error is of fourth order
+        near, far = (
+            weighted(kernel.with_logs(kernel.logs + size * move), X, Z, weights)
+            - weighted(kernel.with_logs(kernel.logs - size * move), X, Z, weights)
+            for size in (1, 2)
+        )
+        expected[k] = (8 * near - far) / (12 * step)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@kernels
+def test_parameters_and_their_logarithms(case):
+    """``with_logs`` is inverse to ``logs``; what is switched off stays off; names are different."""
+    kernel = case.kernel
+    again = kernel.with_logs(kernel.logs)
+    assert type(again) is type(kernel)
+    assert again.parameters == kernel.parameters
+    assert len(set(kernel.parameters)) == len(kernel.parameters)
+    np.testing.assert_allclose(again.logs, kernel.logs, rtol=1e-14, atol=1e-14)
+    moved = kernel.with_logs(kernel.logs + 0.3)
+    np.testing.assert_allclose(moved.logs, kernel.logs + 0.3, rtol=1e-14, atol=1e-14)
+    if kernel.parameters:
+        with pytest.raises(UsageError, match="logarithms for"):
+            kernel.with_logs(np.zeros(len(kernel.parameters) + 1))
+
+
+@kernels
+def test_relevances_are_gamma_of_each_feature(case):
+    """Those of parts by their columns and weights; None where there is no gamma."""
+    found = case.kernel.relevances(D)
+    if case.relevances is None:
+        assert found is None
+    else:
+        np.testing.assert_allclose(found, case.relevances, rtol=1e-14)
+
+
+@kernels
+def test_a_column_has_the_same_bits_wherever_it_stands(rng, case):
+    """Given an origin; whatever stands beside it, however many, and wherever it lies in memory."""
+    X, Z, origin = drawn(rng, 50), drawn(rng, 150), np.full(D, 0.1)
+    whole = block(case.kernel, X, Z, origin)
+    for some in ([0], [149], [70, 3], np.arange(40, 75), np.arange(150)[::-1]):
+        np.testing.assert_array_equal(block(case.kernel, X, Z[some], origin), whole[:, some])
+
+
+@kernels
+def test_rows_by_tiles_are_rows_of_the_whole(rng, case):
+    """The rows of a block are those of smaller ones."""
+    X, Z = drawn(rng, 60), drawn(rng, 20)
+    parts = [block(case.kernel, X[start : start + 25], Z) for start in (0, 25, 50)]
+    np.testing.assert_allclose(np.vstack(parts), block(case.kernel, X, Z), rtol=1e-11, atol=1e-13)
+
+
+@kernels
+def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
     """``out`` with strides: the neighbours stay as they were, the bits are those of a block of its own."""
-    X, Z = rng.normal(size=(20, D)), rng.normal(size=(5, D))
-    wide = np.full((20, 9), 7.0)
-    kernel.prepare(Z)(X, wide[:, 2:7])
-    np.testing.assert_array_equal(wide[:, 2:7], block(kernel, X, Z))
-    assert (wide[:, [0, 1, 7, 8]] == 7.0).all()
+    X, Z = drawn(rng, 20), drawn(rng, 21)
+    for order in ("C", "F"):
+        wide = np.full((20, 25), 7.0, order=order)
+        case.kernel.prepare(Z)(X, wide[:, 2:23])
+        np.testing.assert_array_equal(wide[:, 2:23], block(case.kernel, X, Z))
+        assert (wide[:, [0, 1, 23, 24]] == 7.0).all()
 
 
 @kernels
-def test_points_may_be_read_only_or_strided(rng, kernel, twin):
+def test_points_may_be_read_only_or_strided(rng, case):
     """Tiles refuse to be written to; a transposed array is an array."""
-    X, Z = np.asfortranarray(rng.normal(size=(20, D))), rng.normal(size=(5, D))
+    X, Z = np.asfortranarray(drawn(rng, 20)), drawn(rng, 5)
     X.flags.writeable = False
-    np.testing.assert_allclose(block(kernel, X, Z), twin(X, Z), rtol=1e-12)
+    found = block(case.kernel, X, Z)
+    np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
+    assert case.kernel.prepare(Z).gradient(X, found, np.ones_like(found)).shape == case.kernel.logs.shape
 
 
-@kernels
+@those([case for case in CASES if case.distant])
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
-def test_inputs_far_from_the_origin_lose_no_digits(rng, kernel, twin, offset):
+def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
     """k depends on differences: coordinates of 1e9 with differences of about 1, compared with differences of pairs."""
     X, Z = offset + rng.normal(size=(30, D)), offset + rng.normal(size=(6, D))
-    np.testing.assert_allclose(block(kernel, X, Z), twin(X, Z), rtol=1e-11)
+    far = block(case.kernel, X, Z)
+    np.testing.assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
+    weights = rng.normal(size=far.shape)
+    near = case.kernel.prepare(Z - offset).gradient(X - offset, far, weights)
+    np.testing.assert_allclose(case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12)
 
 
-@kernels
+@those([case for case in CASES if case.unit])
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
-def test_values_stay_between_zero_and_one(kernel, twin, seed, power):
+def test_values_stay_between_zero_and_one(case, seed, power):
     """Rounding never gives k > 1, for coordinates of any size, copies of the centres among the points."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
-    K = block(kernel, X, Z)
-    assert ((K >= 0) & (K <= 1)).all()
-    np.testing.assert_allclose(K, twin(X, Z), rtol=1e-8, atol=1e-12)
+    K = block(case.kernel, X, Z)
+    assert ((K >= 0) & (K <= 1 + 1e-15)).all()
+    np.testing.assert_allclose(K, case.twin(X, Z), rtol=1e-8, atol=1e-10)
 
 
-@kernels
-def test_a_spec_is_json_and_brings_the_kernel_back(kernel, twin):
-    """spec and kernel_from_spec are inverse through a text."""
+ANY_WIDTH = {
+    "gaussian": Gaussian(0.5),
+    "laplacian": Laplacian(0.5),
+    "matern": Matern52(0.5),
+    "categorical": Categorical(0.5),
+    "spline": LinearSpline(),
+    "polynomial": Polynomial(0.5),
+    "parts": Sum((Product((Gaussian(0.5), Categorical(1.0))), OnColumns(Matern32(1.0), (0,)))),
+    "function": LocalFunction(lambda X, Z: np.exp(-(X[:, None] != Z[None]).sum(axis=-1))),
+}
+
+
+@pytest.mark.parametrize("name", ANY_WIDTH)
+@given(st.integers(1, 40), st.integers(0, 70), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_blocks_of_any_shape(name, n, m, d, seed):
+    """No centre, one point, one feature: a block is its pairs, and its gradient the sum of theirs."""
+    rng = np.random.default_rng(seed)
+    kernel, X, Z = ANY_WIDTH[name], drawn(rng, n, d), drawn(rng, m, d)
+    found, weights = block(kernel, X, Z), rng.normal(size=(n, m))
+    assert found.shape == (n, m)
+    gradient = kernel.prepare(Z).gradient(X, found, weights)
+    i, total = int(rng.integers(n)), np.zeros(len(kernel.parameters))
+    for j in range(m):
+        np.testing.assert_allclose(found[i, j], block(kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-9, atol=1e-12)
+        total += kernel.prepare(Z[[j]]).gradient(X, found[:, [j]], weights[:, [j]])
+    np.testing.assert_allclose(gradient, total, rtol=1e-8, atol=1e-9)
+
+
+@those(NAMED)
+def test_a_spec_is_json_and_brings_the_kernel_back(case):
+    """spec and kernel_from_spec are inverse through a text; the key is the spec."""
+    kernel = case.kernel
     assert kernel_from_spec(json.loads(json.dumps(kernel.spec()))) == kernel
     assert kernel.spec()["name"] == kernel.name
+    assert kernel.key() == kernel.spec()
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
+    assert hash(kernel) == hash(kernel_from_spec(kernel.spec()))
 
 
-@pytest.mark.parametrize(("name", "gamma"), [(name, gamma) for name, values in IMPOSSIBLE.items() for gamma in values])
-def test_parameters_that_cannot_be(name, gamma):
-    """UsageError that names gamma and what it must be."""
-    with pytest.raises(UsageError, match=r"gamma .* must be one positive number"):
-        kernel_from_spec({"name": name, "gamma": gamma})
+def test_numbers_of_any_kind_make_equal_kernels():
+    """Arrays, NumPy numbers and whole ones are floats in the spec, so that equal kernels have equal hashes."""
+    kernel = Gaussian((1.0, 2.0))
+    for gamma in ([1, 2], np.array([1, 2], dtype=np.float32), (np.int64(1), 2.0)):
+        assert Gaussian(gamma) == kernel
+        assert json.dumps(Gaussian(gamma).spec()) == json.dumps(kernel.spec())
+    assert Gaussian(np.float64(0.5)) == Gaussian((0.5,))
+    assert json.dumps(OnColumns(kernel, np.array([1, 0])).spec()) == json.dumps(OnColumns(kernel, (1, 0)).spec())
 
 
-def test_a_number_of_widths_that_does_not_match():
+@pytest.mark.parametrize(("name", "fields"), [(name, fields) for name in IMPOSSIBLE for fields in IMPOSSIBLE[name]])
+def test_parameters_that_cannot_be(name, fields):
+    """UsageError that names the field and what it must be."""
+    with pytest.raises(UsageError, match=r"must|lacks|has|unknown|no kernel"):
+        kernel_from_spec({"name": name, **fields})
+
+
+def test_refusals_name_the_kernel_and_the_value():
+    """Place, what was found, what to do."""
+    with pytest.raises(UsageError, match=r"gamma of the laplacian kernel is \[-1.0\]: it must be one positive number"):
+        Laplacian((-1.0,))
+    with pytest.raises(UsageError, match=r"degree of the polynomial kernel is 0: it must be a whole number ≥ 1"):
+        Polynomial(1.0, 0)
+    with pytest.raises(UsageError, match=r"spec of the linear kernel has 'gamma'; it takes nothing but its name"):
+        kernel_from_spec({"name": "linear", "gamma": [1.0]})
+    with pytest.raises(UsageError, match=r"weights of the sum kernel are \[1.0\]: they must be 2 numbers ≥ 0"):
+        Sum((Gaussian(1.0), Gaussian(2.0)), (1.0,))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian, Laplacian, Matern32, Categorical, Polynomial])
+def test_a_number_of_widths_that_does_not_match(kernel):
     """One gamma, or one per feature."""
     with pytest.raises(UsageError, match="2 values but the data have 3 features"):
-        Gaussian((1.0, 2.0)).prepare(np.zeros((1, 3)))
+        kernel((1.0, 2.0)).prepare(np.zeros((1, 3)))
+
+
+def test_columns_that_the_data_do_not_have():
+    """They are counted from 0."""
+    kernel = OnColumns(Gaussian(1.0), (0, 3))
+    for use in (kernel.prepare, kernel.diagonal):
+        with pytest.raises(UsageError, match=r"columns \[0, 3\], but the data have 3 features, counted from 0"):
+            use(np.zeros((1, 3)))
+    with pytest.raises(UsageError, match="3 features"):
+        kernel.relevances(3)
 
 
 def test_an_unknown_kernel():
     """UsageError that lists those there are."""
-    with pytest.raises(UsageError, match=r"'laplace'; known: gaussian"):
+    with pytest.raises(UsageError, match=r"'laplace'; known: .*gaussian, laplacian"):
         kernel_from_spec({"name": "laplace"})
 
 
@@ -148,59 +305,51 @@ def test_a_zero_gamma_switches_its_feature_off(rng):
     np.testing.assert_allclose(block(kernel, other, Z), block(kernel, X, Z), rtol=1e-14)
 
 
-def design(rng, *, gamma=0.4, bias=True, m=5):
-    """A design with a scaling that is not trivial."""
-    scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
-    return Design(Gaussian((gamma,)), scaling, rng.normal(size=(m, D)), np.arange(m) * 10, bias)
+def test_a_level_that_no_centre_has_is_as_far_as_any_other():
+    """Codes are compared, not measured."""
+    found = block(Categorical(0.7), np.array([[1.0], [2.0], [99.0]]), np.array([[1.0]]))
+    np.testing.assert_allclose(found[:, 0], [1.0, np.exp(-0.7), np.exp(-0.7)], rtol=1e-15)
 
 
-def phi(design, X):
-    """The design matrix by definition."""
-    s = design.scaling
-    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, 0.4)
-    return np.hstack([np.ones((len(X), int(design.bias))), kernels])
+def test_the_spline_below_zero_is_a_cubic_with_its_knot_at_the_centre(rng):
+    """1 + (z + z²/2) x − z³/6 + max(z − x, 0)³/6, wherever zero is."""
+    X, Z = rng.normal(size=(50, 1)), rng.normal(size=(9, 1))
+    x, z = X, Z.T
+    expected = 1 + (z + z**2 / 2) * x - z**3 / 6 + np.maximum(z - x, 0) ** 3 / 6
+    np.testing.assert_allclose(block(LinearSpline(), X, Z), expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("m", [0, 5])
-def test_a_design_is_bias_then_kernels_of_scaled_inputs(rng, bias, m):
-    """Φ[n, 0] = 1 and Φ[n, m] = k((x_n − shift)/scale, (z_m − shift)/scale), for raw x and z."""
-    made, X = design(rng, bias=bias, m=m), rng.normal(size=(20, D))
-    before = X.copy()
-    np.testing.assert_allclose(made.block(X), phi(made, X), rtol=1e-12)
-    np.testing.assert_array_equal(X, before)
-    assert made.n_columns == m + bias
+BROKEN = {
+    "no_such_module:f": r"module 'no_such_module' cannot be imported .*PYTHONPATH",
+    "kernel_cases:nothing": r"'kernel_cases' has no 'nothing'",
+    "kernel_cases:D": r"it is a int, which cannot be called",
+    "kernel_cases:narrow": r"returned the shape \(2, 3\) for points .*\(16, 3\): it must return \(2, 16\)",
+    "numpy:dot": r"kernel numpy:dot failed for points .*ValueError",
+}
 
 
-def test_take_and_join_are_columns(rng):
-    """Columns of parts are parts of columns; the bias stays, or does as it is told."""
-    made, X = design(rng), rng.normal(size=(20, D))
-    whole = made.block(X)
-    np.testing.assert_allclose(made.take(np.array([3, 1])).block(X), whole[:, [0, 4, 2]], rtol=1e-12)
-    np.testing.assert_allclose(made.take(np.array([2]), bias=False).block(X), whole[:, [3]], rtol=1e-12)
-    parts = made.take(np.array([0, 1]), bias=False), made.take(np.array([2, 3, 4]), bias=True)
-    joined = parts[0].join(parts[1])
-    assert joined.bias
-    np.testing.assert_allclose(joined.block(X), whole, rtol=1e-12)
-    np.testing.assert_array_equal(joined.labels, made.labels)
+@pytest.mark.parametrize("path", BROKEN)
+def test_a_function_that_is_no_kernel(path):
+    """What cannot be imported or called, fails, or returns another shape, by its name."""
+    kernel = NamedFunction(path)
+    with pytest.raises(UsageError, match=BROKEN[path]):
+        block(kernel, np.ones((2, 3)), np.ones((1, 3)))
 
 
-def test_the_basis_is_kernel_and_scaling_not_centres(rng):
-    """Equal for other centres and without the bias, different for another gamma or another scaling of the inputs."""
-    made = design(rng)
-    scaling = made.scaling
-    same = [
-        made.take(np.array([1])),
-        made.take(np.arange(5), bias=False),
-        made.with_centres(np.ones((2, D)), np.arange(2)),
-    ]
-    assert {other.basis for other in same} == {made.basis}
-    moved = Scaling(scaling.x_shift + 1e-12, scaling.x_scale, scaling.t_shift, scaling.t_scale)
-    wider = Scaling(scaling.x_shift, 2 * scaling.x_scale, scaling.t_shift, scaling.t_scale)
-    others = [
-        Design(Gaussian((0.4 + 1e-15,)), scaling, made.centres, made.labels, True),
-        Design(Gaussian((0.4, 0.4, 0.4)), scaling, made.centres, made.labels, True),
-        Design(made.kernel, moved, made.centres, made.labels, True),
-        Design(made.kernel, wider, made.centres, made.labels, True),
-    ]
-    assert len({made.basis, *(other.basis for other in others)}) == 5
+def test_a_function_that_returns_no_numbers():
+    """NaN and infinity are counted."""
+    kernel = LocalFunction(lambda X, Z: np.full((len(X), len(Z)), np.nan))
+    with pytest.raises(UsageError, match=r"returned 32 values of 32 that are NaN or infinite"):
+        block(kernel, np.ones((2, 3)), np.ones((1, 3)))
+
+
+def test_a_callable_has_no_spec_but_a_key():
+    """Neither has a kernel that it is part of; keys tell functions apart."""
+    kernel = LocalFunction(lambda X, Z: X @ Z.T)
+    for each in (kernel, Sum((Gaussian(1.0), kernel)), OnColumns(kernel, (0,))):
+        with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):
+            each.spec()
+        assert json.dumps(each.key())
+    assert kernel.key() != LocalFunction(lambda X, Z: X @ Z.T).key()
+    with pytest.raises(UsageError, match="cannot be called"):
+        LocalFunction(3)

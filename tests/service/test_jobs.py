@@ -184,7 +184,7 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
-    from partirvm.service import carrying, preparing
+    from partirvm.service import carrying, measuring
 
     monkeypatch.setattr(carrying, "ASK", 0.0)
     carrying.create(
@@ -192,13 +192,13 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
     )
     job = open_job(tmp_path / "job")
 
-    class Overheard(preparing.PartitionSize):
+    class Overheard(measuring.PartitionSize):
         def first(self, problem, options):
             job.store.request(what, 1, "too slow")
             return super().first(problem, options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(preparing, "PartitionSize", Overheard)
+        patched.setattr(measuring, "PartitionSize", Overheard)
         found = service.carry_out(job.location)
     assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]

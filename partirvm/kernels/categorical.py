@@ -1,0 +1,83 @@
+"""A kernel of categories: k(x, z) = exp(−Σ_j gamma_j [x_j ≠ z_j]), whatever the codes stand for.
+
+Codes are compared, never measured: a level that no centre has is as far from each of them as any other. Standardised
+codes are equal where the codes are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.kernels.base import GROUP, by_groups, runs
+from partirvm.kernels.widths import Widths
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Categorical(Widths):
+    """Kernel of categorical codes; for data that have numbers too, ``OnColumns`` gives it the columns that it is for.
+
+    Parameters
+    ----------
+    gamma : tuple of float
+        What another level costs in each column: one number for all, or one per column. A zero switches a column off.
+
+    Examples
+    --------
+    >>> out = np.empty((2, 1))
+    >>> Categorical((0.5, 1.0)).prepare(np.array([[3.0, 7.0]]))(np.array([[3.0, 7.0], [3.0, 8.0]]), out)
+    >>> out[:, 0].round(3).tolist()
+    [1.0, 0.368]
+    """
+
+    name = "categorical"
+    local = True
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedCategorical:
+        """Work in the centres (m, d); there is nothing to take from an origin."""
+        return PreparedCategorical(self, self.widths(centres.shape[1]), np.ascontiguousarray(centres.T))
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) = 1 of each point (n, d), shape (n,)."""
+        return np.ones(len(points))
+
+
+@dataclass(frozen=True)
+class PreparedCategorical:
+    """A column of codes and a group of centres (d, m) at a time."""
+
+    kernel: Categorical
+    widths: Float
+    centres: Float
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        X, other, cost = np.ascontiguousarray(points.T), _flags(points), np.empty((GROUP, len(points)))
+
+        def write(some: slice, work: Float) -> None:
+            work[...] = 0.0
+            for j in np.flatnonzero(self.widths):
+                differ = np.not_equal(X[j], self.centres[j, some, None], out=other[: len(work)])
+                work -= np.multiply(differ, self.widths[j], out=cost[: len(work)])
+            np.exp(work, out=work)
+
+        by_groups(out, write)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """∂k/∂ log gamma_j = −k gamma_j [x_j ≠ z_j], weighted and summed."""
+        X, other = np.ascontiguousarray(points.T), _flags(points)
+        total = np.zeros(len(self.widths))
+        for some in runs(self.centres.shape[1]):
+            slopes = weights.T[some] * values.T[some]
+            for j in np.flatnonzero(self.widths):
+                differ = np.not_equal(X[j], self.centres[j, some, None], out=other[: len(slopes)])
+                total[j] -= self.widths[j] * np.einsum("mn,mn->", slopes, differ)
+        return self.kernel.shared(total)
+
+
+def _flags(points: Float) -> NDArray[np.bool_]:
+    return np.empty((GROUP, len(points)), dtype=np.bool_)

@@ -1,0 +1,103 @@
+"""A kernel that sees some of the columns: a part of a sum or product for data of several kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Described, Kernel, PreparedKernel
+from partirvm.kernels.parts import part_of, several
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OnColumns(Described):
+    """A kernel that sees some of the columns, by position; those that it does not see change nothing.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian
+    >>> OnColumns(Gaussian(0.5), (2,)).relevances(3)
+    array([0. , 0. , 0.5])
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    name = "columns"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", part_of(self.kernel))
+        columns = several(self.name, self.columns)
+        right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
+        if not right or len(set(columns)) < len(columns):
+            raise UsageError(
+                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0 on"
+            )
+        object.__setattr__(self, "columns", tuple(map(int, columns)))
+
+    @property
+    def local(self) -> bool:
+        """Whether the kernel is."""
+        return self.kernel.local
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
+        """Work in the centres (m, d), of which it takes its columns."""
+        mine = self._mine(centres.shape[1])
+        origin = None if origin is None else origin[mine]
+        return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) of each point (n, d), shape (n,)."""
+        return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those of the kernel."""
+        return self.kernel.parameters
+
+    @property
+    def logs(self) -> Float:
+        """Those of the kernel."""
+        return self.kernel.logs
+
+    def with_logs(self, logs: Float) -> Self:
+        """The same columns of the kernel that has these."""
+        return replace(self, kernel=self.kernel.with_logs(logs))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Those of the kernel; 0 for the other columns."""
+        own = self.kernel.relevances(len(self.columns))
+        if own is None:
+            return None
+        found = np.zeros(n_features)
+        found[self._mine(n_features)] = own
+        return found
+
+    def _mine(self, n_features: int) -> list[int]:
+        if max(self.columns) >= n_features:
+            raise UsageError(
+                f"a kernel is for the columns {list(self.columns)}, but the data have {n_features} features, counted "
+                "from 0"
+            )
+        return list(self.columns)
+
+
+@dataclass(frozen=True)
+class PreparedColumns:
+    """A prepared kernel that is given its columns."""
+
+    inner: PreparedKernel
+    columns: list[int]
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        self.inner(points[:, self.columns], out)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """That of the kernel."""
+        return self.inner.gradient(points[:, self.columns], values, weights)

@@ -1,0 +1,226 @@
+"""Kernels made of kernels: weighted sums and products.
+
+They go through a group of columns at a time: every part's values of the group, then what is made of them.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Described, Kernel, PreparedKernel, by_groups, runs
+from partirvm.kernels.parts import part_of, several
+from partirvm.kernels.widths import logs_of, values_of
+
+Float = NDArray[np.float64]
+
+SIZE = 64
+"""Columns whose parts are evaluated together: large enough for the parts' own groups."""
+
+
+@dataclass(frozen=True)
+class _Parts(Described):
+    """Kernels ``parts`` of which a kernel is made; their parameters are ``parts[i].name``."""
+
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(map(part_of, several(self.name, self.parts))))
+
+    @property
+    def local(self) -> bool:
+        """Whether all parts are."""
+        return all(part.local for part in self.parts)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those of the parts."""
+        return tuple(f"parts[{i}].{name}" for i, part in enumerate(self.parts) for name in part.parameters)
+
+    @property
+    def logs(self) -> Float:
+        """Those of the parts."""
+        return np.concatenate([part.logs for part in self.parts])
+
+    def with_logs(self, logs: Float) -> Self:
+        """Each part with its own."""
+        ends = np.cumsum([len(part.logs) for part in self.parts])
+        if len(logs) != ends[-1]:
+            raise UsageError(f"{len(logs)} logarithms for {ends[-1]} parameters of a kernel")
+        shares = np.split(logs, ends[:-1])
+        return replace(self, parts=tuple(part.with_logs(own) for part, own in zip(self.parts, shares, strict=True)))
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
+        """Work in the centres (m, d), a group at a time."""
+        m = len(centres)
+        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # without a centre, too, d is checked
+        return PreparedParts(self, [[part.prepare(chunk, origin) for part in self.parts] for chunk in chunks], m)
+
+    def join(self, values: Sequence[Float], work: Float) -> None:
+        """Write k to ``work`` (g, n), of the values of each part, which may be changed."""
+        raise NotImplementedError
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """weights ∘ ∂k/∂ each part's value, and the gradient in the kernel's own log parameters."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Sum(_Parts):
+    """k = Σ_i weights[i]·k_i.
+
+    Parameters
+    ----------
+    parts : tuple of kernels
+    weights : tuple of float
+        One number ≥ 0 per part, at least one of them positive; without them each is 1. They are learned as
+        ``weights[i]``, and come before the parts' own parameters.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Gaussian, Linear
+    >>> kernel = Sum((Gaussian(0.5), Linear()), (1.0, 0.1))
+    >>> kernel.parameters
+    ('weights[0]', 'weights[1]', 'parts[0].gamma')
+    """
+
+    weights: tuple[float, ...] = ()
+    name = "sum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weights = tuple(self.weights) or (1.0,) * len(self.parts)
+        right = all(isinstance(value, numbers.Real) and np.isfinite(value) and value >= 0 for value in weights)
+        if not right or len(weights) != len(self.parts) or not any(weights):
+            raise UsageError(
+                f"weights of the sum kernel are {list(weights)}: they must be {len(self.parts)} numbers ≥ 0, one per "
+                "part, at least one of them positive"
+            )
+        object.__setattr__(self, "weights", tuple(map(float, weights)))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The weights, then those of the parts."""
+        return (*(f"weights[{i}]" for i in range(len(self.weights))), *super().parameters)
+
+    @property
+    def logs(self) -> Float:
+        """Logarithms of the weights, then of the parts' parameters."""
+        return np.concatenate([logs_of(self.weights), super().logs])
+
+    def with_logs(self, logs: Float) -> Self:
+        """The kernel with these log weights and parts."""
+        count = len(self.weights)
+        return replace(super().with_logs(logs[count:]), weights=values_of(logs[:count], count))
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) of each point (n, d), shape (n,)."""
+        return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Sum of the parts' gamma by weight; None if a part has none."""
+        found = [part.relevances(n_features) for part in self.parts]
+        weighted = [weight * own for weight, own in zip(self.weights, found, strict=True) if own is not None]
+        return np.sum(weighted, axis=0) if len(weighted) == len(found) else None
+
+    def join(self, values: Sequence[Float], work: Float) -> None:
+        """Σ_i weights[i]·values[i]."""
+        np.multiply(values[0], self.weights[0], out=work)
+        for weight, own in zip(self.weights[1:], values[1:], strict=True):
+            own *= weight
+            work += own
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """∂k/∂k_i = weights[i], and ∂k/∂ log weights[i] = weights[i]·k_i."""
+        own = [
+            np.array([weight * np.einsum("mn,mn->", weights, part)])
+            for weight, part in zip(self.weights, values, strict=True)
+        ]
+        return [weight * weights for weight in self.weights], own
+
+
+@dataclass(frozen=True)
+class Product(_Parts):
+    """k = Π_i k_i.
+
+    Examples
+    --------
+    >>> from partirvm.kernels import Categorical, Gaussian, OnColumns
+    >>> numbers, zone = OnColumns(Gaussian((0.5, 0.1)), (0, 1)), OnColumns(Categorical(1.0), (2,))
+    >>> Product((numbers, zone)).relevances(3)
+    array([0.5, 0.1, 1. ])
+    """
+
+    name = "product"
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) of each point (n, d), shape (n,)."""
+        return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Sum of the parts' gamma; None if a part has none."""
+        found = [own for part in self.parts if (own := part.relevances(n_features)) is not None]
+        return np.sum(found, axis=0) if len(found) == len(self.parts) else None
+
+    def join(self, values: Sequence[Float], work: Float) -> None:
+        """Π_i values[i]."""
+        work[...] = values[0]
+        for own in values[1:]:
+            work *= own
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """∂k/∂k_i is the product of the others, which a quotient would not give where k_i is 0."""
+        found = []
+        for i in range(len(values)):
+            slope = weights.copy()
+            for other in (*values[:i], *values[i + 1 :]):
+                slope *= other
+            found.append(slope)
+        return found, []
+
+
+@dataclass(frozen=True)
+class PreparedParts:
+    """The parts of a sum or product, prepared for each group of columns."""
+
+    kernel: _Parts
+    prepared: list[list[PreparedKernel]]
+    n_centres: int
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        places = self._places(points)
+
+        def write(some: slice, work: Float) -> None:
+            self.kernel.join(_values(self.prepared[some.start // SIZE], points, places[:, : len(work)]), work)
+
+        by_groups(out, write, SIZE)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """By the chain rule, from the values of the parts, which are evaluated again."""
+        total, places = np.zeros(len(self.kernel.logs)), self._places(points)
+        for some in runs(self.n_centres, SIZE):
+            parts = self.prepared[some.start // SIZE]
+            found = _values(parts, points, places[:, : some.stop - some.start])
+            slopes, own = self.kernel.slopes(found, weights.T[some])
+            inner = (
+                part.gradient(points, value.T, slope.T) for part, value, slope in zip(parts, found, slopes, strict=True)
+            )
+            total += np.concatenate([*own, *inner])
+        return total
+
+    def _places(self, points: Float) -> Float:
+        return np.empty((len(self.prepared[0]), min(SIZE, self.n_centres), len(points)))
+
+
+def _values(parts: Sequence[PreparedKernel], points: Float, values: Float) -> list[Float]:
+    """What each part says of a group of columns, written to ``values`` (parts, g, n)."""
+    for part, own in zip(parts, values, strict=True):
+        part(points, own.T)
+    return list(values)

@@ -1,0 +1,74 @@
+"""Squared distances r² = Σ_j gamma_j (x_j − z_j)² of all pairs, as matrix products, and their gradient.
+
+−r² = 2u·v − ‖v‖² − ‖u‖² with u = √gamma ∘ (x − origin), v = √gamma ∘ (z − origin): one product of coordinates widened
+by 1 and ‖u‖². They are taken from ``origin``, near the centres, so that inputs far from zero lose no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.kernels.base import GROUP, Products, runs
+
+Float = NDArray[np.float64]
+
+WIDE_GROUP, WIDE = 32, 100
+"""Centres of one matrix product from ``WIDE`` features on: it takes more of them to be worth a product of its own."""
+
+
+@dataclass(frozen=True)
+class SquaredDistances:
+    """Squared distances to m centres; ``centres`` (m, d) are v, ``root`` (d,) is √gamma."""
+
+    origin: Float
+    root: Float
+    centres: Float
+    products: Products
+
+    @classmethod
+    def of(cls, centres: Float, widths: Float, origin: Float | None) -> SquaredDistances:
+        """To these centres (m, d), for gamma of each feature (d,). Without an origin it is the centres' mean."""
+        m, d = centres.shape
+        root = np.sqrt(widths)
+        if origin is None:
+            origin = centres.mean(axis=0) if m else np.zeros(d)
+        rows = np.empty((m, d + 2))
+        V = (centres - origin) * root
+        np.multiply(V, 2, out=rows[:, :d])
+        rows[:, d] = -np.einsum("md,md->m", V, V)
+        rows[:, d + 1] = -1.0
+        return cls(origin, root, V, Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP))
+
+    def fill(self, points: Float, out: Float, finish: Callable[[Float], Any]) -> None:
+        """Write −r² into ``out`` (n, m), up to rounding above 0; ``finish`` changes each group (g, n) in place."""
+        self.products.fill(self.widened(points), out, finish)
+
+    def widened(self, points: Float) -> Float:
+        """Points (n, d) as the products take them, (n, d + 2)."""
+        n, d = points.shape
+        left = np.empty((n, d + 2))
+        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
+        left[:, d] = 1.0
+        np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
+        return left
+
+    def gradient(self, points: Float, slopes: Callable[[slice], Float]) -> Float:
+        """Σ_nm S_nm ∂r²_nm/∂ log gamma_j = Σ_nm S_nm (u_nj − v_mj)², shape (d,).
+
+        ``slopes`` has columns of S by position, (g, n) each: one product with [u, u∘u, 1] per group.
+        """
+        n, d = points.shape
+        left = np.empty((n, 2 * d + 1))
+        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
+        np.multiply(U, U, out=left[:, d : 2 * d])
+        left[:, 2 * d] = 1.0
+        total = np.zeros(d)
+        for some in runs(len(self.centres), self.products.size):
+            sums, V = slopes(some) @ left, self.centres[some]
+            total += (sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])).sum(axis=0)
+        return total

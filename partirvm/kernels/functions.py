@@ -1,0 +1,172 @@
+"""Kernels that a Python function computes: by name, so that files and clusters can have them, or any callable here.
+
+``function(X, Z)`` is given points (n, d) and centres (m, d), in the coordinates that the model sees, and returns the
+array k(x, z) (n, m). It must be a pure function of each pair, and not change what it is given. Centres come ``GROUP``
+at a time, the last group filled up, so that a column does not depend on what stands beside it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, by_groups, runs
+
+Float = NDArray[np.float64]
+Function = Callable[[Any, Any], Any]
+
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class _Computed(Fixed, Described):
+    """What both have in common. Nothing is known of it but its values, so nothing is learned."""
+
+    local: ClassVar[bool] = False
+
+    def callable(self) -> Function:
+        """The function."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """What errors call it."""
+        raise NotImplementedError
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
+        """Work in the centres (m, d). Raises ``UsageError`` if there is no such function."""
+        return PreparedFunction(self.callable(), self.title(), centres)
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) of each point (n, d), shape (n,): the diagonals of small squares."""
+        function, found = self.callable(), np.empty(len(points))
+        for some in runs(len(points)):
+            found[some] = np.diagonal(_evaluated(function, self.title(), points[some], points[some]))
+        return found
+
+
+@dataclass(frozen=True)
+class NamedFunction(_Computed):
+    """The function ``"module:function"``, which is imported where it is needed: here, and on every worker.
+
+    A model that has it needs the module to predict. Loading a model imports nothing.
+
+    Examples
+    --------
+    >>> out = np.empty((1, 1))
+    >>> NamedFunction("numpy:dot").prepare(np.ones((1, 1)))(np.full((1, 1), 3.0), out)
+    Traceback (most recent call last):
+    ...
+    partirvm.errors.UsageError: kernel numpy:dot failed for points (1, 1) and centres (16, 1): ValueError: ...
+    """
+
+    function: str
+    name = "function"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.function, str) or not _PATH.fullmatch(self.function):
+            raise UsageError(
+                f"a kernel is the function {self.function!r}: it must be named as 'module:function', such as "
+                "'sklearn.metrics.pairwise:laplacian_kernel'"
+            )
+
+    def callable(self) -> Function:
+        """Import it. Raises ``UsageError`` that says what cannot be had."""
+        module, _, names = self.function.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+        except Exception as error:
+            raise UsageError(
+                f"kernel {self.function}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
+                "it must be installed, or lie on PYTHONPATH, here and on every worker"
+            ) from error
+        for name in names.split("."):
+            if not hasattr(found, name):
+                raise UsageError(f"kernel {self.function}: {module!r} has no {name!r}")
+            found = getattr(found, name)
+        if not callable(found):
+            raise UsageError(f"kernel {self.function}: it is a {type(found).__name__}, which cannot be called")
+        function: Function = found
+        return function
+
+    def title(self) -> str:
+        """Module and name."""
+        return self.function
+
+
+@dataclass(frozen=True)
+class LocalFunction(_Computed):
+    """Any callable, for fits in this process: it has no spec, so that neither a job nor a model file can hold it.
+
+    Examples
+    --------
+    >>> kernel = LocalFunction(lambda X, Z: X @ Z.T)
+    >>> kernel.diagonal(np.array([[3.0]]))
+    array([9.])
+    """
+
+    function: Function
+    name = "callable"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise UsageError(f"a kernel is {self.function!r}, which cannot be called")
+
+    def callable(self) -> Function:
+        """As it was given."""
+        return self.function
+
+    def title(self) -> str:
+        """Its name."""
+        return str(getattr(self.function, "__qualname__", repr(self.function)))
+
+    def spec(self) -> dict[str, Any]:
+        """Raises ``UsageError``."""
+        raise UsageError(
+            f"the kernel is the function {self.title()!r} of this process, which neither a job, a cluster nor a model "
+            "file can hold: put it into a module that can be imported everywhere, and name it as 'module:function'"
+        )
+
+    def key(self) -> dict[str, Any]:
+        """Its name and its place in memory."""
+        return {"name": self.name, "function": f"{self.title()} at {id(self.function)}"}
+
+
+@dataclass(frozen=True)
+class PreparedFunction(FixedGradient):
+    """A function with its centres (m, d)."""
+
+    function: Function
+    title: str
+    centres: Float
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for what cannot be kernel values."""
+
+        def write(some: slice, work: Float) -> None:
+            centres = self.centres[some]
+            filled = centres[np.minimum(np.arange(GROUP), len(centres) - 1)]
+            work[...] = _evaluated(self.function, self.title, points, filled).T[: len(work)]
+
+        by_groups(out, write)
+
+
+def _evaluated(function: Function, title: str, points: Float, centres: Float) -> Float:
+    """What the function returns, checked: finite numbers (n, m)."""
+    shapes = f"points {points.shape} and centres {centres.shape}"
+    try:
+        values = np.asarray(function(points, centres), dtype=np.float64)
+    except Exception as error:
+        raise UsageError(f"kernel {title} failed for {shapes}: {type(error).__name__}: {error}") from error
+    wanted = (len(points), len(centres))
+    if values.shape != wanted:
+        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {wanted}")
+    bad = values.size - int(np.isfinite(values).sum())
+    if bad:
+        raise UsageError(f"kernel {title} returned {bad:,} values of {values.size:,} that are NaN or infinite")
+    return values

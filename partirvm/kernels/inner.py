@@ -1,0 +1,220 @@
+"""Kernels of the inner product s = Σ_j gamma_j x_j z_j: linear, polynomial and sigmoid, as in scikit-learn.
+
+They are no functions of distance: the origin of the inputs is part of them (with ``standardize`` that is the mean of
+the training rows), and k(x, x) may be 0 or, for the sigmoid, negative. The sigmoid is no Mercer kernel, which an RVM
+does not ask for.
+"""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Described, Fixed, FixedGradient, Products, runs
+from partirvm.kernels.widths import Widths, logs_of, values_of
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Linear(Fixed, Described):
+    """k(x, z) = x·z. It has no parameter: the prior of each weight has its scale.
+
+    Examples
+    --------
+    >>> Linear().diagonal(np.array([[1.0, 2.0]]))
+    array([5.])
+    """
+
+    name = "linear"
+    local = False
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinear:
+        """Work in the centres (m, d); coordinates are their own."""
+        return PreparedLinear(Products.of(centres))
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) = ‖x‖² of each point (n, d), shape (n,)."""
+        return np.asarray(np.einsum("nd,nd->n", points, points))
+
+
+@dataclass(frozen=True)
+class PreparedLinear(FixedGradient):
+    """Products with the centres."""
+
+    products: Products
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        self.products.fill(points, out, lambda work: None)
+
+
+@dataclass(frozen=True)
+class Inner(Widths):
+    """What polynomial and sigmoid have in common: products with gamma ∘ z."""
+
+    local = False
+
+    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedInner:
+        """Work in the centres (m, d); coordinates are their own."""
+        scaled = centres * self.widths(centres.shape[1])
+        return PreparedInner(self, scaled, Products.of(scaled))
+
+    def diagonal(self, points: Float) -> Float:
+        """k(x, x) of each point (n, d), shape (n,)."""
+        found: Float = points**2 @ self.widths(points.shape[1])
+        self.value(found)
+        return found
+
+    def value(self, work: Float) -> None:
+        """Put k in the place of s (g, n)."""
+        raise NotImplementedError
+
+    def slope(self, work: Float) -> None:
+        """Put ∂k/∂s in the place of s (g, n)."""
+        raise NotImplementedError
+
+    def complete(self, gradient: Float, slopes: float) -> Float:
+        """The gradient in all parameters, from that in log gamma of each feature (d,) and Σ weights ∂k/∂s."""
+        return self.shared(gradient)
+
+
+@dataclass(frozen=True)
+class Polynomial(Inner):
+    """k(x, z) = (Σ_j gamma_j x_j z_j + coef0)^degree.
+
+    Parameters
+    ----------
+    gamma : tuple of float
+        In 1/unit² of the inputs that the kernel sees: one for all features, or one per feature.
+    degree : int
+        At least 1.
+    coef0 : float
+        At least 0; learned unless it is 0.
+
+    Examples
+    --------
+    >>> Polynomial(1.0, degree=2, coef0=1.0).diagonal(np.array([[1.0, 2.0]]))
+    array([36.])
+    """
+
+    degree: int = 3
+    coef0: float = 1.0
+    name = "polynomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        degree, coef0 = self.degree, self.coef0
+        if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
+            raise UsageError(f"degree of the polynomial kernel is {degree!r}: it must be a whole number ≥ 1")
+        _check_coef0(self.name, coef0, least=0.0)
+        object.__setattr__(self, "degree", int(degree))
+        object.__setattr__(self, "coef0", float(coef0))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those of gamma, and coef0."""
+        return (*super().parameters, "coef0")
+
+    @property
+    def logs(self) -> Float:
+        """Their logarithms."""
+        return np.append(super().logs, logs_of((self.coef0,)))
+
+    def with_logs(self, logs: Float) -> Self:
+        """The kernel with these log gamma and log coef0."""
+        *gamma, coef0 = values_of(logs, len(self.gamma) + 1)
+        return replace(self, gamma=tuple(gamma), coef0=coef0)
+
+    def value(self, work: Float) -> None:
+        """(s + coef0)^degree."""
+        work += self.coef0
+        _raise(work, self.degree)
+
+    def slope(self, work: Float) -> None:
+        """degree·(s + coef0)^(degree − 1)."""
+        work += self.coef0
+        _raise(work, self.degree - 1)
+        work *= self.degree
+
+    def complete(self, gradient: Float, slopes: float) -> Float:
+        """∂k/∂ log coef0 = coef0 ∂k/∂s."""
+        return np.append(self.shared(gradient), self.coef0 * slopes)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Inner):
+    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0); coef0, of either sign, is not learned.
+
+    Examples
+    --------
+    >>> bool(np.isclose(Sigmoid(0.5, coef0=-1.0).diagonal(np.ones((1, 2)))[0], 0.0))
+    True
+    """
+
+    coef0: float = 1.0
+    name = "sigmoid"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_coef0(self.name, self.coef0)
+        object.__setattr__(self, "coef0", float(self.coef0))
+
+    def value(self, work: Float) -> None:
+        """tanh(s + coef0)."""
+        work += self.coef0
+        np.tanh(work, out=work)
+
+    def slope(self, work: Float) -> None:
+        """1 − k²."""
+        self.value(work)
+        work *= work
+        np.subtract(1.0, work, out=work)
+
+
+@dataclass(frozen=True)
+class PreparedInner:
+    """Products with ``centres`` (m, d), which are gamma ∘ z, then what the kernel makes of them."""
+
+    kernel: Inner
+    centres: Float
+    products: Products
+
+    def __call__(self, points: Float, out: Float) -> None:
+        """Write k(points, centres) into ``out`` (n, m)."""
+        self.products.fill(points, out, self.kernel.value)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j, weighted and summed; s is evaluated again."""
+        total, slopes = np.zeros(points.shape[1]), 0.0
+        for some in runs(len(self.centres), self.products.size):
+            block = self.products.block(points, some)
+            self.kernel.slope(block)
+            block *= weights.T[some]
+            total += np.einsum("md,md->d", block @ points, self.centres[some])
+            slopes += float(block.sum())
+        return self.kernel.complete(total, slopes)
+
+
+def _raise(values: Float, power: int) -> None:
+    """Raise to a whole power ≥ 0 in place, by squares: ``**`` takes logarithms."""
+    if power == 0:
+        values[...] = 1.0
+        return
+    base = values.copy() if power > 2 else values
+    for bit in f"{power:b}"[1:]:
+        values *= values
+        if bit == "1":
+            values *= base
+
+
+def _check_coef0(name: str, value: float, least: float = -np.inf) -> None:
+    right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    if not right or value < least:
+        bound = " ≥ 0" if least == 0 else ""
+        raise UsageError(f"coef0 of the {name} kernel is {value!r}: it must be a number{bound}")

@@ -1,0 +1,84 @@
+"""``gamma``: what kernels with one width, or one per feature, have in common."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import Described
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Widths(Described):
+    """Base of kernels whose first parameter is gamma: one number for all features, or one ≥ 0 per feature.
+
+    A zero switches its feature off; at least one must be positive. Numbers and arrays are taken as well as tuples.
+    """
+
+    gamma: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
+
+    def widths(self, n_features: int) -> Float:
+        """gamma of each feature, shape (n_features,). Raises ``UsageError`` if their number does not match."""
+        if len(self.gamma) not in (1, n_features):
+            raise UsageError(f"gamma has {len(self.gamma)} values but the data have {n_features} features")
+        return np.broadcast_to(np.asarray(self.gamma, dtype=float), (n_features,))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """``("gamma",)``, or ``("gamma[0]", ...)``."""
+        return ("gamma",) if len(self.gamma) == 1 else tuple(f"gamma[{j}]" for j in range(len(self.gamma)))
+
+    @property
+    def logs(self) -> Float:
+        """log gamma; −∞ for a feature that is switched off."""
+        return logs_of(self.gamma)
+
+    def with_logs(self, logs: Float) -> Self:
+        """The kernel with these log gamma."""
+        return replace(self, gamma=values_of(logs, len(self.gamma)))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """gamma of each feature."""
+        return self.widths(n_features).copy()
+
+    def shared(self, gradient: Float) -> Float:
+        """The gradient in the parameters, given that in the log gamma of each feature (d,)."""
+        return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
+
+
+def _checked(name: str, gamma: Any) -> tuple[float, ...]:
+    given = [gamma] if isinstance(gamma, numbers.Real) else gamma
+    try:
+        values = np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        raise UsageError(
+            f"gamma of the {name} kernel is {list(given) if np.iterable(given) else given!r}: it must be one positive "
+            "number, or one number ≥ 0 per feature with at least one positive"
+        )
+    return tuple(values.tolist())
+
+
+def logs_of(values: tuple[float, ...]) -> Float:
+    """Natural logarithms, −∞ of 0."""
+    found = np.asarray(values, dtype=float)
+    logs: Float = np.log(found, out=np.full(len(found), -np.inf), where=found > 0)
+    return logs
+
+
+def values_of(logs: Float, count: int) -> tuple[float, ...]:
+    """The ``count`` numbers that have these logarithms."""
+    if len(logs) != count:
+        raise UsageError(f"{len(logs)} logarithms for {count} parameters of a kernel")
+    return tuple(np.exp(logs).tolist())

@@ -1,0 +1,135 @@
+"""What planning measures by small fits of its own: how sparse the problem is, and the kernel where it is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from partirvm.backends import Executor
+from partirvm.core.rprop import groups, off
+from partirvm.core.termination import Termination
+from partirvm.data import Source
+from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
+from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import Machine, affordable
+from partirvm.strategies.instructions import Options, Problem, Record, Strategy
+from partirvm.strategies.learning import ROWS, Learning, asked
+from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.types import FitParameters
+
+Interrupted: TypeAlias = Callable[[], Termination | None]
+"""Asked again and again whether somebody wants the end, and why."""
+
+NAMED = 6
+"""Parameters that a line names; the others are counted."""
+
+
+class StoppedError(Exception):
+    """Somebody wants the end of a fit that is still being planned. Caught by those who know what to leave behind."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A kernel that was learned: from how many centres in the end, with its lines of history and a text for the plan.
+
+    ``notes`` say what it was held to.
+    """
+
+    kernel: Kernel
+    centres: int
+    lines: tuple[Entry, ...]
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Small fits on some rows of a source, within what memory allows; raises ``StoppedError`` if one is interrupted."""
+
+    source: Source
+    shape: DataShape
+    machine: Machine
+    parameters: FitParameters
+    executor: Executor
+    interrupted: Interrupted
+
+    def sparseness(self, problem: Problem, elapsed: float) -> tuple[Record, tuple[Entry, ...], tuple[str, ...]]:
+        """The heuristic's fit: its record, its line of history, and notes on what it was held to."""
+        n_rows, parameters = self.source.n_rows, self.parameters
+        wanted = probe_rows(n_rows, self.source.n_features, n_rows)
+        most = min(wanted, parameters.heuristic_rows)
+        rows = self._affordable(most)
+        options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
+        record, lines = self._run(PartitionSize(), problem, options, elapsed)
+        cap = "heuristic_rows" if rows == most else "the memory limit"
+        notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
+        return record, lines, notes
+
+    def kernel(self, problem: Problem) -> Learned:
+        """The kernel learned from that of the problem."""
+        n_rows, parameters = self.source.n_rows, self.parameters
+        ask = asked(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
+        # the slopes of a block take as much memory as the block itself
+        most = max(self._affordable(2 * ask.most) // 2, 1)
+        notes = (f"kernel learned with {most:,} centres at most: the memory limit",) if most < ask.most else ()
+        ask = replace(ask, centres=min(ask.centres, most), most=most)
+        options = Options(
+            partition_size=ask.most,
+            selection="random",
+            likelihood="sample",
+            likelihood_rows=min(n_rows, ROWS),
+            seed=parameters.seed,
+        )
+        record, entries = self._run(Learning(ask), problem, options, 0.0)
+        names = self.source.columns.features
+        lines = tuple({**entry, "text": learned_text(entry, names)} for entry in entries)
+        assert record.kernel is not None
+        return Learned(kernel_from_spec(record.kernel), record.candidates, lines, lines[-1]["text"], notes)
+
+    def _affordable(self, columns: int) -> int:
+        """How many of these columns fit in memory, with as many threads as they leave."""
+        threads, most = affordable(self.shape, self.machine, columns, shrink_threads=self.executor.elastic)
+        self.executor.use(threads)
+        return most
+
+    def _run(
+        self, strategy: Strategy, problem: Problem, options: Options, elapsed: float
+    ) -> tuple[Record, tuple[Entry, ...]]:
+        journal = MemoryJournal()
+        driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted)
+        outcome: Outcome = driver.run(strategy, problem, options, journal, elapsed=elapsed)
+        if outcome.reason is Termination.ABORTED:
+            raise StoppedError
+        assert outcome.last is not None
+        return outcome.last, tuple(journal.history)
+
+
+def learned_text(entry: Entry, features: Sequence[str]) -> str:
+    """What a line of history says of a kernel that was learned; gamma per feature are named after ``features``."""
+    kernel = kernel_from_spec(entry["kernel"])
+    names, values = _named(kernel, features), np.exp(kernel.logs)
+    order = np.argsort(-values, kind="stable")
+    dark = set(off(kernel.logs, groups(kernel.parameters)).tolist())
+    alight = [k for k in order.tolist() if k not in dark]
+    told = ", ".join(f"{names[k]} {values[k]:.3g}" for k in alight[:NAMED])
+    more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
+    text = (
+        f"{kernel.name}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
+        f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
+    )
+    if not dark:
+        return text
+    gone = [names[k].removeprefix("gamma of ") for k in sorted(dark)]
+    rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
+    return f"{text}; features switched off: {', '.join(gone[:NAMED])}{rest}"
+
+
+def _named(kernel: Kernel, features: Sequence[str]) -> list[str]:
+    """Names of a kernel's parameters; a gamma of its own that belongs to a feature is called after it."""
+    own = [f"gamma[{j}]" for j in range(len(features))]
+    called = dict(zip(own, (f"gamma of {name}" for name in features), strict=True))
+    return [called.get(name, name) for name in kernel.parameters]

@@ -1,0 +1,113 @@
+"""Evidence and slopes of every kernel, pass by pass over tiles, against central differences of dense formulas."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from kernel_cases import CASES, D
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.logistic import n_outputs
+from partirvm.core.statistics import BIAS
+from partirvm.data import ArraySource
+from partirvm.kernels.design import Design
+from partirvm.strategies import evaluating
+from partirvm.strategies.columns import labels_of
+from partirvm.strategies.evaluating import evaluation
+from partirvm.strategies.instructions import Problem
+from partirvm.types import Scaling
+
+N, M, TILE, STEP = 90, 7, 32, 2e-3
+LEARNED = [case for case in CASES if np.isfinite(case.kernel.logs).any()]
+SOME = [case for case in LEARNED if case.name in {"gaussian, widths", "matern32", "product", "sum"}]
+
+
+def rows(rng, K=0):
+    """Inputs whose last column is a category, targets or K classes of them, and weights of which some are zero."""
+    X = np.column_stack([rng.normal(size=(N, D - 1)), rng.integers(0, 3, N)])
+    y = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * X[:, 2] + 0.3 * rng.normal(size=N)
+    if K:
+        y = np.searchsorted(np.quantile(y, np.arange(1, K) / K), y).astype(float)
+    return X, y, rng.choice([0.0, 0.5, 2.0], size=N, p=[0.1, 0.4, 0.5])
+
+
+def problem_of(kernel, X, y, likelihood="gaussian", K=0):
+    """The problem of these rows in raw inputs, and a design of M centres and the bias."""
+    scaling = Scaling(np.zeros(D), np.ones(D), np.array([0.0 if K else 0.3]), np.array([1.0 if K else 1.7]))
+    empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0))
+    power = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
+    problem = Problem(
+        N, empty, True, power, None, 1.0, shuffled=True, held_out=False, likelihood=likelihood, n_classes=K
+    )
+    return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
+
+
+def looked(problem, design, source, wanted=None):
+    """The point that an evaluation comes to, over the rows of this source that are wanted."""
+    executor = LocalExecutor(2)
+    now = evaluation(problem, design, wanted, None, fresh=True)
+    while now.wanted is not None:
+        now = now.heard(executor.run([now.wanted], source)[0])
+    executor.close()
+    return now.point
+
+
+def differences(function, kernel):
+    """∂ function(kernel) / ∂ log parameter, (p,), of fourth order; 0 for a parameter that is 0."""
+    found = np.zeros(len(kernel.logs))
+    for k in np.flatnonzero(np.isfinite(kernel.logs)):
+        move = STEP * np.eye(len(found))[k]
+        near, far = (
+            function(kernel.with_logs(kernel.logs + size * move))
+            - function(kernel.with_logs(kernel.logs - size * move))
+            for size in (1, 2)
+        )
+        found[k] = (8 * near - far) / (12 * STEP)
+    return found
+
+
+def assert_slopes(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max() + 1e-7)
+
+
+def block_of(design, kernel, X):
+    return Design(kernel, design.scaling, design.centres, design.labels, design.bias).block(X)
+
+
+@pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
+@pytest.mark.parametrize("sampled", [False, True])
+def test_slopes_of_numbers(rng, case, sampled):
+    """Evidence and slopes at the α and β that the evaluation comes to, with weights and bias, over all rows or some."""
+    X, y, w = rows(rng)
+    problem, design = problem_of(case.kernel, X, y)
+    wanted = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
+    point = looked(problem, design, ArraySource(X, y, w, tile_rows=TILE), wanted)
+    alpha, some = point.tied.alphas(labels_of(design)), slice(None) if wanted is None else wanted
+    t = design.scaling.targets(y[some, None])[:, 0]
+
+    def evidence(kernel):
+        return naive.log_evidence(block_of(design, kernel, X[some]), t, alpha, point.tied.beta, w[some])
+
+    np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
+    assert point.rows == (w[some] > 0).sum()
+    assert_slopes(point.slope, differences(evidence, case.kernel))
+
+
+@pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
+@pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("ovr", 3)])
+def test_slopes_of_classes(rng, monkeypatch, case, likelihood, K):
+    """Laplace's evidence with the mode's movement, of two classes and of three each against the rest."""
+    monkeypatch.setattr(evaluating, "AT_MODE", 1e-13)
+    X, codes, w = rows(rng, K)
+    problem, design = problem_of(case.kernel, X, codes, likelihood, K)
+    point = looked(problem, design, ArraySource(X, codes, w, tile_rows=TILE))
+    alpha = np.repeat(point.tied.alphas(labels_of(design))[:, None], n_outputs(likelihood, K), axis=1)
+    assert (labels_of(design) == BIAS).sum() == 1
+
+    def evidence(kernel):
+        Phi = block_of(design, kernel, X)
+        return naive.laplace(likelihood, Phi, codes, alpha, naive.mode(likelihood, Phi, codes, alpha, w), w)[1]
+
+    np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
+    assert_slopes(point.slope, differences(evidence, case.kernel))

@@ -1,0 +1,41 @@
+"""Learned kernels by the command line: what is told before, during and after, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+LEARNED = re.compile(
+    r"gaussian, gamma of \S+ \S+, gamma of \S+ \S+: from 3,000 rows × [0-9,]+ centres, \d+ evaluations, evidence \+\S+ "
+    "nats"
+)
+
+
+def test_a_kernel_is_learned(tour, cli, cli_json, tmp_path):
+    """A line while it runs, one of the plan; a model that predicts better than that of the start; a report."""
+    asked = ("--gamma", "learn-per-feature", "--partition-size", "60", "--max-rounds", "1")
+    status, out, _ = cli("plan", tour.train, *asked)
+    assert status == 0
+    assert re.search(rf"^learned     {LEARNED.pattern}$", out, re.M)
+    job, plain = str(tmp_path / "job"), str(tmp_path / "plain")
+    status, _, err = cli("fit", tour.train, job, *asked)
+    assert status == 0, err
+    lines = [line for line in err.splitlines() if line.startswith("learned: ")]
+    assert len(lines) >= 1
+    assert all(LEARNED.search(line) for line in lines)
+    assert cli("fit", tour.train, plain, "--gamma", "scale", *asked[2:])[0] == 0
+    learned, start = (cli_json("evaluate", each, tour.test, "--quiet")["rmse"] for each in (job, plain))
+    assert learned < start
+    assert cli("report", job, str(tmp_path / "report.html"))[0] == 0
+
+
+def test_what_is_refused(tour, cli, tmp_path):
+    """A kernel without parameters, a prior that nobody knows; nothing is left behind."""
+    job = tmp_path / "job"
+    for asked, said in (
+        (("--gamma", "learn", "--kernel", "linear"), "'linear' cannot be learned"),
+        (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "gamma_prior is 'cauchy'"),
+    ):
+        status, _, err = cli("fit", tour.train, str(job), *asked)
+        assert status == 2
+        assert said in err
+        assert not job.exists()

@@ -1,0 +1,148 @@
+"""Every kernel through the estimators: by name, by value, by function; in models on disk; what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_cases import CASES, D, cauchy
+from sklearn.base import clone
+
+from partirvm import RVMClassifier, RVMRegressor, load_model
+from partirvm.errors import UsageError
+from partirvm.kernels import NAMES, WITH_GAMMA, Categorical, Gaussian, OnColumns, Product
+from partirvm.model.files import save_model
+
+BASIC = {"strategy": "basic", "random_state": 0}
+
+
+def rows(n=80):
+    """Inputs of which the last is a category, targets with noise, and two classes."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
+    f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
+    return X, f + 0.1 * rng.normal(size=n), (f > 0.3).astype(int)
+
+
+def mean_of(model, twin, X):
+    """Σ_m w_m k(x, z_m) + bias by definition, in the target's units."""
+    scaling = model.design.scaling
+    bias = int(model.design.bias)
+    K = twin(scaling.inputs(X), scaling.inputs(model.design.centres))
+    predictor = K @ model.mean[bias:] + (model.mean[0] if bias else 0.0)
+    return scaling.t_shift[0] + scaling.t_scale[0] * predictor
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_fit_with_every_kernel(case, tmp_path):
+    """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused and leaves nothing."""
+    X, y, _ = rows()
+    model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
+    found, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
+    assert (std > 0).all()
+    place = tmp_path / "model"
+    if case.name == "callable":
+        with pytest.raises(UsageError, match="'module:function'"):
+            save_model(model.model_, place)
+        assert not place.exists()
+    else:
+        save_model(model.model_, place)
+        loaded = load_model(place)
+        assert loaded.design.kernel == case.kernel
+        np.testing.assert_array_equal(loaded.predict(X), found)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_classes_with_every_kernel(case):
+    """Two classes that a function of the inputs tells apart; in rounds, too, through kept blocks."""
+    X, _, y = rows()
+    options = {"strategy": "working-set", "partition_size": 20, "max_rounds": 3, "random_state": 0}
+    model = RVMClassifier(kernel=case.kernel, **options).fit(X, y)
+    assert model.score(X, y) > 0.6
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_the_kernel_with_its_defaults(name):
+    """With gamma where there is one: "scale" is 1/d of standardised inputs, numbers are themselves."""
+    X, y, _ = rows()
+    model = RVMRegressor(kernel=name, **BASIC).fit(X, y).model_
+    fields = {"gamma": [1 / D]} if name in WITH_GAMMA else {}
+    assert model.design.kernel == NAMES[name].from_spec(fields)
+    for gamma in (0.3, np.array([0.1, 0.2, 0.3]), "0.1,0.2,0.3"):
+        estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
+        if name in WITH_GAMMA:
+            used = estimator.fit(X, y).model_.design.kernel.gamma
+            assert used == ((0.3,) if isinstance(gamma, float) else (0.1, 0.2, 0.3))
+        else:
+            with pytest.raises(UsageError, match=rf"gamma is .*, but the kernel '{name}' has none: leave gamma out"):
+                estimator.fit(X, y)
+
+
+def test_a_function_by_name_and_in_person_are_the_same_fit():
+    """``module:function`` and the callable: equal bits, in rounds as well."""
+    X, y, _ = rows(300)
+    options = {"strategy": "working-set", "partition_size": 30, "random_state": 0}
+    named = RVMRegressor(kernel="kernel_cases:cauchy", **options).fit(X, y)
+    called = RVMRegressor(kernel=cauchy, **options).fit(X, y)
+    np.testing.assert_array_equal(named.weights_, called.weights_)
+    np.testing.assert_array_equal(named.predict(X), called.predict(X))
+
+
+def test_categories_by_a_product():
+    """Numbers by distance, codes by equality: better than codes taken as numbers, where their order says nothing."""
+    rng = np.random.default_rng(0)
+    levels = rng.permutation(12)
+    X = np.column_stack([rng.normal(size=600), rng.integers(0, 12, 600)])
+    y = np.sin(2 * X[:, 0]) + 0.3 * levels[X[:, 1].astype(int)] + 0.1 * rng.normal(size=600)
+    train, test = slice(0, 400), slice(400, 600)
+    kernel = Product((OnColumns(Gaussian(1.0), (0,)), OnColumns(Categorical(2.0), (1,))))
+    options = {"strategy": "working-set", "partition_size": 100, "random_state": 0}
+    errors = [
+        np.std(RVMRegressor(kernel=each, **options).fit(X[train], y[train]).predict(X[test]) - y[test])
+        for each in (kernel, Gaussian(1.0))
+    ]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_a_kernel_that_knows_no_distance_warns_of_no_far_row():
+    """Of a Gaussian a row far away is remarked on; a line goes on for ever."""
+    X, y, _ = rows()
+    far = np.full((1, D), 1e3)
+    RVMRegressor(kernel="linear", **BASIC).fit(X, y).predict(far)
+    with pytest.warns(match="far"):
+        RVMRegressor(**BASIC).fit(X, y).predict(far)
+
+
+def test_clones_and_parameters_keep_the_kernel():
+    """An estimator holds what it was given."""
+    for kernel in ("laplacian", Gaussian((1.0, 2.0)), cauchy):
+        estimator = RVMRegressor(kernel=kernel)
+        assert estimator.get_params()["kernel"] is kernel
+        assert clone(estimator).kernel == kernel
+
+
+REFUSED = {
+    "an unknown name": ({"kernel": "rbf"}, r"kernel is 'rbf'; known: gaussian, laplacian, .*'module:function'"),
+    "a class": ({"kernel": Gaussian}, r"kernel is <class .*Gaussian\(0\.5\)"),
+    "a number": ({"kernel": 3}, r"kernel is 3; known"),
+    "no function": ({"kernel": "kernel_cases:"}, r"function 'kernel_cases:': it must be named as 'module:function'"),
+    "no module": ({"kernel": "no_such:f"}, r"module 'no_such' cannot be imported"),
+    "a shape": ({"kernel": "kernel_cases:narrow"}, r"kernel kernel_cases:narrow returned the shape"),
+    "gamma beside a value": ({"kernel": Gaussian(1.0), "gamma": 2.0}, r"gamma is 2.0, but the kernel has its own"),
+    "gamma of a function": ({"kernel": cauchy, "gamma": "scale"}, r"gamma is 'scale', but the kernel has its own"),
+    "too many widths": ({"kernel": Gaussian((1.0, 2.0))}, r"2 values but the data have 3 features"),
+    "a column too many": ({"kernel": OnColumns(Gaussian(1.0), (3,))}, r"columns \[3\], but the data have 3 features"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_kernels_that_are_refused(name):
+    """Before the fit, by place and value, with what to do."""
+    asked, message = REFUSED[name]
+    X, y, _ = rows()
+    with pytest.raises(UsageError, match=message):
+        RVMRegressor(**asked).fit(X, y)

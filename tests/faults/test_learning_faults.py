@@ -1,0 +1,34 @@
+"""A job that learns its kernel, killed while it does so and later on."""
+
+from __future__ import annotations
+
+import time
+
+from fault_cases import assert_same_end, carry, count_lines, queued, wait_for
+
+from partirvm.jobs.state import Status
+from partirvm.types import FitParameters
+
+LEARNS = FitParameters(gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=5)
+"""A second of learning, then rounds."""
+
+
+def test_kills_change_no_bits(breeder, data, tmp_path):
+    """Twice in the middle of learning, which begins anew, then after a round: the kernel, the model and the history of
+    the undisturbed job."""
+    whole = queued(data, tmp_path / "whole", LEARNS)
+    breeder.call(carry, job=whole.location).end()
+    assert whole.state().status is Status.DONE
+    history = whole.state().history
+    assert history[0]["kind"] == "kernel"
+    store = queued(data, tmp_path / "job", LEARNS)
+    learning = history[0]["seconds"]
+    for lines, later in ((0, 0.3 * learning), (0, 0.7 * learning), (3, 0.0)):
+        child = breeder.call(carry, job=store.location)
+        wait_for(lambda child=child, lines=lines: count_lines(store.location) >= lines or child.gone)
+        time.sleep(later)
+        child.kill()
+    breeder.call(carry, job=store.location).end()
+    assert_same_end(store, whole)
+    assert store.model().design.kernel == whole.model().design.kernel
+    assert store.state().history[0]["text"] == history[0]["text"]

@@ -1,0 +1,182 @@
+"""One list of all kernels for three features, each with its formula for every pair, for all tests of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import naive
+import numpy as np
+from sklearn.gaussian_process.kernels import Matern
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, sigmoid_kernel
+
+from partirvm.kernels import (
+    Categorical,
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    LocalFunction,
+    Matern32,
+    Matern52,
+    NamedFunction,
+    OnColumns,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+from partirvm.kernels.base import Kernel
+
+D = 3
+
+
+def cauchy(X, Z):
+    """1/(1 + ‖x − z‖²): a kernel that a user names as ``kernel_cases:cauchy``."""
+    return 1 / (1 + (np.abs(X[:, None] - Z[None]) ** 2).sum(axis=-1))
+
+
+def narrow(X, Z):
+    """No kernel: it forgets the centres."""
+    return X
+
+
+def matern(nu, gamma):
+    """scikit-learn's Matérn kernel of length scales 1/√gamma."""
+    return lambda X, Z: Matern(length_scale=1 / np.sqrt(gamma), nu=nu)(X, Z)
+
+
+def spline(X, Z):
+    """Tipping (2001), eq. 29, as it is printed."""
+    x, z = X[:, None], Z[None]
+    least = np.minimum(x, z)
+    return (1 + x * z + x * z * least - (x + z) / 2 * least**2 + least**3 / 3).prod(axis=-1)
+
+
+def categorical(*gamma):
+    """exp(−Σ_j gamma_j [x_j ≠ z_j])."""
+    return lambda X, Z: np.exp(-(np.array(gamma) * (X[:, None] != Z[None])).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel for ``D`` features and its formula for points (n, d) and centres (m, d).
+
+    ``distant`` kernels depend on x − z alone, ``unit`` ones lie between 0 and 1, ``mercer`` ones are positive
+    semi-definite; ``relevances`` is what they say of ``D`` features.
+    """
+
+    name: str
+    kernel: Kernel
+    twin: Callable
+    distant: bool = False
+    unit: bool = False
+    mercer: bool = True
+    relevances: tuple | None = None
+
+
+def falling(name, kernel, twin, relevances):
+    """A kernel that falls from 1 with the distance."""
+    return Case(name, kernel, twin, distant=True, unit=True, relevances=relevances)
+
+
+WIDTHS = (0.1, 0.0, 2.0)
+ALL = (0.2, 0.4, 1.0)
+ARD = np.array(WIDTHS)
+
+CASES = [
+    falling("gaussian", Gaussian((0.5,)), lambda X, Z: naive.gaussian(X, Z, 0.5), (0.5,) * 3),
+    falling("gaussian, wide", Gaussian((1e-3,)), lambda X, Z: naive.gaussian(X, Z, 1e-3), (1e-3,) * 3),
+    falling("gaussian, widths", Gaussian(WIDTHS), lambda X, Z: naive.gaussian(X, Z, ARD), WIDTHS),
+    falling("laplacian", Laplacian((0.5,)), lambda X, Z: laplacian_kernel(X, Z, 0.5), (0.5,) * 3),
+    falling("laplacian, widths", Laplacian(WIDTHS), lambda X, Z: laplacian_kernel(X * ARD, Z * ARD, 1.0), WIDTHS),
+    falling("matern32", Matern32((0.5,)), matern(1.5, 0.5), (0.5,) * 3),
+    falling("matern32, widths", Matern32(ALL), matern(1.5, ALL), ALL),
+    falling("matern52", Matern52((0.5,)), matern(2.5, 0.5), (0.5,) * 3),
+    falling("matern52, widths", Matern52(ALL), matern(2.5, ALL), ALL),
+    falling("categorical", Categorical((0.5,)), categorical(0.5, 0.5, 0.5), (0.5,) * 3),
+    falling("categorical, costs", Categorical(WIDTHS), categorical(*WIDTHS), WIDTHS),
+    falling(
+        "on columns",
+        OnColumns(Gaussian((2.0, 0.1)), (2, 0)),
+        lambda X, Z: naive.gaussian(X, Z, ARD),
+        WIDTHS,
+    ),
+    falling(
+        "product",
+        Product((OnColumns(Laplacian((0.4, 0.3)), (0, 1)), OnColumns(Categorical(0.7), (2,)), Gaussian(0.2))),
+        lambda X, Z: (
+            laplacian_kernel(X * (0.4, 0.3, 0), Z * (0.4, 0.3, 0), 1.0)
+            * categorical(0, 0, 0.7)(X, Z)
+            * naive.gaussian(X, Z, 0.2)
+        ),
+        (0.6, 0.5, 0.9),
+    ),
+    Case(
+        "sum",
+        Sum((Gaussian(0.5), OnColumns(Matern32(0.3), (1,))), (0.7, 2.0)),
+        lambda X, Z: 0.7 * naive.gaussian(X, Z, 0.5) + 2 * matern(1.5, 0.3)(X[:, [1]], Z[:, [1]]),
+        distant=True,
+        relevances=(0.35, 0.95, 0.35),
+    ),
+    Case(
+        "sum of products",
+        Sum((Product((Polynomial(0.2, 2), Linear())), Sum((Laplacian(0.3), LinearSpline()), (0.0, 1.0)))),
+        lambda X, Z: polynomial_kernel(X, Z, degree=2, gamma=0.2) * (X @ Z.T) + spline(X, Z),
+        mercer=False,
+    ),
+    Case("linear", Linear(), lambda X, Z: X @ Z.T),
+    Case("polynomial", Polynomial(0.4), lambda X, Z: polynomial_kernel(X, Z, 3, 0.4, 1), relevances=(0.4,) * 3),
+    Case("polynomial, line", Polynomial(0.4, 1, 0.0), lambda X, Z: 0.4 * X @ Z.T, relevances=(0.4,) * 3),
+    Case("polynomial, widths", Polynomial(WIDTHS, 6, 0.5), lambda X, Z: (X * ARD @ Z.T + 0.5) ** 6, relevances=WIDTHS),
+    Case(
+        "sigmoid",
+        Sigmoid(0.4, -0.3),
+        lambda X, Z: sigmoid_kernel(X, Z, 0.4, -0.3),
+        mercer=False,
+        relevances=(0.4,) * 3,
+    ),
+    Case("sigmoid, widths", Sigmoid(WIDTHS), lambda X, Z: np.tanh(X * ARD @ Z.T + 1), mercer=False, relevances=WIDTHS),
+    Case("linear spline", LinearSpline(), spline, mercer=False),
+    Case("named function", NamedFunction("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
+    Case("callable", LocalFunction(cauchy), cauchy, distant=True, unit=True),
+]
+"""Every kernel there is, at least once."""
+
+NAMED = [case for case in CASES if case.name != "callable"]
+"""Those that have a spec."""
+
+IMPOSSIBLE = {
+    "gaussian": [
+        {"gamma": gamma} for gamma in ([], [0.0], [-1.0], [0.0, 0.0], [1.0, -1.0], [np.nan], [np.inf], "x", {})
+    ],
+    "laplacian": [{"gamma": [-1.0]}, {}, {"gamma": [1.0], "length": 3}],
+    "matern32": [{"gamma": [0.0]}, {"gamma": None}],
+    "matern52": [{"gamma": [0.0]}, {"gamma": [[1.0]]}],
+    "categorical": [{"gamma": [np.nan]}],
+    "polynomial": [
+        {"gamma": [-1.0]},
+        *({"gamma": [1.0], "degree": degree} for degree in (0, -1, 1.5, True, "3")),
+        *({"gamma": [1.0], "coef0": coef0} for coef0 in (-1.0, np.inf, "1", None)),
+    ],
+    "sigmoid": [{"gamma": []}, {"gamma": [1.0], "coef0": np.nan}],
+    "linear": [{"gamma": [1.0]}],
+    "linear-spline": [{"gamma": [1.0]}],
+    "sum": [
+        {},
+        {"parts": []},
+        {"parts": "gaussian"},
+        {"parts": [3.0]},
+        {"parts": [{"name": "nothing"}]},
+        {"parts": [{"name": "linear"}], "weights": [1.0, 2.0]},
+        *({"parts": [{"name": "linear"}], "weights": weights} for weights in ([-1.0], [0.0], [np.inf], ["1"])),
+    ],
+    "product": [{"parts": []}, {"parts": [{"name": "gaussian", "gamma": [0.0]}]}],
+    "columns": [
+        {"kernel": {"name": "linear"}},
+        {"kernel": "linear", "columns": [0]},
+        *({"kernel": {"name": "linear"}, "columns": columns} for columns in ([], [0, 0], [-1], [0.5], [True], "0", 3)),
+    ],
+    "function": [{}, *({"function": path} for path in ("module", "module:", ":name", "a b:c", "os.path:", 3, None))],
+}
+"""For every kernel by name: fields of a spec that cannot be."""

@@ -1,0 +1,207 @@
+"""Learned kernels in plans, jobs and estimators: what is told, what is refused, resumes, features that count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.feature_selection import SelectFromModel
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, open_job, service
+from partirvm.backends import LocalExecutor
+from partirvm.core import rprop
+from partirvm.core.termination import Termination
+from partirvm.data import as_source
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import Machine
+from partirvm.service.measuring import Measuring, StoppedError
+from partirvm.service.preparing import prepare
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
+NAMES = ("noise", "slope", "wave")
+
+
+def rows(n=600, seed=0):
+    """The target is a wave over the last feature on a slope of the second; the first is noise in other units."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
+    return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Rows as DATA on disk, under names."""
+    from pandas import DataFrame
+
+    X, y = rows()
+    place = tmp_path_factory.mktemp("data") / "rows.zarr"
+    ingest(DataFrame({**dict(zip(NAMES, X.T, strict=True)), "y": y}), place, target="y", tile_rows=200)
+    return str(place)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_plan_and_history_tell_what_was_learned(data, tmp_path):
+    """The names of features, rows, centres, evaluations and gain; P is raised to the centres; seconds add up."""
+    fitted = service.fit(data, str(tmp_path / "job"), ASKED)
+    learned, measured, *rounds = fitted.history
+    assert [learned["kind"], measured["kind"]] == ["kernel", "heuristic"]
+    assert fitted.model.design.kernel == kernel_from_spec(learned["kernel"])
+    assert (learned["rows"], learned["candidates"]) == (600, 240)
+    assert learned["gain"] > 0
+    seconds = [entry["seconds"] for entry in fitted.history]
+    assert seconds == sorted(seconds)
+    text = learned["text"]
+    for part in ("gaussian, gamma of wave", "from 600 rows × 240 centres", "evaluations, evidence +", "off: noise"):
+        assert part in text
+    plan = str(fitted.plan)
+    assert f"learned     {text}" in plan
+    assert "as many as the kernel was learned with" in plan
+    assert fitted.plan.partition_size == 240
+    assert measured["partition_size"] == 240
+    state = open_job(tmp_path / "job").state()
+    assert state.plan["learned"] == text
+    assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_a_resume_goes_on_with_the_kernel_that_was_learned(data, tmp_path, monkeypatch):
+    """To the bits of a fit without a break, and without learning again."""
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 5)
+    asked = replace(ASKED, partition_size=60)
+    whole = service.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    service.fit(data, str(tmp_path / "job"), asked)
+    monkeypatch.setattr(Measuring, "kernel", None)
+    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
+    assert resumed.model().design.kernel == whole.model.design.kernel
+
+
+def test_an_abort_is_heard_while_the_kernel_is_learned():
+    """Between tiles: what planned is left at once."""
+    source, looks = as_source(*rows(), seed=0), iter(range(10**6))
+    executor = LocalExecutor(1)
+    with pytest.raises(StoppedError):
+        prepare(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
+    executor.close()
+    assert next(looks) < 30
+
+
+def test_little_memory_holds_the_centres(data):
+    """Fewer of them than asked for, and a note; a plan that says so."""
+    source = as_source(*rows(), seed=0)
+    executor = LocalExecutor(1)
+    shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
+    machine = Machine(1, 0, 34 << 20)
+    prepared = prepare(source, replace(ASKED, gamma="scale"), executor)
+    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(prepared.problem)
+    executor.close()
+    assert learned.centres < 240
+    assert learned.notes == (f"kernel learned with {learned.centres:,} centres at most: the memory limit",)
+
+
+def refused(**asked):
+    X, y = rows(60)
+    with pytest.raises(UsageError) as error:
+        RVMRegressor(**asked).fit(X, y)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("gamma", ["learn", "learn-per-feature"])
+def test_what_cannot_be_learned(gamma):
+    """Kernels without parameters and functions, by name and by value; a prior that is not known."""
+    for kernel in ("linear", "linear-spline", "sklearn.metrics.pairwise:laplacian_kernel"):
+        assert "cannot be learned" in refused(kernel=kernel, gamma=gamma)
+    alone = LocalFunction(lambda X, Z: X @ Z.T)
+    assert "'module:function'" in refused(kernel=Sum((Gaussian(1.0), alone)), gamma=gamma)
+    assert "known: flat, half-normal" in refused(gamma=gamma, gamma_prior="cauchy")
+    assert "known: auto, scale, learn, learn-per-feature" in refused(gamma="learnt")
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_has_no_effect_is_said():
+    """A prior where no gamma per feature is learned; learning where the target is constant."""
+    X, y = rows(60)
+    for gamma in ("scale", "learn"):
+        plan = RVMRegressor(gamma=gamma, gamma_prior="half-normal").fit(X, y).plan_
+        assert any("gamma_prior" in note for note in plan.notes)
+    assert not any("effect" in note for note in _fit(X, y, gamma_prior="half-normal").plan_.notes)
+    constant = _fit(X, np.ones(60))
+    assert "no kernel was learned: the target is constant" in constant.plan_.notes
+    assert constant.n_relevance_vectors_ == 0
+    assert [entry["kind"] for entry in constant.history_] == ["final"]
+
+
+def _fit(X, y, **asked):
+    return RVMRegressor(**{"gamma": "learn-per-feature", "random_state": 0, **asked}).fit(X, y)
+
+
+def test_features_that_count():
+    """gamma times variance, standardised or not; a mask, positions, and scikit-learn's own selector in a pipeline."""
+    X, y = rows(400)
+    for standardize in (True, False):
+        model = _fit(X * [1e-3, 1, 10], y, standardize=standardize, max_rounds=1)
+        variance = 1.0 if standardize else (X * [1e-3, 1, 10]).var(axis=0)
+        expected = np.array(model.kernel_.gamma) * variance
+        np.testing.assert_allclose(model.feature_relevance_, expected / expected.max(), rtol=1e-9)
+        np.testing.assert_array_equal(model.gamma_, model.kernel_.gamma)
+        assert model.get_support().tolist() == [False, True, True]
+        assert model.get_support(indices=True).tolist() == [1, 2]
+    chosen = SelectFromModel(_fit(X, y), importance_getter="feature_relevance_", threshold=1e-3)
+    assert make_pipeline(chosen, LinearRegression()).fit(X, y)[:-1].transform(X).shape == (400, 2)
+
+
+def test_a_constant_feature_does_not_count():
+    """Whatever its gamma."""
+    X, y = rows(200)
+    X[:, 0] = 7.0
+    with pytest.warns(UserWarning, match="constant features"):
+        model = _fit(X, y)
+    assert model.feature_relevance_[0] == 0.0
+
+
+def test_kernels_that_tell_no_relevances():
+    """No attribute, and an error that says why; a shared width makes all features count alike."""
+    X, y = rows(80)
+    model = RVMRegressor(kernel="linear", random_state=0).fit(X, y)
+    assert not hasattr(model, "feature_relevance_")
+    assert not hasattr(model, "gamma_")
+    with pytest.raises(UsageError, match="linear kernel tells nothing"):
+        model.get_support()
+    shared = model.set_params(kernel="gaussian", gamma=0.2).fit(X, y)
+    np.testing.assert_allclose(shared.feature_relevance_, np.ones(3))
+    assert shared.gamma_ == 0.2
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize(
+    ("kernel", "gamma", "count"),
+    [
+        ("matern52", "learn", 1),
+        ("matern52", "learn-per-feature", 3),
+        (Matern32(0.5), "learn", 1),
+        (Matern32(0.5), "learn-per-feature", 3),
+        (Product((OnColumns(Gaussian((0.1, 0.1)), (1, 2)), Gaussian(0.01))), "learn", 3),
+    ],
+)
+def test_kernels_by_name_and_by_value(kernel, gamma, count):
+    """They learn all their parameters; one gamma becomes one for each feature where that is asked for."""
+    X, y = rows(200)
+    model = _fit(X, y, kernel=kernel, gamma=gamma)
+    assert len(model.kernel_.logs) == count
+    assert model.kernel_ != kernel
+    assert model.score(X, y) > 0.9
+
+
+def test_a_classifier_learns():
+    """Classes by the wave's sign: the noise is switched off."""
+    X, y = rows(500)
+    model = RVMClassifier(gamma="learn-per-feature", random_state=0).fit(X, y - X[:, 1] > 5)
+    assert model.get_support().tolist() == [False, False, True]
+    assert model.score(X, y - X[:, 1] > 5) > 0.9

@@ -1,0 +1,236 @@
+"""Learning a kernel: what it asks for, which features it finds, that evidence never falls, and that a seed decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from drawing import spelled
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.rprop import OFF
+from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
+from partirvm.kernels.design import Design
+from partirvm.strategies import learning
+from partirvm.strategies.evaluating import first_tied
+from partirvm.strategies.instructions import (
+    Finish,
+    Gather,
+    Gathered,
+    GramPass,
+    Options,
+    Passed,
+    Problem,
+    SlopePass,
+    Stop,
+)
+from partirvm.strategies.learning import Learning, asked
+from partirvm.types import Scaling
+
+
+def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
+    """Rows of inputs that are standard already; targets (n,), or codes of K classes."""
+    d = X.shape[1]
+    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
+    kernel = kernel or Gaussian((1 / d,) * d)
+    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
+    classes = {"likelihood": "bernoulli" if K == 2 else "ovr", "n_classes": K, "codes": y.astype(np.int8)} if K else {}
+    power = 1.0 if K else float(np.mean(y**2))
+    return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
+
+
+def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, **about):
+    """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
+    problem, journal, executor = problem_of(X, y, **about), MemoryJournal(), LocalExecutor(1)
+    ask = asked(rows or len(X), classes=problem.classifies, prior=prior)
+    if centres is not None:
+        ask = replace(ask, centres=min(centres, ask.centres))
+    options = Options(len(X), "random", likelihood="sample", likelihood_rows=rows or len(X), seed=seed)
+    outcome = Driver(executor, ArraySource(X, y, w, tile_rows=300)).run(Learning(ask), problem, options, journal)
+    executor.close()
+    assert outcome.reason is Termination.CONVERGED
+    return [{**entry, "kernel": kernel_from_spec(entry["kernel"])} for entry in journal.history]
+
+
+def gammas(entries):
+    found = np.array(entries[-1]["kernel"].gamma)
+    return found / found.max()
+
+
+def arm(n, d, seed=0, noise=0.2):
+    """A smooth function of features 0 and 1 among d, with noise, its sd 1 nearly."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
+    return X, y - y.mean()
+
+
+@pytest.mark.parametrize("prior", ["flat", "half-normal"])
+def test_the_features_that_matter_are_found(prior):
+    """2 of 10: both stay on, each of the others is off."""
+    entries = learned(*arm(1200, 10), prior=prior, centres=100)
+    found = gammas(entries)
+    assert (found[:2] > 0.05).all()
+    assert (found[2:] < OFF).all()
+    (line,) = entries
+    assert (line["kind"], line["rows"], line["candidates"]) == ("kernel", 1200, 100)
+    assert line["gain"] > 100
+
+
+def test_a_pair_that_matters_only_together_is_found():
+    """Each of two features alone tells nothing of the sign of their product; six others tell nothing at all."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 8))
+    y = np.tanh(X[:, 0]) + np.tanh(X[:, 2] * X[:, 5]) + 0.1 * rng.normal(size=1500)
+    found = gammas(learned(X, y - y.mean(), centres=150))
+    assert (found[[0, 2, 5]] > 0.05).all()
+    assert (np.delete(found, [0, 2, 5]) < OFF).all()
+
+
+def test_half_normal_widths_switch_more_off():
+    """Features of hardly any signal stay on under the flat prior."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(600, 8))
+    y = np.tanh(X[:, 0]) + X[:, 1:5] @ [0.06, 0.05, 0.04, 0.03] + 0.3 * rng.normal(size=600)
+    on = [int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum()) for prior in learning.PRIORS]
+    assert on[1] < on[0]
+
+
+def test_classes_are_learned():
+    """Of two classes and of three, each against the rest: the two features of six that part them."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(500, 6))
+    f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
+    for K in (2, 3):
+        codes = np.searchsorted(np.quantile(f, np.arange(1, K) / K), f).astype(float)
+        entries = learned(X, codes, K=K, centres=50)
+        found = gammas(entries)
+        assert (found[[1, 4]] > 0.05).all()
+        assert (np.delete(found, [1, 4]) < 0.03).all()
+        assert entries[-1]["gain"] > 10
+        assert entries[-1]["train_error"] < 0.2
+        assert entries[-1]["noise_variance"] is None
+
+
+def dense(X, y, w, line, kernel, centres, alpha):
+    """log p(t | α, β) of eq. 15 with these centres."""
+    design = problem_of(X, y, kernel).empty.with_centres(X[centres], centres, bias=True)
+    return naive.log_evidence(design.block(X), y, alpha, 1 / line["noise_variance"], w)
+
+
+def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monkeypatch):
+    """A wavy function almost without noise: twice the centres each time; every stage ends no lower than it began, and
+    its evidence is that of the dense formula."""
+    bests = []
+    old = Learning._record
+
+    def spy(self, state):
+        bests.append(state)
+        return old(self, state)
+
+    monkeypatch.setattr(Learning, "_record", spy)
+    rng = np.random.default_rng(5)
+    X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
+    y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)
+    entries = learned(X, y, w, centres=20, kernel=Gaussian((2.0, 2.0)))
+    assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert len(entries) > 1
+    assert [entry["candidates"] for entry in entries[:-1]] == [20 * 2**k for k in range(len(entries) - 1)]
+    for entry, state in zip(entries, bests, strict=True):
+        assert entry["gain"] >= 0
+        design = state.pool.take(np.arange(state.centres))
+        alpha = state.best.tied.alphas(np.append(-1, design.labels))
+        found = dense(X, y, w, entry, entry["kernel"], design.labels, alpha)
+        assert entry["log_evidence"] == pytest.approx(found, rel=1e-6)
+
+
+def test_few_centres_are_enough_where_noise_rules():
+    """A line under much noise: no growth."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(500, 3))
+    assert len(learned(X, X[:, 0] + rng.normal(size=500), centres=40)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters"),
+    [(Gaussian(0.02), 1), (Matern32((0.3, 0.3, 0.3)), 3), (Sum((Gaussian(0.05), Gaussian(2.0)), (1.0, 0.1)), 4)],
+)
+def test_any_kernel_with_parameters(kernel, parameters):
+    """One width, a width per feature of another kernel, weights and widths of a sum; without a bias too."""
+    X, y = arm(400, 3)
+    for bias in (True, False):
+        (line, *_) = learned(X, y, kernel=kernel, bias=bias, centres=40)
+        assert len(line["kernel"].logs) == parameters
+        assert line["kernel"] != kernel
+        assert line["gain"] > 5
+
+
+def test_equal_rows_are_one_centre_and_absent_ones_none():
+    """Rows on a grid of 3 × 3 points, some of no weight."""
+    rng = np.random.default_rng(7)
+    X = rng.integers(0, 3, size=(300, 2)).astype(float)
+    w = np.where(X[:, 0] == 2, 0.0, 1.0)
+    (line, *_) = learned(X, X[:, 0] + 0.1 * rng.normal(size=300), w)
+    assert line["candidates"] == 6
+    assert line["rows"] == (w > 0).sum()
+
+
+def test_a_seed_decides():
+    """Where rows kept their order a sample is drawn: the same bits again, other rows for another seed."""
+    X, y = arm(600, 3)
+    runs = [learned(X, y, rows=200, seed=seed, shuffled=False) for seed in (0, 0, 1)]
+    told = [[(line["kernel"], line["log_evidence"], line["iterations"]) for line in lines] for lines in runs]
+    assert told[0] == told[1] != told[2]
+
+
+def test_what_it_asks_for():
+    """Inputs of the centres, then by turns a Gram pass and a slope pass over the same sample; a stop ends it."""
+    X, y = arm(100, 2)
+    problem = problem_of(X, y)
+    machine = Learning(asked(60, classes=False))
+    options = Options(60, "random", likelihood="sample", likelihood_rows=60)
+    state, (gather,) = machine.start(problem, options)
+    assert isinstance(gather, Gather)
+    assert len(gather.rows) == len(np.unique(gather.rows)) == 24
+    state, (gram,) = machine.next(state, Gathered(X[gather.rows]))
+    assert isinstance(gram, GramPass)
+    np.testing.assert_array_equal(gram.rows, state.rows)
+    assert gram.kept.n_columns == 0
+    assert gram.new.n_columns == 25
+    assert (gather.rows[:, None] == gram.rows).any(axis=1).all()
+    source, executor = ArraySource(X, y, tile_rows=300), LocalExecutor(1)
+    (block,) = executor.run([gram], source)
+    again, (slope,) = machine.next(state, Passed(block))
+    assert isinstance(slope, SlopePass)
+    np.testing.assert_array_equal(slope.rows, gram.rows)
+    assert slope.design.identity == gram.new.identity
+    assert spelled(machine.next(state, Passed(block))) == spelled((again, (slope,)))
+    _, (following,) = machine.next(again, Passed(executor.run([slope], source)[0]))
+    executor.close()
+    assert isinstance(following, GramPass)
+    assert following.new.identity != gram.new.identity
+    for halfway in (state, again):
+        _, instructions = machine.next(halfway, Stop(Termination.ABORTED))
+        assert instructions == (Finish(Termination.ABORTED),)
+
+
+def test_where_it_begins():
+    """With weights of the target's size and a tenth of its power as noise, or the noise that is known."""
+    X, y = arm(50, 2)
+    problem = problem_of(X, 3 * y)
+    tied = first_tied(problem)
+    np.testing.assert_allclose([tied.alpha, tied.bias, tied.beta], np.array([1, 1, 10]) / problem.power)
+    assert first_tied(replace(problem, noise_variance=0.25)).beta == 4.0
+
+
+def test_how_many_centres():
+    """At most 0.4 of the rows of numbers and 0.25 of classes, 300 to begin with, 500 after growth; one at least."""
+    assert asked(10**6, classes=False) == learning.Ask(300, 500)
+    assert asked(1000, classes=False) == learning.Ask(300, 400)
+    assert asked(1000, classes=True) == learning.Ask(250, 250)
+    assert asked(2, classes=True).centres == 1
