@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,10 @@ from partirvm.backends.dask import DaskExecutor
 from partirvm.errors import ClusterError, PartirvmError
 
 ANSWER = 60.0
-"""Seconds that a worker may take to answer a question, such as whether it can open the data."""
+"""Seconds that a worker may take to answer a question, such as whether it can open the data; a scheduler as well."""
+
+POLL = 0.02
+"""Seconds between two questions to the scheduler."""
 
 
 def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -38,11 +42,30 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     The task leaves its worker's slot, so that a cluster of one worker with one thread does the work and drives it. If
     that worker dies the scheduler begins the task again elsewhere: the function must go on from what it left behind.
+    Raises ``ClusterError`` if the scheduler has not taken it over in ``ANSWER`` seconds.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
     future = client.submit(_aside, function, args, options, key=key, pure=False)
     fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
+    end = time.monotonic() + ANSWER
+    while not _taken_over(client, key):
+        if time.monotonic() > end:
+            raise ClusterError(
+                f"the scheduler of the cluster did not take over the fit within {ANSWER:.0f} s: try again"
+            )
+        time.sleep(POLL)
+
+
+def _taken_over(client: Any, key: str) -> bool:
+    """Whether the scheduler has the task, and goes on with it when this process is gone: both are sent by and by."""
+
+    def wanted(dask_scheduler: Any) -> bool:
+        # by value, as the scheduler need not have this package
+        task = dask_scheduler.tasks.get(key)
+        return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
+
+    return bool(client.run_on_scheduler(wanted))
 
 
 def _aside(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -115,11 +115,17 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
 
 def limits(folder: Folder, row: str) -> list[tuple[int, tuple[int, int]]]:
     """For each epoch, how far a row of objects had come when it was claimed; a claim cut short never took effect."""
-    found = []
+    found: list[tuple[int, tuple[int, int]]] = []
     for epoch in epochs(folder):
-        with suppress(FormatError):
+        try:
             mark = read_json(folder, _name(epoch))["marks"].get(row, [0, 0])
-            found.append((epoch, (int(mark[0]), int(mark[1]))))
+        except FormatError:
+            continue
+        except MissingDataError:
+            if epoch in epochs(folder):
+                raise
+            return limits(folder, row)  # who overwrites the job has just taken that claim away
+        found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
 
 

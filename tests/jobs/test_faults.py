@@ -75,6 +75,7 @@ def test_a_full_disk(tmp_path, limit):
 
 
 FORBIDDEN = """
+import os
 import fsspec.implementations.local, partirvm.jobs.checkpoint, partirvm.model.files, zarr
 JobStore(sys.argv[1]).model()
 if os.getuid() == 0:
