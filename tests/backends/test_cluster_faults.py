@@ -19,7 +19,7 @@ from partirvm.backends.dask import DaskExecutor, connect
 from partirvm.errors import ClusterError, NoWorkersError
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_worker_changes_no_bits(data, reference, victim):
     """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
     with cluster(2) as client:
@@ -174,7 +174,9 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize(
+    "work", [pytest.param(work, marks=[] if work == "run" else [pytest.mark.slow]) for work in WORK]
+)
 def test_a_scheduler_that_dies_is_named(processes, data, work):
     """kill -9 of the scheduler in the middle: ClusterError with its address and what to do, in half a minute."""
     scheduler, address = processes

@@ -84,7 +84,8 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
 
 
 CLASSES = [
-    *((K, "working-set", "full", "auto") for K in (2, 3)),
+    pytest.param(2, "working-set", "full", "auto", marks=pytest.mark.slow),
+    (3, "working-set", "full", "auto"),
     (3, "incremental", "partition", "ovr"),
     (2, "split-merge", "partition", "auto"),
 ]
@@ -147,7 +148,7 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
     assert sum(end - begin for begin, end in spans) / length > 1.3
 
 
-@pytest.mark.parametrize("K", [0, 2])
+@pytest.mark.parametrize("K", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_learned_kernel_has_the_same_bits_everywhere(
     waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K
 ):

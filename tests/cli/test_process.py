@@ -237,8 +237,10 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("validated", [False, True])
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path, validated):
+    """A fit of some seconds: the view is drawn a few times each."""
+    some = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "20")
     validation = ("--validation", tour.test) if validated else ()
-    status, out, seen = Terminal("fit", tour.train, str(tmp_path / "job"), *SHORT, *validation).finish()
+    status, out, seen = Terminal("fit", tour.train, str(tmp_path / "job"), *some, *validation).finish()
     assert status == 0, seen
     assert ESCAPE not in out
     assert 0 <= seen.rindex(HIDE) < seen.rindex(SHOW)
@@ -286,7 +288,10 @@ def test_a_fit_on_a_cluster_is_the_same_fit(tour, tmp_path):
     assert [results[0][name] for name in same] == [results[1][name] for name in same]
 
 
-@pytest.mark.parametrize(("number", "there"), [(signal.SIGINT, False), (signal.SIGKILL, False), (signal.SIGTERM, True)])
+@pytest.mark.parametrize(
+    ("number", "there"),
+    [(signal.SIGINT, False), pytest.param(signal.SIGKILL, False, marks=pytest.mark.slow), (signal.SIGTERM, True)],
+)
 def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
     """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""
     from distributed import LocalCluster

@@ -43,7 +43,9 @@ def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_
         assert cli_json("evaluate", job, tour.test, "--quiet")["rmse"] < 0.13
 
 
-@pytest.mark.parametrize("strategy", COURSE)
+@pytest.mark.parametrize(
+    "strategy", [pytest.param(name, marks=[pytest.mark.slow] if name == "incremental" else []) for name in COURSE]
+)
 def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path):
     """√(3,000·2) = 77.5, so 78 rows; by `plan`, while a fit runs, and in its JSON."""
     asked = ("--gamma", "1", "--strategy", strategy)
