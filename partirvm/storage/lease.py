@@ -96,6 +96,7 @@ def epochs(folder: Folder) -> list[int]:
 
 def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     """Who has the newest epoch, or who had an older one; None before the first. A claim cut short is over."""
+    newest = epoch is None
     if epoch is None:
         found = epochs(folder)
         if not found:
@@ -105,6 +106,10 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
         claim = read_json(folder, _name(epoch))
     except FormatError:
         return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
+    except MissingDataError:
+        if newest and _taken_away(folder, epoch):
+            return holder(folder)
+        raise
     over = folder.exists(_name(epoch, ".over"))
     beat, seen = 0, float(claim["time"])
     with suppress(MissingDataError, FormatError):
@@ -122,11 +127,16 @@ def limits(folder: Folder, row: str) -> list[tuple[int, tuple[int, int]]]:
         except FormatError:
             continue
         except MissingDataError:
-            if epoch in epochs(folder):
-                raise
-            return limits(folder, row)  # who overwrites the job has just taken that claim away
+            if _taken_away(folder, epoch):
+                return limits(folder, row)
+            raise
         found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
+
+
+def _taken_away(folder: Folder, epoch: int) -> bool:
+    """Whether a claim listed a moment ago is gone: somebody overwrites the job, and what is there now counts."""
+    return epoch not in epochs(folder)
 
 
 def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:

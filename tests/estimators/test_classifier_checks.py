@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from checks import run_check
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
@@ -31,12 +32,7 @@ MAY_FAIL = {
 )
 def test_scikit_learns_checks(estimator, check):
     """All of ``sklearn.utils.estimator_checks``, for both strategies."""
-    try:
-        check(estimator)
-    except AssertionError:
-        if check.func.__name__ in MAY_FAIL:
-            pytest.xfail(MAY_FAIL[check.func.__name__])
-        raise
+    run_check(estimator, check, MAY_FAIL)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from checks import run_check
 from regressions import plane
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -32,12 +33,7 @@ MAY_FAIL = {
 )
 def test_scikit_learns_checks(estimator, check):
     """All of ``sklearn.utils.estimator_checks``, for both strategies."""
-    try:
-        check(estimator)
-    except AssertionError:
-        if check.func.__name__ in MAY_FAIL:
-            pytest.xfail(MAY_FAIL[check.func.__name__])
-        raise
+    run_check(estimator, check, MAY_FAIL)
 
 
 @pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")

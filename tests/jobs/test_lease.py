@@ -17,6 +17,7 @@ from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
+from partirvm.storage.local import LocalFolder
 from partirvm.storage.process import Process, started
 
 HOLD = """
@@ -292,6 +293,23 @@ def test_a_claim_cut_short_never_took_effect(place, torn):
     assert [event["n"] for event in store.events()] == [1]
     folder.remove("lease")
     assert holder(folder) is None
+
+
+@pytest.mark.parametrize(("look", "expected"), [(lambda it: limits(it, "events"), [(2, (0, 0))]), (holder, 2)])
+def test_a_claim_that_is_taken_away_while_it_is_read(tmp_path, monkeypatch, look, expected):
+    """Who overwrites a job removes its claims between a watcher's listing and its reading: what is there now counts."""
+    JobStore.create(tmp_path / "job", {}).acquire().release()
+    folder, read = open_folder(tmp_path / "job"), LocalFolder.read
+
+    def overwritten(self, name):
+        if name == "lease/000001.json" and self.exists(name):
+            self.write("lease/000002.json", read(self, name))
+            self.remove(name)
+        return read(self, name)
+
+    monkeypatch.setattr(LocalFolder, "read", overwritten)
+    found = look(folder)
+    assert getattr(found, "epoch", found) == expected
 
 
 def test_a_folder_that_begins_anew_is_another_ones(place):

@@ -39,6 +39,9 @@ from partirvm.types import Scaling
 MOST = 2000
 """Instructions after which a run is taken to be endless."""
 
+UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}
+"""How a run ends that no limit stopped and that had something to fit."""
+
 
 @dataclass
 class Simulator:
@@ -101,6 +104,21 @@ class Simulator:
             events = (Stop(Termination.ABORTED),) if stop else tuple(map(self.answer, instructions))
             self.answers.append(events)
             state, instructions = strategy.next(state, *events)
+
+    def keeps_the_rules(self, name: str, reason: Termination) -> None:
+        """Of the run that ended for this reason: rows are candidates at most once, all of them where no limit stops
+        ``basic``, ``split-merge`` or ``incremental``; vectors never come back; the model saved last, and no other, is
+        the final one; nothing comes after Finish."""
+        rows = self.proposed()
+        assert len(rows) == len(set(rows))
+        if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
+            assert sorted(rows) == list(range(len(self.X)))
+        assert self.returned() == []
+        assert len(self.heard) == len(self.said) - 1
+        assert [type(i) for i in self.said].count(Finish) == 1
+        assert isinstance(self.said[-2], Save)
+        assert [save.record.kind for save in self.saves].count("final") == 1
+        assert self.saves[-1].record.kind == "final"
 
     def answer(self, instruction: Any) -> Any:
         """The event that answers an instruction."""
