@@ -261,7 +261,8 @@ _FIT = (
     click.option(
         "--moderate/--no-moderate",
         default=None,
-        help="Let probabilities of classes allow for the uncertainty of the weights, or not.  [default: not]",
+        help="Let probabilities of classes allow for the uncertainty of the weights, or not.  [default: with two "
+        "classes of 10,000 rows at most]",
     ),
     click.option(
         "--class-weight",

@@ -45,6 +45,16 @@ LEAST_SHARE = 2.0**-5
 REGAIN = 1.25
 """Factor by which that part grows again while changes keep their direction."""
 
+SLACK = 2.0
+"""Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
+
+At its fixed point the prior costs half a nat for each. A bound is needed where data are separable: the quadratic counts
+a weight that is pruned at its own curvature, thousands of nats where the likelihood has a straight flank.
+"""
+
+NEAR = 10.0
+"""Nats from the mode, by the quadratic, within which α moves again after a step was taken back."""
+
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
 
@@ -112,6 +122,8 @@ def receive(
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
+    if search.step and now.decrement > NEAR:
+        return _plain(now, 1.0, now.passes, pairs, settling=False), None
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
@@ -148,8 +160,9 @@ def _propose(
         moved = settled(moved, alpha, moved.weights, moved.block)
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
-    baseline, origin = moved.penalised(), moved.weights
-    return Search(state, trial, baseline, since=since, origin=origin, pairs=pairs, drift=drift, share=share)
+    # what pruned columns take along is the quadratic's word alone, and far from its centre that is worth nothing
+    baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
+    return Search(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs, drift=drift, share=share)
 
 
 def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:

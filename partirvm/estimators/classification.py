@@ -68,7 +68,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         28); or one fit for each class against the rest, their probabilities divided by their sum.
     moderate : {"auto", True, False}
         Let probabilities allow for the uncertainty of the weights: a linear predictor f of variance σ² counts as
-        f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks").
+        f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks"). "auto" does for two
+        classes and at most 10,000 rows.
     class_weight : None, "balanced" or dict of label and weight
         Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
         Labels that a dict does not name weigh 1.

@@ -327,7 +327,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
         max_columns=plan.max_columns,
         batch=plan.batch_elements,
         tol=parameters.tol,
-        moderate=problem.classifies and resolve_moderate(parameters),
+        moderate=problem.classifies and resolve_moderate(parameters, problem.n_rows, problem.n_classes),
         seed=parameters.seed,
     )
 
