@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from partirvm.data import as_source
 from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
+from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
 
 
@@ -33,6 +34,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
         fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
         of a kernel that is a value they learn all parameters, from its own values on.
+        A categorical column, of DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what
+        another level costs, "scale" counts it like a number with a variance of (1 − 1/levels)/2.
     gamma_prior : {"flat", "half-normal"}
         Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
         switches more features off; few rows are better off without it.
@@ -95,7 +98,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     noise_variance_ : float, in the target's unit squared
     log_evidence_ : float, nats, of the target in its own units
     kernel_ : kernel, with what was learned of it
-    gamma_ : float or ndarray of shape (d,); where the kernel is one that has a gamma
+    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
         fraction of the largest; where the kernel has a gamma
     history_ : list of dict, one per fit
@@ -177,6 +180,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+            Columns of pandas' categorical type are categories, here and where the model predicts.
             DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
         y : array-like (N,)
             Targets, of the same kind as X or a NumPy array.
@@ -217,6 +221,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         check_is_fitted(self)
         model: Model = self.model_
         if in_memory(X):
+            X = coded_frame(X, model.columns.categories)
             X = validate_data(self, X, dtype=np.float64, reset=False)
             mean, std, far = predict_rows(model, X, std=return_std)
         else:

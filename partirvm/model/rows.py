@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
+from partirvm.model.frames import coded_frame
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
@@ -24,13 +25,16 @@ FAR = 1e-4
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """X, an array, nested lists or a data frame, as float64. Raises ``DataError`` for other names or no numbers."""
+    """X, an array, nested lists or a data frame, as float64; a frame's categorical columns hold labels, not codes.
+
+    Raises ``DataError`` for other names or no numbers.
+    """
     wanted = columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
         raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
     try:
-        rows = np.asarray(X, dtype=np.float64)
+        rows = np.asarray(coded_frame(X, columns.categories), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
     if not np.isfinite(rows).all():

@@ -11,12 +11,16 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import NAMES, WITH_GAMMA, Kernel, LocalFunction, NamedFunction, kernel_from_spec
+from partirvm.kernels import NAMES, WITH_GAMMA, Categorical, Kernel, LocalFunction, NamedFunction, kernel_from_spec
 from partirvm.kernels.widths import Widths
-from partirvm.types import FitParameters
+from partirvm.service.categories import kinds, mixed_kernel, scale_gammas
+from partirvm.types import Columns, FitParameters
 
 LEARN = ("learn", "learn-per-feature")
 """What gamma may be where the kernel is learned."""
+
+RULES = ("auto", "scale", *LEARN)
+"""What gamma may be where it is no number."""
 
 
 def learns(parameters: FitParameters) -> bool:
@@ -55,15 +59,19 @@ def portable(kernel: Any) -> Any:
     return spec
 
 
-def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
+def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel:
     """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
 
+    One that a name and gamma describe sees categorical columns as such (``service.categories``).
     Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for, for another number of features,
     and for a function that cannot be imported.
     """
     given = checked_kernel(parameters.kernel)
     if isinstance(given, str) and given in WITH_GAMMA:
-        return WITH_GAMMA[given].from_spec({"gamma": _gamma(parameters, moments)})
+        gammas = _gamma(parameters, moments)
+        if sees_categories(given, columns):
+            return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
+        return WITH_GAMMA[given].from_spec({"gamma": gammas})
     gamma = parameters.gamma
     if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
         why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
@@ -73,6 +81,31 @@ def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
     d = len(moments.inputs.mean)
     given.prepare(np.zeros((0, d)))
     return _learnable(given, gamma, d) if learns(parameters) else given
+
+
+def sees_categories(kernel: Any, columns: Columns) -> bool:
+    """Whether a kernel that is asked for so tells categorical columns from numbers; to "categorical" all are codes."""
+    described = isinstance(kernel, str) and kernel in WITH_GAMMA and kernel != Categorical.name
+    return described and bool(len(kinds(columns)[1]))
+
+
+def sees_codes(kernel: Any, columns: Columns) -> str:
+    """The categorical columns whose codes a kernel asked for by name would see as numbers, as text; empty for none."""
+    if not isinstance(kernel, str) or kernel in WITH_GAMMA or ":" in kernel:
+        return ""
+    return ", ".join(columns.features[j] for j in kinds(columns)[1])
+
+
+def _mixed(
+    kernel: type[Kernel], gammas: list[float], parameters: FitParameters, moments: Moments, columns: Columns
+) -> Kernel:
+    """The kernel of numbers and categories with these gamma; each kind has a scale of its own."""
+    shared, kind = len(gammas) == 1, kinds(columns)
+    each = [gammas if shared else [gammas[j] for j in positions] for positions in kind]
+    if isinstance(parameters.gamma, str) and parameters.gamma in RULES:
+        scales = scale_gammas(columns, moments, parameters.standardize)
+        each = [[scale] * len(gamma) for scale, gamma in zip(scales, each, strict=True)]
+    return mixed_kernel(kernel, columns, *each)
 
 
 def _learnable(kernel: Kernel, gamma: str, d: int) -> Kernel:
@@ -95,14 +128,14 @@ def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
         try:
             gamma = [float(part) for part in gamma.split(",")]
         except ValueError:
-            if gamma not in ("auto", "scale", *LEARN):
+            if gamma not in RULES:
                 known = f"auto, scale, {', '.join(LEARN)}, a positive number, one number per feature"
                 raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
             scale = scale_gamma(moments, parameters.standardize)
             gamma = [scale] * d if gamma == "learn-per-feature" else scale
     values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
     if not values or not all(isinstance(value, numbers.Real) for value in values):
-        rules = ", ".join(map(repr, ("auto", "scale", *LEARN)))
+        rules = ", ".join(map(repr, RULES))
         raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
     if len(values) not in (1, d):
         raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")

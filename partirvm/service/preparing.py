@@ -30,7 +30,7 @@ from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan
 from partirvm.service.classes import Classes, find_classes
-from partirvm.service.kernels import learns, resolve_kernel
+from partirvm.service.kernels import learns, resolve_kernel, sees_codes
 from partirvm.service.measuring import Interrupted, Measuring, StoppedError
 from partirvm.service.parameters import (
     AUTO_PARTITION,
@@ -91,7 +91,7 @@ def prepare(
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
-    kernel = resolve_kernel(parameters, moments)
+    kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
     empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
     classes = find_classes(source, parameters, executor)
@@ -176,6 +176,8 @@ def _remarks(
         idle.append("gamma_prior")
     if idle:
         remarks.append(f"without effect here: {', '.join(idle)}")
+    if blind := sees_codes(given.kernel, source.columns):
+        remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if learns(given) and not problem.power:
         remarks.append("no kernel was learned: the target is constant")
     if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
