@@ -88,7 +88,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         relevance = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif relevance is not None and isinstance(self.kernel, str):
+        elif relevance is not None and isinstance(self.kernel, str) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = relevance
         if relevance is not None:
             relevance = relevance * variance / design.scaling.x_scale**2

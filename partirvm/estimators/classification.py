@@ -38,7 +38,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
         "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
         centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such.
+        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
+        list of such each candidate row offers a basis function for each.
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
         nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
@@ -46,6 +47,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         of a kernel that is a value they learn all parameters, from its own values on.
         A categorical column, of DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what
         another level costs, "scale" counts it like a number with a variance of (1 − 1/levels)/2.
+    gamma_multiples : sequence of float
+        Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
+        for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
     gamma_prior : {"flat", "half-normal"}
         Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
         switches more features off; few rows are better off without it.
@@ -137,6 +141,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self,
         kernel: Any = "gaussian",
         gamma: Any = "auto",
+        gamma_multiples: Any = (1.0,),
         gamma_prior: str = "flat",
         strategy: str = "auto",
         partition_size: int | str = "auto",
@@ -164,6 +169,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
+        self.gamma_multiples = gamma_multiples
         self.gamma_prior = gamma_prior
         self.strategy = strategy
         self.partition_size = partition_size

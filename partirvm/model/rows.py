@@ -55,11 +55,6 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
         yield rows, design.block(X[rows])
 
 
-def peaks(design: Design) -> Float:
-    """Height of each kernel column, (m,)."""
-    return design.kernel.diagonal(design.scaling.inputs(design.centres))
-
-
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:
     """The largest kernel of each row as a fraction of its peak, (n,); 1 without local kernels. Overwrites ``block``."""
     if not (len(design.centres) and design.kernel.local):
@@ -70,11 +65,12 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
 
 
 def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
-    """A hash of the JSON ``facts``, of the design's scaling and centres, and of these arrays, with their shapes."""
+    """A hash of the JSON ``facts``, of the design's scaling, centres and which kernel is whose, and of these arrays."""
     scaling = design.scaling
     found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     of_design = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres)
-    for array in (*of_design, *arrays):
+    several = (design.which,) if len(design.kernels) > 1 else ()
+    for array in (*of_design, *several, *arrays):
         found.update(f"{array.shape} {array.dtype}".encode())
         found.update(np.ascontiguousarray(array))
     return found.hexdigest()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.kernels import Categorical, Kernel, OnColumns, Product, Sum
+from partirvm.kernels import Categorical, Kernel, OnColumns, Product, Several, Sum
 from partirvm.kernels.widths import Widths
 from partirvm.types import Columns
 
@@ -77,13 +77,15 @@ def mixed_kernel(
     return parts[0] if len(parts) == 1 else Product(parts)
 
 
-def described(kernel: Kernel) -> str:
+def described(kernel: Kernel | Several) -> str:
     """What a kernel is made of, for people.
 
     >>> from partirvm.kernels import Gaussian
     >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
     'gaussian × categorical'
     """
+    if isinstance(kernel, Several):
+        return f"{len(kernel.kernels)} kernels ({', '.join(dict.fromkeys(map(described, kernel.kernels)))})"
     if isinstance(kernel, OnColumns):
         return described(kernel.kernel)
     if isinstance(kernel, Product | Sum):
@@ -93,7 +95,7 @@ def described(kernel: Kernel) -> str:
     return kernel.name
 
 
-def parameter_names(kernel: Kernel, features: Sequence[str]) -> list[str]:
+def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
     """Names of a kernel's parameters for people: a gamma that belongs to one feature is called after it.
 
     >>> from partirvm.kernels import Gaussian
@@ -105,7 +107,9 @@ def parameter_names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) else list(kernel.parameters)
 
 
-def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
+def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
+    if isinstance(kernel, Several):
+        return [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
     if isinstance(kernel, OnColumns):
         return _names(kernel.kernel, [features[j] for j in kernel.columns])
     if isinstance(kernel, Product | Sum):

@@ -11,7 +11,17 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import NAMES, WITH_GAMMA, Categorical, Kernel, LocalFunction, NamedFunction, kernel_from_spec
+from partirvm.kernels import (
+    NAMES,
+    WITH_GAMMA,
+    Categorical,
+    Kernel,
+    LocalFunction,
+    NamedFunction,
+    Several,
+    kernel_from_spec,
+)
+from partirvm.kernels.several import multiples
 from partirvm.kernels.widths import Widths
 from partirvm.service.categories import kinds, mixed_kernel, scale_gammas
 from partirvm.types import Columns, FitParameters
@@ -28,23 +38,26 @@ def learns(parameters: FitParameters) -> bool:
     return isinstance(parameters.gamma, str) and parameters.gamma in LEARN
 
 
-def checked_kernel(given: Any) -> str | Kernel:
+def checked_kernel(given: Any) -> Any:
     """A name or ``module:function`` as it is, a kernel for anything else: a kernel, its spec, a callable.
 
-    Raises ``UsageError`` for what is none of these. No module is imported.
+    Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
     """
+    if isinstance(given, list | tuple) and given:
+        return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
     if isinstance(given, str) and given in NAMES:
         return given
     if isinstance(given, dict):
         return kernel_from_spec(given)
-    if isinstance(given, type) or not (isinstance(given, Kernel) or callable(given)):
+    value = isinstance(given, Kernel | Several)
+    if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(
-            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', or a value such as "
-            "partirvm.kernels.Gaussian(0.5)"
+            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', a value such as "
+            "partirvm.kernels.Gaussian(0.5), or a list of such"
         )
-    return given if isinstance(given, Kernel) else LocalFunction(given)
+    return given if value else LocalFunction(given)
 
 
 def portable(kernel: Any) -> Any:
@@ -52,6 +65,8 @@ def portable(kernel: Any) -> Any:
 
     Raises ``UsageError`` for one that only this process has, or knows.
     """
+    if isinstance(kernel, tuple):
+        return list(map(portable, kernel))
     if isinstance(kernel, str):
         return kernel
     spec = kernel.spec()
@@ -59,14 +74,38 @@ def portable(kernel: Any) -> Any:
     return spec
 
 
-def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel:
+def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
     """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
 
-    One that a name and gamma describe sees categorical columns as such (``service.categories``).
-    Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for, for another number of features,
-    and for a function that cannot be imported.
+    One that a name and gamma describe sees categorical columns as such (``service.categories``). A list, or multiples
+    of gamma, are several kernels. Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for,
+    for another number of features, and for a function that cannot be imported.
     """
-    given = checked_kernel(parameters.kernel)
+    given, factors = checked_kernel(parameters.kernel), parameters.gamma_multiples
+    if isinstance(given, tuple):
+        kernel = _listed(given, parameters, moments, columns)
+    else:
+        kernel = _resolved(given, parameters, moments, columns)
+    if tuple(factors) == (1.0,):
+        return kernel
+    if isinstance(kernel, Several):
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there are several kernels already: list them all")
+    return multiples(kernel, factors)
+
+
+def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+    """Several kernels; a gamma that is a number is for those among them that a name and gamma describe."""
+    found = []
+    fixed = not learns(parameters)
+    for each in given:
+        own = fixed and not (isinstance(each, str) and each in WITH_GAMMA)
+        idle = own and any(isinstance(other, str) and other in WITH_GAMMA for other in given)
+        asked = replace(parameters, gamma="auto") if idle else parameters
+        found.append(_resolved(each, asked, moments, columns))
+    return found[0] if len(found) == 1 else Several(tuple(found))
+
+
+def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: Columns) -> Any:
     if isinstance(given, str) and given in WITH_GAMMA:
         gammas = _gamma(parameters, moments)
         if sees_categories(given, columns):
@@ -79,7 +118,8 @@ def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns
     if isinstance(given, str):
         given = NAMES[given].from_spec({}) if given in NAMES else NamedFunction(given)
     d = len(moments.inputs.mean)
-    given.prepare(np.zeros((0, d)))
+    for kernel in given.kernels if isinstance(given, Several) else (given,):
+        kernel.prepare(np.zeros((0, d)))
     return _learnable(given, gamma, d) if learns(parameters) else given
 
 
@@ -108,9 +148,11 @@ def _mixed(
     return mixed_kernel(kernel, columns, *each)
 
 
-def _learnable(kernel: Kernel, gamma: str, d: int) -> Kernel:
+def _learnable(kernel: Any, gamma: str, d: int) -> Any:
     """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
     kernel.spec()
+    if isinstance(kernel, Several):
+        return Several(tuple(_learnable(each, gamma, d) for each in kernel.kernels))
     if not np.isfinite(kernel.logs).any():
         raise UsageError(
             f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "

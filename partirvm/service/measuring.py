@@ -13,7 +13,7 @@ from partirvm.core.rprop import groups, off
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
-from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
 from partirvm.service.categories import described, parameter_names
@@ -40,7 +40,7 @@ class Learned:
     ``notes`` say what it was held to.
     """
 
-    kernel: Kernel
+    kernel: Kernel | Several
     centres: int
     lines: tuple[Entry, ...]
     text: str
@@ -63,7 +63,7 @@ class Measuring:
         n_rows, parameters = self.source.n_rows, self.parameters
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
-        rows = self._affordable(most)
+        rows = max(self._affordable(most * problem.n_kernels) // problem.n_kernels, 1)
         options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
         record, lines = self._run(PartitionSize(), problem, options, elapsed)
         cap = "heuristic_rows" if rows == most else "the memory limit"
