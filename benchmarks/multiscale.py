@@ -12,17 +12,17 @@ as categories, the others as missing. RMSE and NLPD are of held-out rows, in uni
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.datasets import Split, load_random
-from benchmarks.measure import apart, write
+from benchmarks.measure import apart, say, write
 from partirvm import RVMRegressor
 from partirvm.data import Columns, as_source
 from partirvm.errors import PartirvmWarning
@@ -51,7 +51,7 @@ CASES = {
             "etopo20",
             58_374,
             250,
-            6,
+            4,
             {
                 "gamma 50": {"gamma": 50.0},
                 "gamma 50 × 1, 8": {"gamma": 50.0, "gamma_multiples": (1, 8)},
@@ -181,13 +181,12 @@ def main() -> None:
     parser.add_argument("--memory-limit", default="3GiB", help="of each process (3GiB)")
     parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
     options = parser.parse_args()
-    measure = partial(apart, fit, options.data)
-    rows = [
-        measure(CASES[name], way, options.rows, options.memory_limit)
-        for name in options.case
-        for way in CASES[name].ways
-        if options.way is None or way in options.way
-    ]
+    rows = []
+    for name in options.case:
+        for way in CASES[name].ways:
+            if options.way is None or way in options.way:
+                rows.append(apart(fit, options.data, CASES[name], way, options.rows, options.memory_limit))
+                say(json.dumps(rows[-1]))
     write(options.output, "multiscale", rows, COLUMNS)
 
 

@@ -77,14 +77,14 @@ class Design:
     def _prepared(self) -> PreparedKernel | PreparedSeveral:
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
-            return self.kernel.prepare(centres, self.which, self.origin)
+            return self.kernel.prepare_each(centres, self.which, self.origin)
         return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
         """Height k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
-            return self.kernel.diagonal(centres, self.which)
+            return self.kernel.peaks(centres, self.which)
         return self.kernel.diagonal(centres)
 
     def block(self, X: Float, out: Float | None = None) -> Float:

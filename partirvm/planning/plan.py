@@ -201,7 +201,9 @@ class Plan:
         return self.likelihood + rows
 
     def _candidates(self) -> str:
-        P = f"P = {self.partition_size:,}"
+        P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels
+        if kernels > 1:
+            P += f" ({max(self.partition_size // kernels, 1):,} rows × {kernels} kernels)"
         if self.strategy == "basic":
             return f"{P}, all rows at once"
         partitions = "one partition" if self.partitions == 1 else f"{self.partitions:,} partitions"

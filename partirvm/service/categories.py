@@ -109,7 +109,9 @@ def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[s
 
 def _names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Several):
-        return [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
+        weights = [f"weight ({k + 1})" for k in range(1, len(kernel.kernels))]
+        own = [f"{name} ({k + 1})" for k, each in enumerate(kernel.kernels) for name in _names(each, features)]
+        return weights + own
     if isinstance(kernel, OnColumns):
         return _names(kernel.kernel, [features[j] for j in kernel.columns])
     if isinstance(kernel, Product | Sum):

@@ -15,7 +15,7 @@ from partirvm.strategies.columns import fresh
 from partirvm.types import Scaling
 
 D = 3
-THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()))
+THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()), (1.0, 0.7, 3.0))
 
 
 def made(rng, rows=70, origin=None):
@@ -32,8 +32,8 @@ def phi(design, X):
     points, centres = (X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale
     each = [
         naive.gaussian(points, centres, 0.4),
-        laplacian_kernel(points * widths, centres * widths, 1.0),
-        points @ centres.T,
+        0.7 * laplacian_kernel(points * widths, centres * widths, 1.0),
+        3 * points @ centres.T,
     ]
     values = np.choose(design.labels % 3, each)
     return np.hstack([np.ones((len(X), 1)), values])
@@ -63,10 +63,10 @@ def test_gradient_of_all_parameters(rng):
     """Σ weights ∂Φ/∂ log parameter, by central differences; a gamma of 0 stays."""
     design, X = made(rng, rows=5), rng.normal(size=(30, D))
     block, weights = design.block(X), rng.normal(size=(30, design.n_columns))
-    found, logs, expected = design.gradient(X, block, weights), THREE.logs, np.zeros(4)
+    found, logs, expected = design.gradient(X, block, weights), THREE.logs, np.zeros(6)
     for k in np.flatnonzero(np.isfinite(logs)):
         ends = (
-            Design(THREE.with_logs(logs + step * np.eye(4)[k]), design.scaling, design.centres, design.labels, True)
+            Design(THREE.with_logs(logs + step * np.eye(6)[k]), design.scaling, design.centres, design.labels, True)
             for step in (1e-5, -1e-5)
         )
         up, down = ((other.block(X) * weights).sum() for other in ends)
@@ -77,11 +77,18 @@ def test_gradient_of_all_parameters(rng):
 def test_spec_and_parameters():
     """Round trip; names; the largest gamma of each feature, unless a kernel has none."""
     assert kernel_from_spec(THREE.spec()) == THREE
-    assert THREE.parameters == ("kernels[0].gamma", *(f"kernels[1].gamma[{j}]" for j in range(3)))
+    assert THREE.parameters == (
+        "weights[1]",
+        "weights[2]",
+        "kernels[0].gamma",
+        *(f"kernels[1].gamma[{j}]" for j in range(3)),
+    )
     assert THREE.relevances(3) is None
     np.testing.assert_array_equal(Several(THREE.kernels[:2]).relevances(3), [0.4, 0.4, 2.0])
     with pytest.raises(UsageError, match="3 logarithms for 4 parameters"):
-        THREE.with_logs(np.zeros(3))
+        THREE.with_logs(np.zeros(5))
+    with pytest.raises(UsageError, match=r"\[1.0, 0.0\]: they must be 2 positive numbers"):
+        Several(THREE.kernels[:2], (1.0, 0.0))
 
 
 def test_multiples_of_gamma():
