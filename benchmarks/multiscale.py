@@ -16,7 +16,7 @@ import json
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -178,14 +178,20 @@ def main() -> None:
     parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets; all unless given")
     parser.add_argument("--way", nargs="+", help="names of ways; all unless given")
     parser.add_argument("--rows", type=int, help="training rows at most; all unless given")
+    parser.add_argument("--partition-size", type=int, help="candidates of a round; each case has its own unless given")
     parser.add_argument("--memory-limit", default="3GiB", help="of each process (3GiB)")
     parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
     options = parser.parse_args()
     rows = []
-    for name in options.case:
-        for way in CASES[name].ways:
+    for case in map(CASES.__getitem__, options.case):
+        size = options.partition_size or case.partition_size
+        for way in case.ways:
             if options.way is None or way in options.way:
-                rows.append(apart(fit, options.data, CASES[name], way, options.rows, options.memory_limit))
+                rows.append(
+                    apart(
+                        fit, options.data, replace(case, partition_size=size), way, options.rows, options.memory_limit
+                    )
+                )
                 say(json.dumps(rows[-1]))
     write(options.output, "multiscale", rows, COLUMNS)
 

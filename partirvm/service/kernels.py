@@ -94,15 +94,14 @@ def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns
 
 
 def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
-    """Several kernels; a gamma that is a number is for those among them that a name and gamma describe."""
-    found = []
-    fixed = not learns(parameters)
-    for each in given:
-        own = fixed and not (isinstance(each, str) and each in WITH_GAMMA)
-        idle = own and any(isinstance(other, str) and other in WITH_GAMMA for other in given)
-        asked = replace(parameters, gamma="auto") if idle else parameters
-        found.append(_resolved(each, asked, moments, columns))
-    return found[0] if len(found) == 1 else Several(tuple(found))
+    """Several kernels. A gamma that is not learned is for those that a name and gamma describe, where there are any."""
+    described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
+    others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
+    found = tuple(
+        _resolved(each, parameters if own else others, moments, columns)
+        for each, own in zip(given, described, strict=True)
+    )
+    return found[0] if len(found) == 1 else Several(found)
 
 
 def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: Columns) -> Any:
