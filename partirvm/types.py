@@ -59,8 +59,9 @@ class Columns:
 class FitParameters:
     """What a user asks of a fit: names, defaults and meaning are those of ``RVMRegressor``, and go into a job's spec.
 
-    ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold.
-    ``gamma`` is a rule's name, a number or one number per feature, ``gamma_prior`` that of those that are learned;
+    ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
+    or a list of such, which centres have side by side. ``gamma`` is a rule's name, a number or one number per feature,
+    ``gamma_multiples`` by what it is multiplied in each of several kernels, ``gamma_prior`` that of those learned;
     ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit`` bytes or a text such as ``512MiB``, of each
     process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows, ``noise_every`` of iterations;
     ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is to be a class, or a number;
@@ -70,6 +71,7 @@ class FitParameters:
 
     kernel: Any = "gaussian"
     gamma: Any = "auto"
+    gamma_multiples: tuple[float, ...] = (1.0,)
     gamma_prior: str = "flat"
     strategy: str = "auto"
     partition_size: int | str = "auto"

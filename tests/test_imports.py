@@ -49,6 +49,8 @@ EXCEPTIONS = {
         "data.require_target",
         "data.source.Source",
         "jobs.driver.MemoryJournal",
+        "model.frames.coded_frame",
+        "model.frames.levels_of",
     },
     "estimators.classification": {
         "core.link.probabilities",
@@ -57,10 +59,11 @@ EXCEPTIONS = {
         "data.labels.find_classes",
         "data.weighted.text_of_label",
         "model.ClassModel",
+        "model.frames.coded_frame",
         "model.label_array",
     },
     "estimators.jobs": {"planning.plan.Plan"},
-    "estimators.regression": {"data.as_source", "model.Model"},
+    "estimators.regression": {"data.as_source", "model.Model", "model.frames.coded_frame"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

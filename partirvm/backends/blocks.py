@@ -252,8 +252,8 @@ class TileBlocks:
         shelf = shelf_of(keeping)
         if digest and not shelf.again(self.number, digest, keeping.run):
             return None
-        kernel: Any = design.kernel  # frozen, and hashed by its parameters
-        return shelf if independent(kernel, X.shape[1], len(X)) else None
+        kernels: Any = design.kernels  # frozen, and hashed by their parameters
+        return shelf if all(independent(kernel, X.shape[1], len(X)) for kernel in kernels) else None
 
 
 COPIES = (1, 17, 64)

@@ -85,6 +85,21 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return names
 
 
+class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Numbers with commas between them."""
+
+    name = "A,B,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """The numbers as a tuple."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not numbers with commas between them, such as 1,8,64.", param, ctx)
+
+
 class Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """``balanced``, or the weights of labels, as in ``spam=5,ham=1``."""
 
@@ -178,6 +193,14 @@ _FIT = (
         "feature with commas between, scale (1 / number of features), auto (scale), learn (the width of most "
         "evidence), or learn-per-feature (one for each, which switches irrelevant features off). Not for linear, "
         "linear-spline and functions.",
+    ),
+    click.option(
+        "--gamma-multiples",
+        default="1",
+        type=Numbers(),
+        metavar="F,G,..",
+        help="Several widths at once, for targets with structure of several sizes: each row offers a basis function "
+        "for each of these times gamma, such as 1,8,64. Where gamma is learned they are where it begins.",
     ),
     click.option(
         "--gamma-prior",

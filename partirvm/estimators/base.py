@@ -19,6 +19,8 @@ from partirvm.data.labels import coded, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
+from partirvm.model.frames import coded_frame, levels_of
+from partirvm.service.categories import variances
 from partirvm.service.fitting import run
 from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
@@ -36,6 +38,7 @@ Labels = NDArray[Any]
 class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the estimators: they add their parameters, ``_take`` for the model of a fit, and predictions."""
 
+    kernel: Any
     client: Any
     model_: Any
 
@@ -73,7 +76,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         assert journal.model is not None
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
         self._take(journal.model)
-        self._describe(journal.model.design, prepared.moments.inputs.variance)
+        design, moments = journal.model.design, prepared.moments
+        self._describe(design, variances(source.columns, moments.inputs.variance, design.scaling.x_scale))
 
     def _describe(self, design: Any, variance: Float) -> None:
         """Set the attributes that tell of the kernel, whose inputs have this variance (d,) in the units of X."""
@@ -81,9 +85,11 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
         gamma = getattr(self.kernel_, "gamma", None)
+        relevance = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        relevance = self.kernel_.relevances(len(variance))
+        elif relevance is not None and isinstance(self.kernel, str) and not hasattr(self.kernel_, "kernels"):
+            self.gamma_ = relevance
         if relevance is not None:
             relevance = relevance * variance / design.scaling.x_scale**2
             largest = relevance.max()
@@ -127,6 +133,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return _of_classes(source, labels), labels
 
     def _arrays(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
+        levels = levels_of(X)
+        X = coded_frame(X, levels)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), ensure_min_samples=2)
         names = getattr(self, "feature_names_in_", None)
         weights = None
@@ -138,7 +146,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             if not present.all():
                 X, y, weights = X[present], y[present], weights[present]
         y, labels = self._coded(y)
-        columns = None if names is None else Columns(tuple(names))
+        columns = None if names is None else Columns(tuple(names), categories=levels)
         return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
 
     def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
@@ -152,6 +160,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         X, y = validation
         check_names(X, source.columns.features)
         if in_memory(X):
+            X = coded_frame(X, source.columns.categories)
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), reset=False)
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
 

@@ -18,6 +18,7 @@ from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
 from partirvm.model import ClassModel, label_array
+from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
 
@@ -37,12 +38,18 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
         "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
         centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such.
+        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
+        list of such each candidate row offers a basis function for each.
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
         nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
         fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
         of a kernel that is a value they learn all parameters, from its own values on.
+        A categorical column, of DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what
+        another level costs, "scale" counts it like a number with a variance of (1 − 1/levels)/2.
+    gamma_multiples : sequence of float
+        Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
+        for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
     gamma_prior : {"flat", "half-normal"}
         Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
         switches more features off; few rows are better off without it.
@@ -110,7 +117,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats
     kernel_ : kernel, with what was learned of it
-    gamma_ : float or ndarray of shape (d,); where the kernel is one that has a gamma
+    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
         fraction of the largest; where the kernel has a gamma
     history_ : list of dict, one per fit; ``iterations`` says how many passes it took
@@ -135,6 +142,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self,
         kernel: Any = "gaussian",
         gamma: Any = "auto",
+        gamma_multiples: Any = (1.0,),
         gamma_prior: str = "flat",
         strategy: str = "auto",
         partition_size: int | str = "auto",
@@ -162,6 +170,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
+        self.gamma_multiples = gamma_multiples
         self.gamma_prior = gamma_prior
         self.strategy = strategy
         self.partition_size = partition_size
@@ -201,6 +210,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+            Columns of pandas' categorical type are categories, here and where the model predicts.
             DATA is the path or URL of what ``ingest`` made with ``classes=True``; it holds y and weights itself. No
             reference to X is kept.
         y : array-like (N,)
@@ -245,6 +255,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
+            X = coded_frame(X, model.columns.categories)
             f, far = predictors_of_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
         else:
             found = self._each_tile(PredictTile(model, linked=False), as_source(X))

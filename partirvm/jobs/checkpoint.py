@@ -30,7 +30,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
 from partirvm.jobs.codec import Codec, plain
-from partirvm.kernels import KERNELS
+from partirvm.kernels import KERNELS, Several
 from partirvm.kernels.design import Design
 from partirvm.storage import storing
 from partirvm.strategies import instructions
@@ -104,7 +104,7 @@ VALUES: tuple[type, ...] = (
 RENAMED = {"Best": {"rmse": "error"}}
 """Fields that had another name in older checkpoints of this format."""
 
-CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values())), RENAMED)
+CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values()), Several), RENAMED)
 """Everything that a checkpoint may hold. A new field or class of a strategy's state belongs here."""
 
 

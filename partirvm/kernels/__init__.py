@@ -14,6 +14,7 @@ from partirvm.kernels.gaussian import Gaussian
 from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
 from partirvm.kernels.laplacian import Laplacian
 from partirvm.kernels.matern import Matern32, Matern52
+from partirvm.kernels.several import Several
 from partirvm.kernels.spline import LinearSpline
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "OnColumns",
     "Polynomial",
     "Product",
+    "Several",
     "Sigmoid",
     "Sum",
     "kernel_from_spec",
@@ -53,9 +55,14 @@ KERNELS: dict[str, type[Kernel]] = {
 """Every kernel that has a spec, by name; one list feeds the options, the files and the tests."""
 
 
-def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
-    """The kernel that has this spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
+def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
+    """The kernel that has this spec (``{"name": ..., parameters}``), or the several kernels.
+
+    Raises ``UsageError`` for an unknown name.
+    """
     name = spec.get("name")
+    if name == Several.name:
+        return Several.from_spec(spec)
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}")
     return KERNELS[name].from_spec(spec)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Described, Kernel, PreparedKernel, by_groups, runs
-from partirvm.kernels.parts import part_of, several
+from partirvm.kernels.parts import part_of, several, with_own_logs
 from partirvm.kernels.widths import logs_of, values_of
 
 Float = NDArray[np.float64]
@@ -50,11 +50,7 @@ class _Parts(Described):
 
     def with_logs(self, logs: Float) -> Self:
         """Each part with its own."""
-        ends = np.cumsum([len(part.logs) for part in self.parts])
-        if len(logs) != ends[-1]:
-            raise UsageError(f"{len(logs)} logarithms for {ends[-1]} parameters of a kernel")
-        shares = np.split(logs, ends[:-1])
-        return replace(self, parts=tuple(part.with_logs(own) for part, own in zip(self.parts, shares, strict=True)))
+        return replace(self, parts=with_own_logs(self.parts, logs))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
         """Work in the centres (m, d), a group at a time."""

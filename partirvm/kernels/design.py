@@ -1,7 +1,9 @@
 """The design matrix Φ (N, M), given by its centres and never held whole.
 
-Column m is k(·, centre m), or the constant 1 for the bias. A ``Design`` maps raw inputs to rows of Φ: it standardises
-them as the fit does, then evaluates the kernel. Its ``basis`` names everything but the centres.
+Column m is k(·, centre m), or the constant 1 for the bias. Where there are several kernels a row offers one function
+for each of the K, which its label tells: ``row · K + kernel``. With one kernel labels are row numbers. A ``Design``
+maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates the kernel. Its ``basis`` names
+everything but the centres.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.base import Kernel, PreparedKernel
+from partirvm.kernels.several import PreparedSeveral, Several
 from partirvm.types import Scaling
 
 Float = NDArray[np.float64]
@@ -25,12 +28,12 @@ Int = NDArray[np.int64]
 class Design:
     """M columns: ``bias`` first if it is there, then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 their row numbers. ``origin`` (d,), a
-    point in the kernel's coordinates, makes the bits of a column independent of the columns beside it; without one each
-    design takes what is best for its own digits.
+    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 say which rows, and which of several
+    kernels. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of the columns
+    beside it; without one each design takes what is best for its own digits.
     """
 
-    kernel: Kernel
+    kernel: Kernel | Several
     scaling: Scaling
     centres: Float
     labels: Int
@@ -41,6 +44,21 @@ class Design:
     def n_columns(self) -> int:
         """M, the bias counted."""
         return len(self.centres) + self.bias
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The K kernels."""
+        return self.kernel.kernels if isinstance(self.kernel, Several) else (self.kernel,)
+
+    @property
+    def rows(self) -> Int:
+        """Row number of each centre, (m,)."""
+        return self.labels // len(self.kernels)
+
+    @property
+    def which(self) -> Int:
+        """The number of each column's kernel, (m,)."""
+        return self.labels % len(self.kernels)
 
     @cached_property
     def basis(self) -> str:
@@ -56,9 +74,18 @@ class Design:
         return hashlib.blake2b(self.basis.encode() + origin, digest_size=8).hexdigest()
 
     @cached_property
-    def _prepared(self) -> PreparedKernel:
+    def _prepared(self) -> PreparedKernel | PreparedSeveral:
         centres = self.scaling.inputs(self.centres)
+        if isinstance(self.kernel, Several):
+            return self.kernel.prepare_each(centres, self.which, self.origin)
         return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
+
+    def peaks(self) -> Float:
+        """Height k(z, z) of each kernel column, (m,)."""
+        centres = self.scaling.inputs(self.centres)
+        if isinstance(self.kernel, Several):
+            return self.kernel.peaks(centres, self.which)
+        return self.kernel.diagonal(centres)
 
     def block(self, X: Float, out: Float | None = None) -> Float:
         """Φ of raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
@@ -90,6 +117,8 @@ class Design:
             labels=np.concatenate([self.labels, other.labels]),
         )
 
-    def with_centres(self, centres: Float, labels: Int, *, bias: bool = False) -> Design:
-        """Other centres (m, d) with their labels, the same kernel and scaling."""
-        return replace(self, centres=centres, labels=labels, bias=bias)
+    def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
+        """The columns that these rows offer, one for each kernel, in place of the present ones: points (k, d), (k,)."""
+        count = len(self.kernels)
+        labels = (rows[:, None] * count + np.arange(count)).ravel()
+        return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
@@ -15,7 +16,7 @@ def part_of(given: Any) -> Kernel:
     from partirvm.kernels import kernel_from_spec  # knows all kernels, these too
 
     if isinstance(given, dict):
-        return kernel_from_spec(given)
+        given = kernel_from_spec(given)
     if not isinstance(given, Kernel):
         raise UsageError(f"{given!r} is no kernel: kernels are made of kernels, such as partirvm.kernels.Gaussian(0.5)")
     return given
@@ -25,3 +26,12 @@ def several(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
         raise UsageError(f"the {name} kernel is made of {given!r}: it must be a tuple of at least one")
     return found
+
+
+def with_own_logs(parts: tuple[Kernel, ...], logs: NDArray[np.float64]) -> tuple[Kernel, ...]:
+    """Each part with its own of the logarithms of all their parameters, one part after the other."""
+    ends = np.cumsum([len(part.logs) for part in parts])
+    if len(logs) != ends[-1]:
+        raise UsageError(f"{len(logs)} logarithms for {ends[-1]} parameters of a kernel")
+    shares = np.split(logs, ends[:-1])
+    return tuple(part.with_logs(own) for part, own in zip(parts, shares, strict=True))

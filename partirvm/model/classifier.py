@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.kernels.design import Design
 from partirvm.model.labels import label_array, plain_labels
-from partirvm.model.rows import checked_rows, digest, nearness, panels, peaks
+from partirvm.model.rows import checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -122,7 +122,7 @@ class ClassModel:
         Nearness is the largest of the kernel columns, each as a fraction of its peak: below ``FAR`` a row is far from
         every relevance vector; 1 where the model has none. Raises ``DataError`` if X has another number of features.
         """
-        heights, shape = peaks(self.design), (len(X), self.mean.shape[1])
+        heights, shape = self.design.peaks(), (len(X), self.mean.shape[1])
         f, near = np.empty(shape), np.empty(len(X))
         spread = np.empty(shape) if variance else None
         for rows, block in panels(self.design, X):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.model.rows import checked_rows, digest, nearness, panels, peaks
+from partirvm.model.rows import checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -92,7 +92,7 @@ class Model:
         as a fraction of its peak: below ``FAR`` a row is far from every relevance vector; 1 where the model has none.
         Raises ``DataError`` if X has another number of features than the model.
         """
-        design, heights = self.design, peaks(self.design)
+        design, heights = self.design, self.design.peaks()
         shift, scale = float(design.scaling.t_shift[0]), float(design.scaling.t_scale[0])
         mean, near = np.empty(len(X)), np.empty(len(X))
         spread = np.empty(len(X)) if variance else None

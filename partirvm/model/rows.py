@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
+from partirvm.model.frames import coded_frame
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
@@ -24,13 +25,16 @@ FAR = 1e-4
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """X, an array, nested lists or a data frame, as float64. Raises ``DataError`` for other names or no numbers."""
+    """X, an array, nested lists or a data frame, as float64; a frame's categorical columns hold labels, not codes.
+
+    Raises ``DataError`` for other names or no numbers.
+    """
     wanted = columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
         raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
     try:
-        rows = np.asarray(X, dtype=np.float64)
+        rows = np.asarray(coded_frame(X, columns.categories), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
     if not np.isfinite(rows).all():
@@ -51,11 +55,6 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
         yield rows, design.block(X[rows])
 
 
-def peaks(design: Design) -> Float:
-    """Height of each kernel column, (m,)."""
-    return design.kernel.diagonal(design.scaling.inputs(design.centres))
-
-
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:
     """The largest kernel of each row as a fraction of its peak, (n,); 1 without local kernels. Overwrites ``block``."""
     if not (len(design.centres) and design.kernel.local):
@@ -66,11 +65,12 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
 
 
 def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
-    """A hash of the JSON ``facts``, of the design's scaling and centres, and of these arrays, with their shapes."""
+    """A hash of the JSON ``facts``, of the design's scaling, centres and which kernel is whose, and of these arrays."""
     scaling = design.scaling
     found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     of_design = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres)
-    for array in (*of_design, *arrays):
+    several = (design.which,) if len(design.kernels) > 1 else ()
+    for array in (*of_design, *several, *arrays):
         found.update(f"{array.shape} {array.dtype}".encode())
         found.update(np.ascontiguousarray(array))
     return found.hexdigest()

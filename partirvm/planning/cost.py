@@ -74,7 +74,8 @@ NOT_LOOKING = Looking()
 class Work:
     """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads.
 
-    ``outputs`` are the linear predictors of a fit of classes, 0 for one of numbers.
+    ``outputs`` are the linear predictors of a fit of classes, 0 for one of numbers; a row offers ``n_kernels``
+    candidates.
     """
 
     n_rows: int
@@ -83,6 +84,7 @@ class Work:
     rates: Rates
     threads: int
     outputs: int = 0
+    n_kernels: int = 1
 
     @property
     def full(self) -> bool:
@@ -155,8 +157,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stop_fraction: flo
 def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[RoundCost]:
     """Levels of split-and-merge, and the last fit. An odd part waits a level: of n parts ⌊n/2⌋ pairs are fitted."""
     costs: list[RoundCost] = []
-    parts = fits = -(-work.n_rows // partition_size)
-    candidates = min(partition_size, work.n_rows)
+    parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
+    candidates = min(partition_size, work.n_rows * work.n_kernels)
     while parts > 1:
         costs.append(fit_cost(work, 1, candidates, fits=fits, threads=work.threads))
         fits, parts = parts // 2, -(-parts // 2)

@@ -40,13 +40,19 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the formulas need to know of the data: rows, features, targets, rows per tile, linear predictors."""
+    """What the formulas need to know: rows, features, targets, rows per tile, linear predictors, kernels."""
 
     n_rows: int
     n_features: int
     n_targets: int
     tile_rows: int
     n_outputs: int = 1
+    n_kernels: int = 1
+
+    @property
+    def n_candidates(self) -> int:
+        """Basis functions that all rows offer together."""
+        return self.n_rows * self.n_kernels
 
     @property
     def n_tiles(self) -> int:

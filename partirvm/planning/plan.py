@@ -94,8 +94,8 @@ class Plan:
 
     @property
     def partitions(self) -> int:
-        """⌈N/P⌉."""
-        return -(-self.shape.n_rows // self.partition_size)
+        """⌈N/P⌉, P being the candidates that rows offer with each of their kernels."""
+        return -(-self.shape.n_rows // max(self.partition_size // self.shape.n_kernels, 1))
 
     @property
     def seconds(self) -> float:
@@ -201,7 +201,9 @@ class Plan:
         return self.likelihood + rows
 
     def _candidates(self) -> str:
-        P = f"P = {self.partition_size:,}"
+        P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels
+        if kernels > 1:
+            P += f" ({max(self.partition_size // kernels, 1):,} rows × {kernels} kernels)"
         if self.strategy == "basic":
             return f"{P}, all rows at once"
         partitions = "one partition" if self.partitions == 1 else f"{self.partitions:,} partitions"
@@ -263,8 +265,8 @@ def make_plan(
     most = max_vectors or partition_size
     if max_vectors is not None and strategy in ("split-merge", "incremental"):
         most = max(max_vectors // 2, 1)
-    candidates = shape.n_rows if strategy == "basic" else min(shape.n_rows, partition_size, most)
-    if candidates < min(partition_size, shape.n_rows):
+    candidates = shape.n_candidates if strategy == "basic" else min(shape.n_candidates, partition_size, most)
+    if candidates < min(partition_size, shape.n_candidates):
         notes += (f"P held to {candidates} by max_vectors",)
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if shrink_threads else machine.threads
@@ -276,12 +278,12 @@ def make_plan(
             columns = most_columns(
                 shape, candidates, threads, budget, pool=looking.pool, held_out=held_out, whole=whole
             )
-            if columns >= min(2 * candidates, shape.n_rows) + 1:
+            if columns >= min(2 * candidates, shape.n_candidates) + 1:
                 break
         return threads, columns
 
     threads, columns = fitting(candidates)
-    while shrink_partition and columns < min(2 * candidates, shape.n_rows) + 1 and candidates > LEAST_PARTITION:
+    while shrink_partition and columns < min(2 * candidates, shape.n_candidates) + 1 and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
         threads, columns = fitting(candidates)
         capped = (f"P held to {candidates} by the memory limit",)
@@ -298,7 +300,9 @@ def make_plan(
             f"{format_bytes(machine.limit)}: raise memory_limit or lower partition_size"
         )
     outputs = shape.n_outputs if newton else 0
-    work = Work(shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers, outputs)
+    work = Work(
+        shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers, outputs, shape.n_kernels
+    )
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     kept = 0 if whole else expected - candidates
@@ -337,7 +341,7 @@ def _costs(work: Work, strategy: str, candidates: int, stop_fraction: float, max
     """Rounds or levels that a strategy is expected to take."""
     if strategy == "split-merge":
         return levels_cost(work, candidates, stop_fraction)
-    partitions = -(-work.n_rows // candidates)
+    partitions = -(-work.n_rows // max(candidates // work.n_kernels, 1))
     assumed = partitions if strategy in ("basic", "incremental") else UNLIMITED_ROUNDS
     rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
     return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)

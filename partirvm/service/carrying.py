@@ -371,7 +371,8 @@ def as_before(parameters: FitParameters, state: Any, plan: dict[str, Any] | None
     """
     options, strategy = state.options, parameters.strategy if plan is None else plan["strategy"]
     if learns(parameters):
-        parameters = replace(parameters, kernel=state.problem.empty.kernel, gamma="auto", gamma_prior="flat")
+        kernel = state.problem.empty.kernel
+        parameters = replace(parameters, kernel=kernel, gamma="auto", gamma_multiples=(1.0,), gamma_prior="flat")
     return replace(
         parameters,
         strategy=strategy,

@@ -11,12 +11,26 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import NAMES, WITH_GAMMA, Kernel, LocalFunction, NamedFunction, kernel_from_spec
+from partirvm.kernels import (
+    NAMES,
+    WITH_GAMMA,
+    Categorical,
+    Kernel,
+    LocalFunction,
+    NamedFunction,
+    Several,
+    kernel_from_spec,
+)
+from partirvm.kernels.several import multiples
 from partirvm.kernels.widths import Widths
-from partirvm.types import FitParameters
+from partirvm.service.categories import kinds, mixed_kernel, scale_gammas
+from partirvm.types import Columns, FitParameters
 
 LEARN = ("learn", "learn-per-feature")
 """What gamma may be where the kernel is learned."""
+
+RULES = ("auto", "scale", *LEARN)
+"""What gamma may be where it is no number."""
 
 
 def learns(parameters: FitParameters) -> bool:
@@ -24,23 +38,26 @@ def learns(parameters: FitParameters) -> bool:
     return isinstance(parameters.gamma, str) and parameters.gamma in LEARN
 
 
-def checked_kernel(given: Any) -> str | Kernel:
+def checked_kernel(given: Any) -> Any:
     """A name or ``module:function`` as it is, a kernel for anything else: a kernel, its spec, a callable.
 
-    Raises ``UsageError`` for what is none of these. No module is imported.
+    Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
     """
+    if isinstance(given, list | tuple) and given:
+        return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
     if isinstance(given, str) and given in NAMES:
         return given
     if isinstance(given, dict):
         return kernel_from_spec(given)
-    if isinstance(given, type) or not (isinstance(given, Kernel) or callable(given)):
+    value = isinstance(given, Kernel | Several)
+    if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(
-            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', or a value such as "
-            "partirvm.kernels.Gaussian(0.5)"
+            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', a value such as "
+            "partirvm.kernels.Gaussian(0.5), or a list of such"
         )
-    return given if isinstance(given, Kernel) else LocalFunction(given)
+    return given if value else LocalFunction(given)
 
 
 def portable(kernel: Any) -> Any:
@@ -48,6 +65,8 @@ def portable(kernel: Any) -> Any:
 
     Raises ``UsageError`` for one that only this process has, or knows.
     """
+    if isinstance(kernel, tuple):
+        return list(map(portable, kernel))
     if isinstance(kernel, str):
         return kernel
     spec = kernel.spec()
@@ -55,15 +74,42 @@ def portable(kernel: Any) -> Any:
     return spec
 
 
-def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
+def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
     """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
 
-    Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for, for another number of features,
-    and for a function that cannot be imported.
+    One that a name and gamma describe sees categorical columns as such (``service.categories``). A list, or multiples
+    of gamma, are several kernels. Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for,
+    for another number of features, and for a function that cannot be imported.
     """
-    given = checked_kernel(parameters.kernel)
+    given, factors = checked_kernel(parameters.kernel), parameters.gamma_multiples
+    if isinstance(given, tuple):
+        kernel = _listed(given, parameters, moments, columns)
+    else:
+        kernel = _resolved(given, parameters, moments, columns)
+    if tuple(factors) == (1.0,):
+        return kernel
+    if isinstance(kernel, Several):
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there are several kernels already: list them all")
+    return multiples(kernel, factors)
+
+
+def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+    """Several kernels. A gamma that is not learned is for those that a name and gamma describe, where there are any."""
+    described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
+    others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
+    found = tuple(
+        _resolved(each, parameters if own else others, moments, columns)
+        for each, own in zip(given, described, strict=True)
+    )
+    return found[0] if len(found) == 1 else Several(found)
+
+
+def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: Columns) -> Any:
     if isinstance(given, str) and given in WITH_GAMMA:
-        return WITH_GAMMA[given].from_spec({"gamma": _gamma(parameters, moments)})
+        gammas = _gamma(parameters, moments)
+        if sees_categories(given, columns):
+            return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
+        return WITH_GAMMA[given].from_spec({"gamma": gammas})
     gamma = parameters.gamma
     if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
         why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
@@ -71,13 +117,41 @@ def resolve_kernel(parameters: FitParameters, moments: Moments) -> Kernel:
     if isinstance(given, str):
         given = NAMES[given].from_spec({}) if given in NAMES else NamedFunction(given)
     d = len(moments.inputs.mean)
-    given.prepare(np.zeros((0, d)))
+    for kernel in given.kernels if isinstance(given, Several) else (given,):
+        kernel.prepare(np.zeros((0, d)))
     return _learnable(given, gamma, d) if learns(parameters) else given
 
 
-def _learnable(kernel: Kernel, gamma: str, d: int) -> Kernel:
+def sees_categories(kernel: Any, columns: Columns) -> bool:
+    """Whether a kernel that is asked for so tells categorical columns from numbers; to "categorical" all are codes."""
+    described = isinstance(kernel, str) and kernel in WITH_GAMMA and kernel != Categorical.name
+    return described and bool(len(kinds(columns)[1]))
+
+
+def sees_codes(kernel: Any, columns: Columns) -> str:
+    """The categorical columns whose codes a kernel asked for by name would see as numbers, as text; empty for none."""
+    if not isinstance(kernel, str) or kernel in WITH_GAMMA or ":" in kernel:
+        return ""
+    return ", ".join(columns.features[j] for j in kinds(columns)[1])
+
+
+def _mixed(
+    kernel: type[Kernel], gammas: list[float], parameters: FitParameters, moments: Moments, columns: Columns
+) -> Kernel:
+    """The kernel of numbers and categories with these gamma; each kind has a scale of its own."""
+    shared, kind = len(gammas) == 1, kinds(columns)
+    each = [gammas if shared else [gammas[j] for j in positions] for positions in kind]
+    if isinstance(parameters.gamma, str) and parameters.gamma in RULES:
+        scales = scale_gammas(columns, moments, parameters.standardize)
+        each = [[scale] * len(gamma) for scale, gamma in zip(scales, each, strict=True)]
+    return mixed_kernel(kernel, columns, *each)
+
+
+def _learnable(kernel: Any, gamma: str, d: int) -> Any:
     """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
     kernel.spec()
+    if isinstance(kernel, Several):
+        return Several(tuple(_learnable(each, gamma, d) for each in kernel.kernels))
     if not np.isfinite(kernel.logs).any():
         raise UsageError(
             f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "
@@ -95,14 +169,14 @@ def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
         try:
             gamma = [float(part) for part in gamma.split(",")]
         except ValueError:
-            if gamma not in ("auto", "scale", *LEARN):
+            if gamma not in RULES:
                 known = f"auto, scale, {', '.join(LEARN)}, a positive number, one number per feature"
                 raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
             scale = scale_gamma(moments, parameters.standardize)
             gamma = [scale] * d if gamma == "learn-per-feature" else scale
     values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
     if not values or not all(isinstance(value, numbers.Real) for value in values):
-        rules = ", ".join(map(repr, ("auto", "scale", *LEARN)))
+        rules = ", ".join(map(repr, RULES))
         raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
     if len(values) not in (1, d):
         raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")

@@ -13,9 +13,10 @@ from partirvm.core.rprop import groups, off
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
-from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
+from partirvm.service.categories import described, parameter_names
 from partirvm.strategies.instructions import Options, Problem, Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
@@ -39,7 +40,7 @@ class Learned:
     ``notes`` say what it was held to.
     """
 
-    kernel: Kernel
+    kernel: Kernel | Several
     centres: int
     lines: tuple[Entry, ...]
     text: str
@@ -62,7 +63,7 @@ class Measuring:
         n_rows, parameters = self.source.n_rows, self.parameters
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
-        rows = self._affordable(most)
+        rows = max(self._affordable(most * problem.n_kernels) // problem.n_kernels, 1)
         options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
         record, lines = self._run(PartitionSize(), problem, options, elapsed)
         cap = "heuristic_rows" if rows == most else "the memory limit"
@@ -111,14 +112,14 @@ class Measuring:
 def learned_text(entry: Entry, features: Sequence[str]) -> str:
     """What a line of history says of a kernel that was learned; gamma per feature are named after ``features``."""
     kernel = kernel_from_spec(entry["kernel"])
-    names, values = _named(kernel, features), np.exp(kernel.logs)
+    names, values = parameter_names(kernel, features), np.exp(kernel.logs)
     order = np.argsort(-values, kind="stable")
     dark = set(off(kernel.logs, groups(kernel.parameters)).tolist())
     alight = [k for k in order.tolist() if k not in dark]
     told = ", ".join(f"{names[k]} {values[k]:.3g}" for k in alight[:NAMED])
     more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
     text = (
-        f"{kernel.name}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
+        f"{described(kernel)}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
         f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
     )
     if not dark:
@@ -126,10 +127,3 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     gone = [names[k].removeprefix("gamma of ") for k in sorted(dark)]
     rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     return f"{text}; features switched off: {', '.join(gone[:NAMED])}{rest}"
-
-
-def _named(kernel: Kernel, features: Sequence[str]) -> list[str]:
-    """Names of a kernel's parameters; a gamma of its own that belongs to a feature is called after it."""
-    own = [f"gamma[{j}]" for j in range(len(features))]
-    called = dict(zip(own, (f"gamma of {name}" for name in features), strict=True))
-    return [called.get(name, name) for name in kernel.parameters]

@@ -50,7 +50,7 @@ KNOWN_SOLVERS = ("auto", "fixed-point")
 def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
     p = parameters
-    p = replace(p, kernel=checked_kernel(p.kernel))
+    p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
     _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
     _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
@@ -84,6 +84,16 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     if p.memory_limit != "auto":
         p = replace(p, memory_limit=parse_bytes(p.memory_limit, "memory_limit"))
     return p
+
+
+def _multiples(given: Any) -> tuple[float, ...]:
+    """Factors of gamma as a tuple."""
+    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    for factor in found:
+        _number("each of gamma_multiples", factor, above=0.0)
+    if not found or len(set(found)) < len(found):
+        raise UsageError(f"gamma_multiples is {given!r}: it must be different positive numbers, such as (1, 8, 64)")
+    return tuple(map(float, found))
 
 
 def _one_of(name: str, value: Any, known: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan
 from partirvm.service.classes import Classes, find_classes
-from partirvm.service.kernels import learns, resolve_kernel
+from partirvm.service.kernels import learns, resolve_kernel, sees_codes
 from partirvm.service.measuring import Interrupted, Measuring, StoppedError
 from partirvm.service.parameters import (
     AUTO_PARTITION,
@@ -91,13 +91,15 @@ def prepare(
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
-    kernel = resolve_kernel(parameters, moments)
+    kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
     empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
     classes = find_classes(source, parameters, executor)
     problem = _problem(source, held_out, parameters, empty, moments, classes)
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
-    shape = DataShape(source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs)
+    shape = DataShape(
+        source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs, problem.n_kernels
+    )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
     learned = measuring.kernel(problem) if learns(parameters) and problem.power else None
@@ -107,9 +109,9 @@ def prepare(
     measured: tuple[Entry, ...] = () if learned is None else learned.lines
     notes: tuple[str, ...] = () if learned is None else learned.notes
     if strategy == "basic" or not problem.power:
-        size = source.n_rows if strategy == "basic" else min(AUTO_PARTITION[0], source.n_rows)
+        size = shape.n_candidates if strategy == "basic" else min(AUTO_PARTITION[0], shape.n_candidates)
     elif parameters.partition_size != "auto":
-        size = min(int(parameters.partition_size), source.n_rows)
+        size = min(int(parameters.partition_size), shape.n_candidates)
     else:
         elapsed = measured[-1]["seconds"] if measured else 0.0
         record, lines, capped = measuring.sparseness(problem, elapsed)
@@ -133,7 +135,7 @@ def prepare(
         max_rounds=parameters.max_rounds,
         max_vectors=parameters.max_vectors,
         seen=_seen(likelihood, sample, parameters, source),
-        looking=_looking(selection, size, source),
+        looking=_looking(selection, size, source, shape.n_candidates),
         held_out=held_out is not None,
         shrink_threads=executor.elastic,
         shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
@@ -176,6 +178,8 @@ def _remarks(
         idle.append("gamma_prior")
     if idle:
         remarks.append(f"without effect here: {', '.join(idle)}")
+    if blind := sees_codes(given.kernel, source.columns):
+        remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if learns(given) and not problem.power:
         remarks.append("no kernel was learned: the target is constant")
     if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
@@ -210,10 +214,10 @@ def _seen(likelihood: str, sample: int, parameters: FitParameters, source: Sourc
     return Seen(sample if likelihood == "sample" else source.n_rows)
 
 
-def _looking(selection: str, partition_size: int, source: Source) -> Looking:
+def _looking(selection: str, partition_size: int, source: Source, candidates: int) -> Looking:
     if selection == "error":
         return Looking(rows=min(SPREAD * partition_size, source.n_rows) if source.shuffled else source.n_rows)
-    return Looking(pool=min(POOL * partition_size, source.n_rows) if selection == "gain" else 0)
+    return Looking(pool=min(POOL * partition_size, candidates) if selection == "gain" else 0)
 
 
 def _look(interrupted: Interrupted) -> None:

@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.statistics import BIAS
+from partirvm.kernels import Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import AnyFit
+from partirvm.strategies.selection import distinct
 
 Int = NDArray[np.int64]
 
@@ -25,6 +27,24 @@ def positions(wanted: Int, labels: Int) -> Int:
     """
     order = np.argsort(labels, kind="stable")
     return order[np.searchsorted(labels, wanted, sorter=order)]
+
+
+def fresh(new: Design, present: Design) -> Int:
+    """Positions of the columns of ``new`` that are the same function as no present one and no earlier one, in order."""
+    kernel = new.kernel
+    if not isinstance(kernel, Several):
+        return distinct(new.centres, present.centres)
+    found = [np.zeros(0, np.int64)]
+    for k in range(len(kernel.kernels)):
+        mine = np.flatnonzero(new.which == k)
+        points, others = kernel.seen(new.centres[mine], k), kernel.seen(present.centres[present.which == k], k)
+        found.append(mine[distinct(points, others)])
+    return np.sort(np.concatenate(found))
+
+
+def left_out(chosen: Design, new: Design) -> int:
+    """How many of the rows chosen bring no column."""
+    return len(np.setdiff1d(chosen.rows, new.rows))
 
 
 def survivors(design: Design, fit: AnyFit) -> Design:

@@ -31,6 +31,6 @@ class Basic(Incremental):
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """All rows are one partition, whatever P."""
-        options = replace(options, partition_size=problem.n_rows)
+        options = replace(options, partition_size=problem.n_rows * problem.n_kernels)
         options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
         return replace(super().first(problem, options), selection="all")

@@ -375,6 +375,18 @@ class Problem:
         """C, the number of linear predictors."""
         return n_outputs(self.likelihood, self.n_classes)
 
+    @property
+    def n_kernels(self) -> int:
+        """K, the basis functions that each row offers."""
+        return len(self.empty.kernels)
+
+    def rows_of(self, candidates: int) -> int:
+        """How many rows offer so many candidates; one at least.
+
+        Rows join with all that they offer, so that P // K of them make a partition.
+        """
+        return max(candidates // self.n_kernels, 1)
+
 
 STOP_RULES = ("candidates", "partition")
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, begin, groups, off, raised, revived
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
+from partirvm.strategies.columns import fresh
 from partirvm.strategies.evaluating import Evaluation, Point, evaluation
 from partirvm.strategies.instructions import (
     Event,
@@ -40,7 +41,6 @@ from partirvm.strategies.instructions import (
     Stop,
 )
 from partirvm.strategies.likelihood import posterior_rows
-from partirvm.strategies.selection import distinct
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -101,8 +101,9 @@ class Phase(Enum):
 class LearningState:
     """Where the machine stands: a search over ``evaluations`` so far, and the one under way.
 
-    ``rows`` are the sample, None for all; ``pool`` has every centre there may be, of which the first ``centres`` are in
-    use. ``first`` is the evidence that the stage began with, ``best`` the point of the search's best.
+    ``rows`` are the sample, None for all; ``pool`` has every column there may be, of which the first ``centres`` are in
+    use: centres, or where each has several kernels columns are what is counted. ``first`` is the evidence that the
+    stage began with, ``best`` the point of the search's best.
     """
 
     problem: Problem
@@ -138,7 +139,8 @@ class Learning:
         """The sample is that of ``options.likelihood_rows`` rows; ask for those that may become centres."""
         rows = posterior_rows(problem, options, "sample", problem.empty)
         among = np.arange(problem.n_rows, dtype=np.int64) if rows is None else rows
-        chosen = np.random.default_rng((options.seed, DRAW)).permutation(among)[: self.ask.most]
+        count = problem.rows_of(self.ask.most)
+        chosen = np.random.default_rng((options.seed, DRAW)).permutation(among)[:count]
         kernel = problem.empty.kernel
         state = LearningState(problem, options, rows, chosen, begin(kernel.logs), tuple(groups(kernel.parameters)))
         return state, (Gather(chosen),)
@@ -155,9 +157,9 @@ class Learning:
         there = slice(None) if event.present is None else event.present
         points, labels = event.points[there], state.chosen[there]
         empty = state.problem.empty
-        fresh = distinct(points, empty.centres)
-        pool = empty.with_centres(points[fresh], labels[fresh], bias=state.problem.bias)
-        return self._look(replace(state, pool=pool, centres=min(self.ask.centres, len(fresh))), fresh=True)
+        offered = empty.with_centres(points, labels)
+        pool = offered.take(fresh(offered, empty), bias=state.problem.bias)
+        return self._look(replace(state, pool=pool, centres=min(self.ask.centres, len(pool.labels))), fresh=True)
 
     def _look(self, state: LearningState, last: Point | None = None, *, fresh: bool = False) -> Answer:
         """Evaluate the kernel that the search wants to see; α and β go on where ``last`` ended."""

@@ -57,13 +57,13 @@ def automatic(strategy: str, n_rows: int, partition_size: int) -> str:
 def posterior_rows(problem: Problem, options: Options, likelihood: str, design: Design) -> Int | None:
     """Rows that the posterior of a fit of these columns sees, increasing; None for all."""
     if likelihood == "partition" and len(design.labels):
-        return np.sort(design.labels)
+        return np.unique(design.rows)
     return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
     """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class."""
-    count = partition_count(problem.n_rows, options.partition_size)
+    count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
     if problem.codes is None:
         return partition_rows(problem.n_rows, count, number, seed=options.seed, shuffled=problem.shuffled)
     return stratified_partition(
@@ -74,7 +74,7 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 def partition_length(problem: Problem, options: Options, number: int) -> int:
     """How many rows that is; 0 beyond the last."""
     n_rows = problem.n_rows
-    count = partition_count(n_rows, options.partition_size)
+    count = partition_count(n_rows, problem.rows_of(options.partition_size))
     if number >= count:
         return 0
     if problem.codes is None:

@@ -52,7 +52,7 @@ class PartitionSize(Basic):
         """``Options.partition_size`` is the number of rows; they are the only ones that the fit sees."""
         size = min(options.partition_size, problem.n_rows)
         options = Options(
-            partition_size=size,
+            partition_size=size * problem.n_kernels,
             selection="random",
             likelihood="sample",
             final_likelihood="sample",
@@ -66,7 +66,7 @@ class PartitionSize(Basic):
         return replace(super().first(problem, options), options=options, selection="random")
 
     def _unused(self, state: Any) -> int:
-        return 0 if state.round else int(state.options.partition_size)
+        return 0 if state.round else int(state.options.likelihood_rows)
 
     def _propose(self, state: Any, room: int) -> Answer:
         rows = posterior_rows(state.problem, state.options, "sample", state.design)

@@ -20,7 +20,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import survivors
+from partirvm.strategies.columns import fresh, left_out, survivors
 from partirvm.strategies.fitting import AnyWarm, nothing, record, score
 from partirvm.strategies.instructions import (
     AnyFit,
@@ -49,7 +49,6 @@ from partirvm.strategies.regressing import (
     settle,
     unguarded,
 )
-from partirvm.strategies.selection import distinct
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -151,37 +150,37 @@ class Rounds:
         return self._propose(replace(state, round=state.round + 1, rebases=0), room)
 
     def _room(self, state: Any) -> tuple[int, Termination | None]:
-        """How many candidates may join the next round; if none, the reason to conclude."""
-        options = state.options
+        """How many rows may join the next round as candidates; if none, the reason to conclude."""
+        options, problem = state.options, state.problem
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
-        wanted = min(options.partition_size, self._unused(state))
+        each = problem.n_kernels
+        wanted = each * min(problem.rows_of(options.partition_size), self._unused(state))
         if not wanted:
             return 0, self.exhausted
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
-        if vectors < (1 if self.divisible else wanted):
+        if vectors < (each if self.divisible else wanted):
             return 0, Termination.VECTORS
         columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - 1
         if columns < min(wanted, vectors):
             return 0, Termination.MEMORY
-        return int(min(wanted, vectors)), None
+        return int(min(wanted, vectors)) // each, None
 
     def _on_rows(self, state: Any, event: Gathered) -> Answer:
         there = slice(None) if event.present is None else event.present
-        return self._admit(state, state.chosen[there], event.points[there])
+        return self._admit(state, state.design.with_centres(event.points[there], state.chosen[there]))
 
-    def _admit(self, state: Any, rows: Int, points: Float) -> Answer:
-        """Make the chosen rows candidates; where nothing could follow this round, its fit is the last."""
-        fresh = distinct(points, state.design.centres)
+    def _admit(self, state: Any, chosen: Design) -> Answer:
+        """Make these columns candidates; where nothing could follow this round, its fit is the last."""
         bias = state.problem.bias and not state.design.bias
-        new = state.design.with_centres(points[fresh], rows[fresh], bias=bias)
+        new = chosen.take(fresh(chosen, state.design), bias=bias)
         state = replace(
             state,
             chosen=None,
-            candidates=state.fit.n_vectors + len(fresh),
-            duplicates=state.duplicates + len(rows) - len(fresh),
+            candidates=state.fit.n_vectors + len(new.labels),
+            duplicates=state.duplicates + left_out(chosen, new),
         )
-        if not len(fresh):
+        if not len(new.labels):
             return self._judge(replace(state, reason=Termination.CONVERGED))
         limit = self._room(state)[1]
         if limit in {Termination.ROUNDS, self.exhausted}:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.core.statistics import BIAS
 from partirvm.kernels.design import Design
 from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import labels_of, survivors
+from partirvm.strategies.columns import fresh, labels_of, left_out, survivors
 from partirvm.strategies.fitting import AnyWarm, merged, nothing, record, score, warm
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
@@ -40,7 +40,7 @@ from partirvm.strategies.instructions import (
 from partirvm.strategies.likelihood import gram_passes, partition, posterior_rows
 from partirvm.strategies.regressing import Warm, intermediate_rule, restart
 from partirvm.strategies.rounds import Answer, AnyScores, Phase, RoundsState
-from partirvm.strategies.selection import distinct, partition_count
+from partirvm.strategies.selection import partition_count
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -91,7 +91,7 @@ class SplitMerge:
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """The first partitions. A single one is the last fit, and a constant target needs none."""
-        if not problem.power or partition_count(problem.n_rows, options.partition_size) == 1:
+        if not problem.power or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
             return LAST.start(problem, options)
         return _split(SplitMergeState(problem, options))
 
@@ -112,7 +112,7 @@ def _split(state: SplitMergeState) -> Answer:
 
 
 def _count(state: SplitMergeState) -> int:
-    return partition_count(state.problem.n_rows, state.options.partition_size)
+    return partition_count(state.problem.n_rows, state.problem.rows_of(state.options.partition_size))
 
 
 def _batch(state: SplitMergeState) -> range:
@@ -133,10 +133,11 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
         here, start = slice(start, start + len(rows)), start + len(rows)
         there = slice(None) if event.present is None else event.present[here]
         points, rows = event.points[here][there], rows[there]
-        fresh = distinct(points, empty.centres)
-        state = replace(state, partitions=number + 1, duplicates=state.duplicates + len(rows) - len(fresh))
-        if len(fresh):
-            designs.append(empty.with_centres(points[fresh], rows[fresh], bias=bias))
+        chosen = empty.with_centres(points, rows)
+        new = chosen.take(fresh(chosen, empty), bias=bias)
+        state = replace(state, partitions=number + 1, duplicates=state.duplicates + left_out(chosen, new))
+        if len(new.labels):
+            designs.append(new)
     cold = warm(nothing(state.problem))
     return _measure(state, designs, [cold] * len(designs)) if designs else _on_saved(state)
 
@@ -264,14 +265,14 @@ def _last(state: SplitMergeState) -> Answer:
 def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, int, int]:
     """The columns of both and the bias, how many were duplicates, and how many had to go for a limit."""
     options = state.options
-    fresh = distinct(right.design.centres, left.design.centres)
-    design = replace(left.design.join(right.design.take(fresh)), bias=state.problem.bias)
-    duplicates = len(right.design.labels) - len(fresh)
+    new = fresh(right.design, left.design)
+    design = replace(left.design.join(right.design.take(new)), bias=state.problem.bias)
+    duplicates = len(right.design.labels) - len(new)
     columns = np.inf if options.max_columns is None else options.max_columns - 1
     room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
     if len(design.labels) <= room:
         return design, duplicates, 0
-    gain = np.concatenate([left.gain, right.gain[fresh]])
+    gain = np.concatenate([left.gain, right.gain[new]])
     best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
     return design.take(best), duplicates, len(gain) - len(best)
 

@@ -142,9 +142,10 @@ class WorkingSet(Rounds):
         if not len(largest.rows):
             looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, looked))
-        elif state.selection == "gain":
-            return self._try(state, state.design.with_centres(largest.points, largest.rows))
-        return self._admit(state, largest.rows, largest.points)
+        chosen = state.design.with_centres(largest.points, largest.rows)
+        return (
+            self._try(state, chosen) if len(largest.rows) and state.selection == "gain" else self._admit(state, chosen)
+        )
 
     def _on_rows(self, state: Any, event: Gathered) -> Answer:
         return super()._on_rows(_without_absent(state, event), event)
@@ -167,12 +168,12 @@ class WorkingSet(Rounds):
 
     def _on_gains(self, state: Any, event: Any) -> Answer:
         gains = pool_gains if state.problem.classifies else column_gains
-        best = np.argsort(-gains(state.fit, event.statistic), kind="stable")[: state.candidates]
-        pool = state.incoming
-        return self._admit(state, pool.labels[best], pool.centres[best])
+        count = state.candidates * state.problem.n_kernels
+        best = np.argsort(-gains(state.fit, event.statistic), kind="stable")[:count]
+        return self._admit(state, state.incoming.take(best))
 
-    def _admit(self, state: Any, rows: Int, points: Float) -> Answer:
-        return super()._admit(replace(state, used=np.union1d(state.used, rows)), rows, points)
+    def _admit(self, state: Any, chosen: Design) -> Answer:
+        return super()._admit(replace(state, used=np.union1d(state.used, chosen.rows)), chosen)
 
     def _rule(self, state: Any) -> Any:
         if state.patient and not state.concluding:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from kernel_cases import CASES, D
+from kernel_cases import CASES, Case, D
 
 from partirvm.backends import LocalExecutor
 from partirvm.core.logistic import n_outputs
 from partirvm.core.statistics import BIAS
 from partirvm.data import ArraySource
+from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies import evaluating
 from partirvm.strategies.columns import labels_of
@@ -19,8 +20,10 @@ from partirvm.strategies.instructions import Problem
 from partirvm.types import Scaling
 
 N, M, TILE, STEP = 90, 7, 32, 2e-3
-LEARNED = [case for case in CASES if np.isfinite(case.kernel.logs).any()]
-SOME = [case for case in LEARNED if case.name in {"gaussian, widths", "matern32", "product", "sum"}]
+MIXED = Product((OnColumns(Gaussian((0.3, 0.1)), (0, 1)), OnColumns(Categorical(0.5), (2,))))
+SEVERAL = Case("several", Several((Gaussian(0.2), MIXED, OnColumns(Laplacian(1.5), (0,)))), None)
+LEARNED = [SEVERAL, *(case for case in CASES if np.isfinite(case.kernel.logs).any())]
+SOME = [case for case in LEARNED if case.name in {"gaussian, widths", "matern32", "product", "sum", "several"}]
 
 
 def rows(rng, K=0):

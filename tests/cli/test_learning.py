@@ -34,6 +34,7 @@ def test_what_is_refused(tour, cli, tmp_path):
     for asked, said in (
         (("--gamma", "learn", "--kernel", "linear"), "'linear' cannot be learned"),
         (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "gamma_prior is 'cauchy'"),
+        (("--gamma-multiples", "1,wide"), "'1,wide' is not numbers"),
     ):
         status, _, err = cli("fit", tour.train, str(job), *asked)
         assert status == 2

@@ -1,0 +1,200 @@
+"""Several widths at once, and categories: RMSE, NLPD, vectors and seconds at equal numbers of candidates.
+
+    python -m benchmarks.multiscale --data DIR [--case NAME ...] [--rows N] [--output FOLDER]
+
+Cases are ``etopo20``, the demo's terrain (``terrain``: needs matplotlib, no data) and ``nyc_green_taxi``, whose two
+zone ids are categorical. Every way of a case has the same training and test rows and as many candidates. ``learn``
+learns the widths before the fit, whose seconds count. HistGradientBoosting takes the commonest 254 zones of each kind
+as categories, the others as missing. RMSE and NLPD are of held-out rows, in units of the training target's sd;
+``cpu`` are seconds of all threads, which tell more than those of the clock where a machine is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.datasets import Split, load_random
+from benchmarks.measure import apart, say, write
+from partirvm import RVMRegressor
+from partirvm.data import Columns, as_source
+from partirvm.errors import PartirvmWarning
+
+ZONES = ("PULocationID", "DOLocationID")
+TAXI = ("log_distance", "sin_hour", "cos_hour", "dayofweek", "sin_doy", "cos_doy", "year", *ZONES)
+LEVELS = 254
+"""Categories that HistGradientBoosting can tell apart, besides a missing one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set: test rows, candidates of a round, rounds, and the options of each way by its name."""
+
+    name: str
+    test_rows: int
+    partition_size: int
+    rounds: int
+    ways: dict[str, dict[str, Any]]
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "etopo20",
+            58_374,
+            250,
+            4,
+            {
+                "gamma 50": {"gamma": 50.0},
+                "gamma 50 × 1, 8": {"gamma": 50.0, "gamma_multiples": (1, 8)},
+                "gamma 5 × 1, 8, 64": {"gamma": 5.0, "gamma_multiples": (1, 8, 64)},
+                "learn": {"gamma": "learn"},
+                "learn × 1, 8": {"gamma": "learn", "gamma_multiples": (1, 8)},
+            },
+        ),
+        Case(
+            "terrain",
+            13_863,
+            350,
+            6,
+            {
+                "gamma 80": {"gamma": 80.0},
+                "gamma 80 × 1, 8": {"gamma": 80.0, "gamma_multiples": (1, 8)},
+                "gamma 10 × 1, 8, 64": {"gamma": 10.0, "gamma_multiples": (1, 8, 64)},
+            },
+        ),
+        Case(
+            "nyc_green_taxi",
+            150_000,
+            300,
+            3,
+            {
+                "numbers, scale": {"gamma": "scale", "categories": False},
+                "numbers, learned": {"gamma": "learn-per-feature", "categories": False},
+                "categories, scale": {"gamma": "scale"},
+                "categories, learned": {"gamma": "learn-per-feature"},
+                "categories, scale × 1, 8": {"gamma": "scale", "gamma_multiples": (1, 8)},
+                "HGB, numbers": {"boosting": False},
+                "HGB, categories": {"boosting": True},
+            },
+        ),
+    )
+}
+
+COLUMNS = {
+    "data": "", "way": "", "rows": ",", "candidates": ",", "vectors": ",", "seconds": ".0f", "cpu": ".0f",
+    "rmse": ".4f", "nlpd": ".3f",
+}  # fmt: skip
+
+
+def split_of(folder: str, case: Case, rows: int | None) -> Split:
+    """The case's rows, at random, seed 0; ``rows`` of them to train on, or all that do not test."""
+    if case.name != "terrain":
+        return load_random(folder, case.name, rows or 10**9, case.test_rows, 0)
+    from partirvm.service.demo import load_terrain
+
+    terrain = load_terrain()
+    order = np.random.default_rng(0).permutation(terrain.elevation.size)
+    test, train = order[: case.test_rows], order[case.test_rows :][:rows]
+    X, y = terrain.points, terrain.elevation.ravel()
+    return Split(case.name, X[train], y[train], X[test], y[test])
+
+
+def fit(folder: str, case: Case, way: str, rows: int | None, memory_limit: str) -> dict[str, Any]:
+    """One fit and its scores, in this process."""
+    split, options = split_of(folder, case, rows), dict(case.ways[way])
+    about = {"data": case.name, "way": way, "rows": len(split.y)}
+    if "boosting" in options:
+        return {**about, **_boosted(split, categories=options["boosting"])}
+    warnings.simplefilter("ignore", PartirvmWarning)
+    zones = case.name == "nyc_green_taxi" and options.pop("categories", True)
+    X, X_test, columns = _coded(split) if zones else (split.X, split.X_test, None)
+    model = RVMRegressor(
+        partition_size=case.partition_size,
+        max_rounds=case.rounds,
+        memory_limit=memory_limit,
+        random_state=0,
+        **options,
+    )
+    began, cpu = time.perf_counter(), time.process_time()
+    model.fit(as_source(X, split.y, seed=0, columns=columns))
+    spent = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
+    mean, std = model.predict(X_test, return_std=True)
+    wrong = split.y_test - mean
+    return {
+        **about,
+        **spent,
+        "candidates": case.partition_size * case.rounds,
+        "vectors": model.n_relevance_vectors_,
+        "rmse": float(np.sqrt(np.mean(wrong**2))) / split.deviation,
+        "nlpd": float(np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * (wrong / std) ** 2)) - math.log(split.deviation),
+        "learned": next((entry["text"] for entry in reversed(model.history_) if entry["kind"] == "kernel"), None),
+    }
+
+
+def _coded(split: Split) -> tuple[Any, Any, Columns]:
+    """Rows with codes in place of the zones, as ``ingest --categorical`` has them."""
+    X, X_test, categories = split.X.copy(), split.X_test.copy(), {}
+    for name in ZONES:
+        j = TAXI.index(name)
+        levels = np.unique(split.X[:, j])
+        categories[name] = tuple(levels.astype(int).tolist())
+        for values in (X, X_test):
+            places = np.minimum(np.searchsorted(levels, values[:, j]), len(levels) - 1)
+            values[:, j] = np.where(levels[places] == values[:, j], places, len(levels))
+    return X, X_test, Columns(TAXI, categories=categories)
+
+
+def _boosted(split: Split, *, categories: bool) -> dict[str, Any]:
+    """The same of scikit-learn's HistGradientBoosting as it comes."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    X, X_test, zones = split.X.copy(), split.X_test.copy(), [TAXI.index(name) for name in ZONES] if categories else []
+    for j in zones:
+        levels, counts = np.unique(split.X[:, j], return_counts=True)
+        kept = np.sort(levels[np.argsort(-counts, kind="stable")][:LEVELS])
+        for values in (X, X_test):
+            places = np.minimum(np.searchsorted(kept, values[:, j]), len(kept) - 1)
+            values[:, j] = np.where(kept[places] == values[:, j], places, np.nan)
+    model = HistGradientBoostingRegressor(random_state=0, categorical_features=zones or None)
+    began, cpu = time.perf_counter(), time.process_time()
+    model.fit(X, split.y)
+    spent = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
+    return {**spent, "rmse": float(np.sqrt(np.mean((model.predict(X_test) - split.y_test) ** 2))) / split.deviation}
+
+
+def main() -> None:
+    """Run the cases asked for and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
+    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets; all unless given")
+    parser.add_argument("--way", nargs="+", help="names of ways; all unless given")
+    parser.add_argument("--rows", type=int, help="training rows at most; all unless given")
+    parser.add_argument("--partition-size", type=int, help="candidates of a round; each case has its own unless given")
+    parser.add_argument("--memory-limit", default="3GiB", help="of each process (3GiB)")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    options = parser.parse_args()
+    rows = []
+    for case in map(CASES.__getitem__, options.case):
+        size = options.partition_size or case.partition_size
+        for way in case.ways:
+            if options.way is None or way in options.way:
+                rows.append(
+                    apart(
+                        fit, options.data, replace(case, partition_size=size), way, options.rows, options.memory_limit
+                    )
+                )
+                say(json.dumps(rows[-1]))
+    write(options.output, "multiscale", rows, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

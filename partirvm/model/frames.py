@@ -1,0 +1,63 @@
+"""Categorical columns of data frames: labels become the codes that the model's columns give them.
+
+Arrays hold codes, frames hold labels. pandas is never imported; its frames are asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import DataError
+from partirvm.model.labels import plain_labels
+
+Levels = dict[str, tuple[Any, ...]]
+"""Levels of each categorical column by its name, in the order of their codes."""
+
+
+def levels_of(frame: Any) -> Levels:
+    """The levels of the categorical columns of a data frame, whether a row has them or not; none of anything else.
+
+    Raises ``DataError`` for levels that are no text, numbers or truth values.
+    """
+    found: Levels = {}
+    for name, dtype in zip(getattr(frame, "columns", ()), getattr(frame, "dtypes", ()), strict=False):
+        if hasattr(dtype, "categories"):
+            try:
+                found[str(name)] = plain_labels(dtype.categories.tolist())
+            except DataError as error:
+                raise DataError(f"the categorical column {str(name)!r} of the data frame: {error}") from error
+    return found
+
+
+def coded_frame(X: Any, levels: Levels) -> Any:
+    """A data frame with codes in place of the labels of its columns of these names; anything else as it is.
+
+    A label that is none of the levels has the code after the last, and counts as a level of its own; a missing one
+    becomes NaN. Raises ``DataError`` for a categorical column of another name: the model takes it for numbers.
+    """
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        return X
+    wrong = [name for name in levels_of(X) if name not in levels]
+    if wrong:
+        raise DataError(f"the column {wrong[0]!r} is categorical, but the model was trained on it as numbers")
+    mine = [name for name in X.columns if str(name) in levels]
+    if not mine:
+        return X
+    X = X.copy()
+    for name in mine:
+        X[name] = _codes(X[name], levels[str(name)])
+    return X
+
+
+def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:
+    """Codes of a column of labels (n,), NaN where one is missing."""
+    place = {level: float(code) for code, level in enumerate(levels)}
+    if hasattr(column.dtype, "categories"):
+        table = [place.get(label, float(len(levels))) for label in column.dtype.categories.tolist()]
+        codes: NDArray[np.float64] = np.array([*table, np.nan])[column.cat.codes.to_numpy()]
+        return codes
+    found = column.map(lambda label: np.nan if label is None or label != label else place.get(label, len(levels)))
+    return np.asarray(found, dtype=np.float64)

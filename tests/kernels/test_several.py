@@ -1,0 +1,125 @@
+"""Several kernels for the same centres: columns, labels, bits, gradients, what counts as the same function."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import laplacian_kernel
+
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, Kernel, Laplacian, Linear, OnColumns, Product, Several, Sum, kernel_from_spec
+from partirvm.kernels.design import Design
+from partirvm.kernels.several import multiples
+from partirvm.strategies.columns import fresh
+from partirvm.types import Scaling
+
+D = 3
+THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()), (1.0, 0.7, 3.0))
+
+
+def made(rng, rows=70, origin=None):
+    """Columns of these rows in any order, as a fit leaves them, and the bias."""
+    scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
+    empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=origin)
+    design = empty.with_centres(rng.normal(size=(rows, D)), 10 + np.arange(rows), bias=True)
+    return design.take(rng.permutation(len(design.labels))[: 2 * rows])
+
+
+def phi(design, X):
+    """The columns by definition."""
+    s, widths = design.scaling, np.array([0.1, 0.0, 2.0])
+    points, centres = (X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale
+    each = [
+        naive.gaussian(points, centres, 0.4),
+        0.7 * laplacian_kernel(points * widths, centres * widths, 1.0),
+        3 * points @ centres.T,
+    ]
+    values = np.choose(design.labels % 3, each)
+    return np.hstack([np.ones((len(X), 1)), values])
+
+
+def test_a_row_offers_a_column_for_each_kernel(rng):
+    """Labels are row·K + kernel; the column is that kernel's at the row; its peak is k(z, z)."""
+    design, X = made(rng), rng.normal(size=(40, D))
+    np.testing.assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
+    np.testing.assert_array_equal(design.rows, design.labels // 3)
+    np.testing.assert_array_equal(design.which, design.labels % 3)
+    np.testing.assert_allclose(design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11)
+    assert not THREE.local
+    assert Several(THREE.kernels[:2]).local
+
+
+def test_a_column_keeps_its_bits_among_others(rng):
+    """With an origin, in both layouts of memory: kept blocks are made of such columns."""
+    design, X = made(rng, origin=np.full(D, 0.1)), rng.normal(size=(40, D))
+    whole = design.block(X)
+    some = rng.permutation(len(design.labels))[:20]
+    np.testing.assert_array_equal(design.take(some, bias=False).block(X), whole[:, 1 + some])
+    np.testing.assert_array_equal(design.block(X, np.empty(whole.shape)), whole)
+
+
+def test_gradient_of_all_parameters(rng):
+    """Σ weights ∂Φ/∂ log parameter, by central differences; a gamma of 0 stays."""
+    design, X = made(rng, rows=5), rng.normal(size=(30, D))
+    block, weights = design.block(X), rng.normal(size=(30, design.n_columns))
+    found, logs, expected = design.gradient(X, block, weights), THREE.logs, np.zeros(6)
+    for k in np.flatnonzero(np.isfinite(logs)):
+        ends = (
+            Design(THREE.with_logs(logs + step * np.eye(6)[k]), design.scaling, design.centres, design.labels, True)
+            for step in (1e-5, -1e-5)
+        )
+        up, down = ((other.block(X) * weights).sum() for other in ends)
+        expected[k] = (up - down) / 2e-5
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_spec_and_parameters():
+    """Round trip; names; the largest gamma of each feature, unless a kernel has none."""
+    assert kernel_from_spec(THREE.spec()) == THREE
+    assert THREE.parameters == (
+        "weights[1]",
+        "weights[2]",
+        "kernels[0].gamma",
+        *(f"kernels[1].gamma[{j}]" for j in range(3)),
+    )
+    assert THREE.relevances(3) is None
+    np.testing.assert_array_equal(Several(THREE.kernels[:2]).relevances(3), [0.4, 0.4, 2.0])
+    with pytest.raises(UsageError, match="3 logarithms for 4 parameters"):
+        THREE.with_logs(np.zeros(5))
+    with pytest.raises(UsageError, match=r"\[1.0, 0.0\]: they must be 2 positive numbers"):
+        Several(THREE.kernels[:2], (1.0, 0.0))
+
+
+def test_multiples_of_gamma():
+    """Every gamma of a kernel by each factor; a factor of 1 is the kernel itself; a single one makes one kernel."""
+    kernel = Product((OnColumns(Gaussian((0.5, 0.0)), (0, 1)), OnColumns(Laplacian(3.0), (2,))))
+    assert multiples(kernel, (1.0,)) is kernel
+    several = multiples(kernel, (1.0, 4.0))
+    assert several.kernels[0] is kernel
+    np.testing.assert_allclose(several.kernels[1].relevances(3), [2.0, 0.0, 12.0])
+    np.testing.assert_allclose(multiples(kernel, (4.0,)).relevances(3), [2.0, 0.0, 12.0])
+    with pytest.raises(UsageError, match="'linear' has no gamma"):
+        multiples(Linear(), (1.0, 4.0))
+
+
+def test_what_several_kernels_cannot_be():
+    """No kernel, twice the same, a part of a kernel."""
+    for wrong in ((), (3.0,), (Gaussian(1.0), Gaussian(1.0)), (THREE,)):
+        with pytest.raises(UsageError):
+            Several(wrong)
+    assert not isinstance(THREE, Kernel)
+    with pytest.raises(UsageError, match="no kernel"):
+        Sum((THREE, Gaussian(1.0)))
+
+
+def test_functions_that_are_the_same(rng):
+    """Of equal rows, and where a kernel sees no difference; columns of another kernel are others."""
+    kernel = Several((Gaussian(0.4), OnColumns(Gaussian(1.0), (2,))))
+    scaling = Scaling(np.zeros(D), np.ones(D), np.zeros(1), np.ones(1))
+    empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
+    points = np.array([[0.0, 0.0, 1.0], [5.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0]])
+    new = empty.with_centres(points, np.array([3, 4, 5, 6]))
+    assert new.labels[fresh(new, empty)].tolist() == [6, 7, 8, 12, 13]
+    present = empty.with_centres(points[1:2], np.array([9])).take(np.array([1]))
+    assert new.labels[fresh(new, present)].tolist() == [6, 8, 12, 13]
