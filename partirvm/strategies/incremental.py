@@ -7,10 +7,11 @@ from typing import Any
 
 from partirvm.strategies.instructions import Gather, Options, Problem
 from partirvm.strategies.likelihood import partition, partition_length
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.relearning import Relearning
+from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 
-class Incremental(Rounds):
+class Incremental(Relearning):
     """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
 
     name = "incremental"
