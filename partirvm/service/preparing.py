@@ -330,6 +330,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
         moderate=problem.classifies and resolve_moderate(parameters),
         seed=parameters.seed,
         centres=centres,
+        gamma_prior=parameters.gamma_prior,
         learning_columns=plan.learning_columns,
     )
 

@@ -1,4 +1,8 @@
-"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once."""
+"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once.
+
+A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
+its fits see all rows; the one fit of ``basic`` keeps it.
+"""
 
 from __future__ import annotations
 

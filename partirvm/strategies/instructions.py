@@ -393,7 +393,7 @@ class Options:
     allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
     ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
     does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
-    where it is to stay; with up to ``learning_columns`` memory has room to learn it again.
+    where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
     """
 
     partition_size: int
@@ -415,6 +415,7 @@ class Options:
     moderate: bool = False
     seed: int = 0
     centres: int = 0
+    gamma_prior: str = "flat"
     learning_columns: int = 0
 
 

@@ -1,9 +1,9 @@
 """A kernel on trial beside a fit: sought on a sample of rows, then measured on all of them. Pure.
 
 The fit's own vectors are the centres, as they are where the model needs detail, and its own α and β stay while the
-kernel moves: what they have switched off stays so, each evaluation takes one dense solve, and a few are enough
-(``strategies.evaluating``, ``core.rprop``). Where gammas are off a second search begins with all of these raised: more
-centres can tell what a feature is for that few could not.
+kernel moves (``strategies.evaluating``, ``core.rprop``): each evaluation takes one dense solve, and a few are enough.
+α that are tied, or follow, win more on the sample and less on all rows, or lose there. Where gammas are off a second
+search begins with all of these raised: more centres can tell what a feature is for that few could not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.strategies.evaluating import OfNumbers, held
 from partirvm.strategies.instructions import Options, Pass, Problem
-from partirvm.strategies.learning import ROWS, SHARE
+from partirvm.strategies.learning import ROWS, SHARE, with_prior
 from partirvm.strategies.likelihood import posterior_rows
 
 Int = NDArray[np.int64]
@@ -40,8 +40,8 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Whether a kernel that was learned from so many centres is to be learned again, at the vectors of this fit.
 
     They may be ``SHARE`` of the rows at most: beyond it the evidence overfits. No kernel is that was not learned
-    before, nor where memory has no room for all columns in one pass. Classes never have so many vectors that it would
-    be due.
+    before, nor where memory has no room for all columns in one pass. Nor is one of classes: their fits keep far fewer
+    vectors than the kernel had centres.
     """
     if not options.centres or problem.classifies:
         return False
@@ -62,6 +62,7 @@ class Trial:
     design: Design
     fit: HyperState
     rows: Int | None
+    prior: str
     search: Search
     now: OfNumbers | None
     awake: bool = False
@@ -76,7 +77,7 @@ class Trial:
         rows = posterior_rows(problem, options, "sample", design)
         search = begin(design.kernel.logs, None, LATER_STEP)
         first = held(problem, design, rows, state.fit)
-        return cls(problem, design, state.fit, rows, search, first)
+        return cls(problem, design, state.fit, rows, options.gamma_prior, search, first)
 
     @property
     def wanted(self) -> Pass | None:
@@ -99,11 +100,12 @@ class Trial:
         now = self.now.heard(statistic)
         if now.wanted is not None:
             return replace(self, now=now)
-        point = now.point
-        search, reason = advance(self.search, point.value, point.slope, point.rows, WINDOW)
+        point, features = now.point, groups(self.design.kernel.parameters)
+        value, slope = with_prior(self.prior, features, self.search.logs, point)
+        search, reason = advance(self.search, value, slope, point.rows, WINDOW)
         trial = replace(self, search=search, seen=point.rows, evaluations=self.evaluations + 1, now=None)
         if reason is not None:
-            raised = awakened(search.best, groups(self.design.kernel.parameters))
+            raised = awakened(search.best, features)
             if self.awake or np.array_equal(raised, search.best):
                 return trial
             search = replace(again(search, raised, LATER_STEP), start=raised)  # bounds are those of what is raised

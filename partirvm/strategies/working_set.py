@@ -1,7 +1,8 @@
 """``working-set``: kept vectors + the P unused rows chosen by ``selection``, round after round.
 
 The run ends when two rounds in turn left the evidence flat, the second of them with random candidates; when every row
-has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit.
+has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit. A
+kernel that was learned is learned again as the vectors grow (``strategies.relearning``).
 """
 
 from __future__ import annotations
