@@ -50,6 +50,9 @@ OFF = 1e-3
 REVIVED = 1 / 3
 """Fraction of its start to which revival raises a gamma at least: lower ones fall back to the optimum they left."""
 
+AWAKE = 1e-2
+"""Fraction of the largest to which a gamma that is off is raised where a kernel is learned again."""
+
 RAISED = 1 / 10
 """Fraction of its start to which a gamma that was off is raised where there are more centres to tell what it is for."""
 
@@ -89,8 +92,13 @@ def again(search: Search, logs: Float, step: float) -> Search:
     return replace(fresh, best=search.best, peak=search.peak)
 
 
-def advance(search: Search, value: float, slope: Float, rows: int) -> tuple[Search, Termination | None]:
-    """Hear of value and slopes (p,) at ``search.logs``, in nats of so many rows; the next point, or why it is over."""
+def advance(
+    search: Search, value: float, slope: Float, rows: int, window: int = WINDOW
+) -> tuple[Search, Termination | None]:
+    """Hear of value and slopes (p,) at ``search.logs``, in nats of so many rows; the next point, or why it is over.
+
+    It is over when the best value has risen too little in ``window`` rounds.
+    """
     values = (*search.values, value)
     better = value > search.peak
     best, peak = (search.logs, value) if better else (search.best, search.peak)
@@ -100,7 +108,7 @@ def advance(search: Search, value: float, slope: Float, rows: int) -> tuple[Sear
     slope = np.where((sign < 0) | ~np.isfinite(search.start), 0.0, slope)
     logs = np.clip(search.logs + np.sign(slope) * step, search.start + LOWEST, search.start + HIGHEST)
     reason = None
-    if len(values) > WINDOW and max(values) - max(values[:-WINDOW]) < RISE * rows:
+    if len(values) > window and max(values) - max(values[:-window]) < RISE * rows:
         reason = Termination.CONVERGED
     elif len(values) >= MOST_ROUNDS:
         reason = Termination.ITERATIONS
@@ -133,6 +141,14 @@ def revived(search: Search, features: Sequence[Int]) -> Float:
     for group in features:
         logs[group] = np.maximum(logs[group], search.start[group] + np.log(REVIVED))
     return logs
+
+
+def awakened(logs: Float, features: Sequence[Int]) -> Float:
+    """``logs`` (p,) with those gammas that are off raised to ``AWAKE`` × the largest."""
+    found = logs.copy()
+    for group in features:
+        found[off(logs, [group])] = logs[group].max() + np.log(AWAKE)
+    return found
 
 
 def raised(search: Search, features: Sequence[Int]) -> Float:

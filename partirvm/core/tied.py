@@ -48,6 +48,14 @@ class Tied:
 
 
 @dataclass(frozen=True)
+class Held:
+    """α (M,) of each column, and β, that stay as a fit has found them."""
+
+    alpha: Float
+    beta: float
+
+
+@dataclass(frozen=True)
 class Noise:
     """What β is held to: the target's mean square ``power``, which its floor refers to, or ``fixed`` itself."""
 

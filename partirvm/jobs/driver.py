@@ -60,6 +60,9 @@ PASS_NAMES = {
 }
 
 
+RESUMABLE = ("round", "part", "kernel")
+"""Kinds of lines of history after which a run can go on."""
+
 Entry = dict[str, Any]
 """A line of history: a record, with seconds and bytes, as plain JSON."""
 
@@ -144,7 +147,8 @@ class Driver:
 
     ``interrupted`` is asked between tiles and between dense iterations; once it answers with a reason, and a model has
     been saved, the run ends with the model saved last. Until there is a model, only ``ABORTED`` ends it. ``blocks``
-    says how kernel blocks of the training rows are kept from pass to pass, if they are.
+    says how kernel blocks of the training rows are kept from pass to pass, if they are; ``told`` what a line of history
+    says beside its record.
     """
 
     executor: Executor
@@ -153,6 +157,7 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
+    told: Callable[[Entry], Entry] = lambda entry: {}
 
     def run(
         self,
@@ -188,7 +193,7 @@ class Driver:
             except _Interrupted as interruption:
                 events = (Stop(interruption.reason),)
             else:
-                if isinstance(instructions[0], Save | Log) and instructions[0].record.kind in ("round", "part"):
+                if isinstance(instructions[0], Save | Log) and instructions[0].record.kind in RESUMABLE:
                     self._journal.checkpoint(Checkpoint(state, len(instructions)))
             began = time.perf_counter()
             state, instructions = strategy.next(state, *events)
@@ -293,6 +298,7 @@ class Driver:
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
+        entry |= self.told(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
         return Saved()

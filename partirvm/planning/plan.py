@@ -131,6 +131,12 @@ class Plan:
             elements=self.batch_elements,
         )
 
+    @property
+    def learning_columns(self) -> int:
+        """The most columns at which a kernel can be learned: slopes of a block take as much memory as the block."""
+        budget = self.machine.limit - self.machine.base - ALLOWANCE
+        return most_columns(self.shape, 1, self.threads, budget, held_out=self.bytes.best > 0, whole=True) // 2
+
     def to_json(self) -> dict[str, object]:
         """The plan as plain JSON."""
         return {

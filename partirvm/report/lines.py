@@ -41,7 +41,8 @@ class Lines:
         if entry["kind"] == "heuristic":
             return [Line(heuristic_line(entry))]
         if entry["kind"] == "kernel":
-            return [Line(f"learned: {entry['text']}")]
+            again = " again" if entry.get("taken") is not None else ""
+            return [Line(f"learned{again}: {entry['text']}")]
         if entry["kind"] == "part":
             return self._part(entry)
         return [*self._end_level(), *self._round(entry)]

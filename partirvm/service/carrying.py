@@ -391,7 +391,9 @@ def as_allowed(options: Any, prepared: Prepared, same_limit: bool) -> Any:
     """
     now = prepared.options
     options = replace(options, max_rounds=now.max_rounds, max_vectors=now.max_vectors)
-    return options if same_limit else replace(options, max_columns=now.max_columns, batch=now.batch)
+    if same_limit:
+        return options
+    return replace(options, max_columns=now.max_columns, batch=now.batch, learning_columns=now.learning_columns)
 
 
 def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:

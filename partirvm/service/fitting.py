@@ -9,6 +9,7 @@ from partirvm.backends import Executor
 from partirvm.core.termination import Termination
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher, deadline
 from partirvm.service.keeping import keeping_blocks
+from partirvm.service.measuring import telling
 from partirvm.service.preparing import Prepared
 from partirvm.service.warning import warn_of_data, warn_of_limits, warn_of_outcome
 from partirvm.strategies import STRATEGIES
@@ -41,6 +42,7 @@ def run(
         held_out=prepared.held_out,
         watcher=watcher or Watcher(),
         interrupted=late if interrupted is None else lambda: interrupted() or late(),
+        told=telling(prepared.source.columns.features),
     )
     for entry in prepared.measured:
         journal.record(entry)

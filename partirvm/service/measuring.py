@@ -25,6 +25,13 @@ from partirvm.types import FitParameters
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Asked again and again whether somebody wants the end, and why."""
 
+_VERDICTS = {
+    None: "",
+    True: " over all rows: taken",
+    False: " over all rows: not taken, the kernel stays as it was",
+}
+"""What came of a kernel that was learned again; None of one that was learned before the fit."""
+
 NAMED = 6
 """Parameters that a line names; the others are counted."""
 
@@ -86,10 +93,8 @@ class Measuring:
             seed=parameters.seed,
         )
         record, entries = self._run(Learning(ask), problem, options, 0.0)
-        names = self.source.columns.features
-        lines = tuple({**entry, "text": learned_text(entry, names)} for entry in entries)
         assert record.kernel is not None
-        return Learned(kernel_from_spec(record.kernel), record.candidates, lines, lines[-1]["text"], notes)
+        return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
 
     def _affordable(self, columns: int) -> int:
         """How many of these columns fit in memory, with as many threads as they leave."""
@@ -101,12 +106,18 @@ class Measuring:
         self, strategy: Strategy, problem: Problem, options: Options, elapsed: float
     ) -> tuple[Record, tuple[Entry, ...]]:
         journal = MemoryJournal()
-        driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted)
+        told = telling(self.source.columns.features)
+        driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted, told=told)
         outcome: Outcome = driver.run(strategy, problem, options, journal, elapsed=elapsed)
         if outcome.reason is Termination.ABORTED:
             raise StoppedError
         assert outcome.last is not None
         return outcome.last, tuple(journal.history)
+
+
+def telling(features: Sequence[str]) -> Callable[[Entry], Entry]:
+    """What lines of history say beside their records: of a kernel that was learned, its text."""
+    return lambda entry: {"text": learned_text(entry, features)} if entry["kind"] == "kernel" else {}
 
 
 def learned_text(entry: Entry, features: Sequence[str]) -> str:
@@ -120,7 +131,7 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
     text = (
         f"{described(kernel)}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
-        f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
+        f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats{_VERDICTS[entry['taken']]}"
     )
     if not dark:
         return text

@@ -148,7 +148,7 @@ def prepare(
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
-    options = _options(plan, parameters, sample, problem)
+    options = _options(plan, parameters, sample, problem, 0 if learned is None else learned.centres)
     if sparseness is not None:
         chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
         measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
@@ -315,7 +315,7 @@ def _problem(
     )
 
 
-def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Problem) -> Options:
+def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Problem, centres: int) -> Options:
     return Options(
         partition_size=plan.partition_size,
         selection=plan.selection,
@@ -333,6 +333,9 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
         tol=parameters.tol,
         moderate=problem.classifies and resolve_moderate(parameters, problem.n_rows, problem.n_classes),
         seed=parameters.seed,
+        centres=centres,
+        gamma_prior=parameters.gamma_prior,
+        learning_columns=plan.learning_columns,
     )
 
 

@@ -1,4 +1,6 @@
-"""One look at a kernel: the tied evidence and its slopes in the kernel's log parameters, pass by pass. Pure.
+"""One look at a kernel: the evidence and its slopes in the kernel's log parameters, pass by pass. Pure.
+
+The evidence is the tied one, or that of a fit's own α and β, which do not move.
 
 An evaluation asks for a pass (``wanted``), hears its statistic (``heard``), and in the end has a ``point``. Of numbers
 it takes two passes, Gram and slopes; of classes the Newton steps to the mode, a bend pass and the slopes.
@@ -15,10 +17,10 @@ from numpy.typing import NDArray
 from partirvm.core import tied_laplace
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.newton import Search, receive, settle
-from partirvm.core.posterior import Posterior
+from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import BIAS, GramStatistics
-from partirvm.core.tied import Noise, Tied, updates
-from partirvm.core.updates import StopRule
+from partirvm.core.tied import Held, Noise, Tied, updates
+from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.instructions import BendPass, GramPass, LogisticPass, Pass, Problem, SlopePass
@@ -57,7 +59,7 @@ class Point:
 
     value: float
     slope: Float
-    tied: Tied
+    tied: Tied | Held
     rows: int
     determined: float
     weights: Float | None = None
@@ -81,7 +83,7 @@ class OfNumbers:
     problem: Problem
     design: Design
     rows: Int | None
-    tied: Tied
+    tied: Tied | Held
     count: int
     statistics: GramStatistics | None = None
     posterior: Posterior | None = None
@@ -105,10 +107,13 @@ class OfNumbers:
             return replace(self, slope=statistic)
         basis = self.design.basis
         statistics = GramStatistics.empty(basis).extend(labels_of(self.design), statistic, basis)
+        if isinstance(self.tied, Held):
+            found = posterior(statistics, self.tied.alpha, self.tied.beta)
+            return replace(self, statistics=statistics, posterior=found)
         variance = self.problem.noise_variance
         noise = Noise(self.problem.power, None if variance is None else 1 / variance)
-        tied, posterior = updates(statistics, self.tied, self.count, noise)
-        return replace(self, tied=tied, statistics=statistics, posterior=posterior)
+        tied, found = updates(statistics, self.tied, self.count, noise)
+        return replace(self, tied=tied, statistics=statistics, posterior=found)
 
     @property
     def point(self) -> Point:
@@ -189,6 +194,11 @@ class OfClasses:
         )
 
 
+def held(problem: Problem, design: Design, rows: Int | None, fit: HyperState) -> OfNumbers:
+    """Begin an evaluation of the columns of a fit at its own α and β, with the kernel of ``design``."""
+    return OfNumbers(problem, design, rows, Held(fit.alpha, fit.beta), 0)
+
+
 Evaluation: TypeAlias = OfNumbers | OfClasses
 
 
@@ -198,6 +208,7 @@ def evaluation(problem: Problem, design: Design, rows: Int | None, last: Point |
     Centres that the last evaluation had not come last, and begin at weight zero.
     """
     tied = first_tied(problem) if last is None else last.tied
+    assert isinstance(tied, Tied)
     if not problem.classifies:
         return OfNumbers(problem, design, rows, tied, FIRST_UPDATES if fresh else UPDATES)
     weights = np.zeros((design.n_columns, problem.n_outputs))

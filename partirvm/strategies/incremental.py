@@ -1,4 +1,8 @@
-"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once."""
+"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once.
+
+A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
+its fits see all rows; the one fit of ``basic`` keeps it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from typing import Any
 
 from partirvm.strategies.instructions import Gather, Options, Problem
 from partirvm.strategies.likelihood import partition, partition_length
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.relearning import Relearning
+from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 
-class Incremental(Rounds):
+class Incremental(Relearning):
     """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
 
     name = "incremental"

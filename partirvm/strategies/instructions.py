@@ -272,7 +272,9 @@ class Record:
     the fraction of rows in the wrong class, over the posterior's rows, and its iterations are logistic passes. Of a
     kernel that was learned, ``kernel`` is the spec, the iterations are evaluations of the evidence and its slopes, and
     the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
-    (``core.tied``).
+    (``core.tied``). Of one that was learned again at a fit's vectors, ``rows`` and ``candidates`` are what it was
+    learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
+    that stands, whose kernel it is or is not.
     """
 
     kind: str
@@ -299,6 +301,7 @@ class Record:
     held_out_error: float | None = None
     kernel: dict[str, Any] | None = None
     gain: float | None = None
+    taken: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -401,7 +404,8 @@ class Options:
     ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
     allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
     ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
-    does others; its model gives ``moderate`` probabilities.
+    does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
+    where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
     """
 
     partition_size: int
@@ -422,6 +426,9 @@ class Options:
     max_passes: int = 200
     moderate: bool = False
     seed: int = 0
+    centres: int = 0
+    gamma_prior: str = "flat"
+    learning_columns: int = 0
 
 
 class Strategy(Protocol):

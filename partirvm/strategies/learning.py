@@ -15,6 +15,7 @@ fewer than rows: where every row is one the evidence asks for widths far too nar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -179,7 +180,7 @@ class Learning:
     def _judge(self, state: LearningState, point: Point) -> Answer:
         """Go on with the search, or to the next stage where it is over."""
         opening = state.best is None
-        value, slope = self._with_prior(state, point)
+        value, slope = with_prior(self.ask.prior, state.features, state.search.logs, point)
         search, reason = advance(state.search, value, slope, point.rows)
         state = replace(state, search=search, best=point if search.improved else state.best)
         if opening:
@@ -194,17 +195,6 @@ class Learning:
             fresh = again(search, revived(search, state.features), FIRST_STEP)
             return self._look(replace(state, revived=True, search=fresh), fresh=True)
         return replace(state, phase=Phase.SAVED), (Log(self._record(state)),)
-
-    def _with_prior(self, state: LearningState, point: Point) -> tuple[float, Float]:
-        """Evidence and slopes with those of the prior of each gamma per feature, up to a constant."""
-        if self.ask.prior == "flat":
-            return point.value, point.slope
-        value, slope = point.value, point.slope.copy()
-        for group in state.features:
-            alive = group[np.isfinite(state.search.logs[group])]
-            value -= float(state.search.logs[alive].sum())
-            slope[alive] -= 1.0
-        return value, slope
 
     def _on_saved(self, state: LearningState, event: Saved) -> Answer:
         """Grow, or end."""
@@ -244,6 +234,18 @@ class Learning:
             gain=best.value - state.first,
             **numbers,
         )
+
+
+def with_prior(prior: str, features: Sequence[Int], logs: Float, point: Point) -> tuple[float, Float]:
+    """Evidence and slopes at ``logs`` (p,) with those of the prior of each gamma per feature, up to a constant."""
+    if prior == "flat":
+        return point.value, point.slope
+    value, slope = point.value, point.slope.copy()
+    for group in features:
+        alive = group[np.isfinite(logs[group])]
+        value -= float(logs[alive].sum())
+        slope[alive] -= 1.0
+    return value, slope
 
 
 def _kernel(state: LearningState, logs: Float) -> Any:

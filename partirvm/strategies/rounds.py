@@ -49,6 +49,7 @@ from partirvm.strategies.regressing import (
     settle,
     unguarded,
 )
+from partirvm.strategies.trial import Trial
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -69,6 +70,7 @@ class Phase(Enum):
     REBASE = "the residual target"
     SETTLE = "the last residual"
     SCORE = "the held-out error"
+    LEARN = "a pass of the kernel's evaluation"
     SAVED = "the model on disk"
     OVER = "nothing"
 
@@ -79,7 +81,8 @@ class RoundsState:
 
     ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` is the likelihood whose rows the
     fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
-    fit over other rows begins at ``warm`` if that is there, else where the last one stood.
+    fit over other rows begins at ``warm`` if that is there, else where the last one stood. ``learned`` are the vectors
+    at which the kernel was last learned again, ``trial`` is a kernel that is being tried.
     """
 
     problem: Problem
@@ -101,6 +104,8 @@ class RoundsState:
     concluding: Termination | None = None
     settled: bool = False
     warm: AnyWarm | None = None
+    learned: int = 0
+    trial: Trial | None = None
 
 
 class Rounds:

@@ -3,7 +3,8 @@
 The fits of a level do not depend on each other and run side by side, as many as ``Options.batch`` allows; an odd part
 waits a level. The last merge is the last fit, and the first that leaves a usable model. Where vectors do not halve,
 merged sets grow: before each merge they are held to ``max_vectors`` and to memory by leaving out the vectors whose loss
-costs their own fit least evidence.
+costs their own fit least evidence. A kernel that was learned stays: another one
+would have to suit all parts at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``working-set``: kept vectors + the P unused rows chosen by ``selection``, round after round.
 
 The run ends when two rounds in turn left the evidence flat, the second of them with random candidates; when every row
-has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit.
+has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit. A
+kernel that was learned is learned again as the vectors grow (``strategies.relearning``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from partirvm.strategies.instructions import (
 )
 from partirvm.strategies.likelihood import noise_rows
 from partirvm.strategies.regressing import final_rule
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.relearning import Relearning, with_kernel
+from partirvm.strategies.rounds import Answer, Phase, RoundsState
 from partirvm.strategies.selection import POOL, SPREAD, column_gains, random_rows, stratified_rows
 
 Float = NDArray[np.float64]
@@ -90,7 +92,7 @@ class WorkingSetState(RoundsState):
     best: Best | None = None
 
 
-class WorkingSet(Rounds):
+class WorkingSet(Relearning):
     """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4), with the likelihood of all rows by default."""
 
     name = "working-set"
@@ -197,6 +199,7 @@ class WorkingSet(Rounds):
         """
         state = replace(
             state,
+            problem=with_kernel(state.problem, best.design.kernel),
             design=best.design,
             fit=best.fit,
             seen=best.seen,

@@ -84,3 +84,11 @@ def test_a_level_that_was_left_says_so():
     for number in range(1, 13):
         assert lines.of(part(0, number, 0.1 * number)) == []
     assert [line.text for line in lines.rest()] == ["level 0: 12 of 46 fits, 120 candidates → 84 vectors, 1.2 s"]
+
+
+def test_kernels_are_told_of_where_they_were_learned():
+    """Before the fit, in histories of older versions as well, and again between rounds."""
+    shown = [
+        Lines().of({"kind": "kernel", "text": "so", **more})[0].text for more in ({}, {"taken": None}, {"taken": False})
+    ]
+    assert shown == ["learned: so", "learned: so", "learned again: so"]

@@ -21,6 +21,7 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.service.measuring import Measuring, StoppedError
 from partirvm.service.preparing import prepare
+from partirvm.strategies import learning
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
@@ -155,6 +156,22 @@ def test_features_that_count():
         assert model.get_support(indices=True).tolist() == [1, 2]
     chosen = SelectFromModel(_fit(X, y), importance_getter="feature_relevance_", threshold=1e-3)
     assert make_pipeline(chosen, LinearRegression()).fit(X, y)[:-1].transform(X).shape == (400, 2)
+
+
+def test_a_kernel_that_is_learned_again(monkeypatch):
+    """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
+    monkeypatch.setattr(learning, "CENTRES", 10)
+    monkeypatch.setattr(learning, "MOST_CENTRES", 10)
+    model = _fit(*rows(300), strategy="working-set", partition_size=60, max_rounds=3)
+    first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
+    assert first["taken"] is None
+    assert again
+    for entry in again:
+        assert entry["candidates"] >= 20
+        assert f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations" in entry["text"]
+        assert (": taken" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
+    taken = [first, *(entry for entry in again if entry["taken"])]
+    assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
 
 
 def test_a_constant_feature_does_not_count():

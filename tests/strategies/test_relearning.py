@@ -1,0 +1,232 @@
+"""A kernel learned again as the vectors grow: what comes back, what is refused, and the same bits from everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.residuals import Scores
+from partirvm.core.rprop import OFF, awakened
+from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.jobs.checkpoint import CODEC
+from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
+from partirvm.kernels import Gaussian, kernel_from_spec
+from partirvm.kernels.design import Design
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import Options, Problem
+from partirvm.strategies.relearning import with_kernel
+from partirvm.strategies.rounds import Phase
+from partirvm.strategies.trial import Trial, due
+from partirvm.strategies.working_set import Best, WorkingSet, WorkingSetState
+from partirvm.types import Scaling
+
+ROWS, PART = 600, 50
+LOST = Gaussian((1.0, 1e-7, 1e-7))
+"""What few centres may make of the data below: feature 1 is off, and is missed; so is feature 2, which is noise."""
+
+
+def rows(seed=0):
+    """Feature 0 matters, 1 as well, and 2 not at all."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(ROWS, 3))
+    y = np.sin(3 * X[:, 0]) + np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=ROWS)
+    return X, y - y.mean()
+
+
+def problem_of(X, y, kernel=LOST, held_out=False):
+    d = X.shape[1]
+    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
+    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
+    return Problem(len(X), empty, True, float(np.mean(y**2)), None, 1.0, shuffled=True, held_out=held_out)
+
+
+OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_columns=1000)
+"""The kernel was learned from 5 centres: it is due at 10 vectors."""
+
+
+@dataclass
+class Keeping(MemoryJournal):
+    """Models by the line of history that they came before, and checkpoints as they are written and read."""
+
+    models: list = field(default_factory=list)
+    checkpoints: list = field(default_factory=list)
+
+    def save(self, model):
+        super().save(model)
+        self.models.append((len(self.history), model))
+
+    def checkpoint(self, checkpoint):
+        tree, arrays = CODEC.encode(checkpoint.state)
+        state = CODEC.decode(tree, arrays)
+        self.checkpoints.append((Checkpoint(state, checkpoint.waiting), len(self.history)))
+
+
+def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrupted=lambda: None, held_out=None):
+    X, y = rows()
+    journal, executor = Keeping(), LocalExecutor(threads)
+    validation = None if held_out is None else ArraySource(*rows(held_out), None, tile_rows=200)
+    driver = Driver(executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted)
+    problem = problem_of(X, y, held_out=validation is not None)
+    outcome = driver.run(STRATEGIES[name](), problem, options, journal, resume=resume, usable=resume is not None)
+    executor.close()
+    return journal, outcome.reason
+
+
+def facts(entries):
+    """Lines of history without clock and memory."""
+    clocks = ("seconds", "memory", "began")
+    return [{key: value for key, value in entry.items() if not key.endswith(clocks)} for entry in entries]
+
+
+def assert_same_models(one, other):
+    assert one.design.kernel == other.design.kernel
+    for name in ("mean", "alpha", "root"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(one.design.labels, other.design.labels)
+    assert (one.noise_variance, one.log_evidence) == (other.noise_variance, other.log_evidence)
+
+
+@pytest.mark.parametrize("name", ["working-set", "incremental"])
+def test_a_feature_that_few_centres_lost_comes_back(name):
+    """And noise does not; the error falls to that of the noise, which is out of reach without the feature."""
+    journal, _ = fitted(name=name, options=replace(OPTIONS, max_rounds=None))
+    taken = [entry for entry in journal.history if entry["taken"]]
+    gamma = np.array(journal.model.design.kernel.gamma)
+    assert gamma[1] > 0.02 * gamma[0]
+    assert gamma[2] < 10 * OFF * gamma[0]
+    assert taken[0]["gain"] > 100
+    alone, _ = fitted(name=name, options=replace(OPTIONS, max_rounds=None, centres=0))
+    errors = [found.history[-1]["train_rmse"] for found in (journal, alone)]
+    assert errors[0] < 0.12 < 0.3 < errors[1]
+    assert not any(entry["kind"] == "kernel" for entry in alone.history)
+
+
+def test_what_is_taken_is_the_evidence_over_all_rows():
+    """Of each model that a line of history tells of: by eq. 15 from the model's own columns, α and noise. It never
+    falls where a kernel is learned, and vectors have doubled each time."""
+    X, y = rows()
+    journal, _ = fitted()
+    kernels = [k for k, entry in enumerate(journal.history) if entry["kind"] == "kernel"]
+    assert any(journal.history[k]["taken"] for k in kernels)
+    for line, model in journal.models:
+        entry, design = journal.history[line], model.design
+        Phi = np.hstack([np.ones((ROWS, int(design.bias))), naive.gaussian(X, design.centres, design.kernel.gamma)])
+        expected = naive.log_evidence(Phi, y, model.alpha, 1 / model.noise_variance)
+        assert entry["log_evidence"] == pytest.approx(expected, rel=1e-6)
+        if entry["taken"]:
+            assert kernel_from_spec(entry["kernel"]) == design.kernel
+    for k in kernels:
+        before, entry = journal.history[k - 1], journal.history[k]
+        assert entry["log_evidence"] >= before["log_evidence"] - OPTIONS.tol * ROWS
+        risen = entry["gain"] if entry["taken"] else 0.0
+        assert entry["log_evidence"] == pytest.approx(before["log_evidence"] + risen, abs=1e-6)
+    centres = [OPTIONS.centres, *(journal.history[k]["candidates"] for k in kernels)]
+    assert all(later >= 2 * earlier for earlier, later in pairwise(centres))
+
+
+def test_a_worse_kernel_leaves_no_trace(monkeypatch):
+    """One that is far too narrow: the models and the rounds are those of a fit whose kernel stays."""
+    narrow = Gaussian((1e3, 1e3, 1e3))
+    monkeypatch.setattr(Trial, "kernel", property(lambda trial: narrow))
+    journal, _ = fitted()
+    alone, _ = fitted(replace(OPTIONS, centres=0))
+    tried = [entry for entry in journal.history if entry["kind"] == "kernel"]
+    assert tried
+    assert not any(entry["taken"] for entry in tried)
+    assert all(entry["gain"] < 0 and kernel_from_spec(entry["kernel"]) == narrow for entry in tried)
+    rounds = [entry for entry in journal.history if entry["kind"] != "kernel"]
+    passes = ("passes", "pass_rows")
+    plain = [
+        [{k: v for k, v in one.items() if k not in passes} for one in facts(found)] for found in (rounds, alone.history)
+    ]
+    assert plain[0] == plain[1]
+    for (_, one), (_, other) in zip(journal.models, alone.models, strict=True):
+        assert_same_models(one, other)
+
+
+def test_bits_do_not_depend_on_threads_nor_on_interruptions():
+    """Two threads; and on from every checkpoint, those after a kernel was taken or not among them."""
+    whole, _ = fitted()
+    threaded, _ = fitted(threads=2)
+    assert facts(threaded.history) == facts(whole.history)
+    assert_same_models(threaded.model, whole.model)
+    kinds = set()
+    for checkpoint, lines in whole.checkpoints:
+        state = checkpoint.state
+        assert state.trial is None
+        assert state.problem.empty.kernel == state.design.kernel
+        resumed, _ = fitted(resume=checkpoint)
+        kinds.add(whole.history[lines - 1]["kind"])
+        assert facts(resumed.history) == facts(whole.history[lines:])
+        assert_same_models(resumed.model, whole.model)
+    assert kinds == {"round", "kernel"}
+
+
+def test_it_ends_when_asked_to():
+    """In the middle of the search: the model is that of the round before."""
+    asked = []
+
+    def interrupted():
+        asked.append(1)
+        return Termination.TIME if len(asked) > 12 else None
+
+    whole, _ = fitted()
+    journal, reason = fitted(interrupted=interrupted)
+    assert reason is Termination.TIME
+    assert [entry["kind"] for entry in journal.history] == ["round"]
+    assert_same_models(journal.model, whole.models[0][1])
+
+
+def test_held_out_errors_are_those_of_the_kernel_that_was_taken():
+    """Its line of history has an error of its own, lower than that of the round before."""
+    journal, _ = fitted(held_out=1)
+    k = next(k for k, entry in enumerate(journal.history) if entry["taken"])
+    before, after = (journal.history[i]["held_out_rmse"] for i in (k - 1, k))
+    assert after < 0.5 * before
+
+
+def test_the_best_round_comes_back_with_its_kernel():
+    """Where a later kernel was taken, and the held-out error rose."""
+    X, y = rows()
+    problem = problem_of(X, y, held_out=True)
+    state = WorkingSet().first(problem, OPTIONS)
+    fit, design = state.fit, state.design
+    best = Best(1, 0.1, design, fit, "full", 0, Termination.CONVERGED)
+    other = with_kernel(problem, Gaussian((2.0, 2.0, 2.0)))
+    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
+    later = replace(later, settled=True, concluding=Termination.VALIDATION, phase=Phase.SCORE)
+    scores = Scores(10, 9.0, 9.0, 9.0, 9)
+    assert isinstance(later, WorkingSetState)
+    restored, _ = WorkingSet()._on_score(later, SimpleNamespace(statistic=scores))
+    assert restored.problem.empty.kernel == restored.design.kernel == LOST
+
+
+def test_when_it_is_due():
+    """From twice the centres up to a share of the rows and what memory allows; never where nothing was learned."""
+    problem = problem_of(*rows())
+    fit = SimpleNamespace(n_vectors=100)
+    assert due(problem, OPTIONS, fit, 0)
+    assert due(problem, OPTIONS, fit, 50)
+    assert not due(problem, OPTIONS, fit, 51)
+    assert not due(problem, replace(OPTIONS, centres=51), fit, 0)
+    assert not due(problem, replace(OPTIONS, centres=0), fit, 0)
+    assert not due(problem, replace(OPTIONS, learning_columns=100), fit, 0)
+    assert not due(replace(problem, n_rows=240), OPTIONS, fit, 0)
+    assert due(replace(problem, n_rows=250), OPTIONS, fit, 0)
+    assert not due(replace(problem, likelihood="bernoulli", n_classes=2), OPTIONS, fit, 0)
+
+
+def test_gammas_that_are_off_are_raised():
+    """In each kernel that has one per feature; one that is 0 stays it."""
+    logs = np.log([1.0, 1e-6, 0.5, 2.0, 1e-4])
+    raised = awakened(logs, [np.arange(3), np.array([3, 4])])
+    np.testing.assert_allclose(np.exp(raised), [1.0, 1e-2, 0.5, 2.0, 2e-2])
+    logs[1] = -np.inf
+    assert awakened(logs, [np.arange(3)])[1] == -np.inf
