@@ -29,10 +29,12 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
         ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such.
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
-        nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
-        fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
-        of a kernel that is a value they learn all parameters, from its own values on.
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
+        most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
+        ones are switched off; of a kernel that is a value they learn all parameters, from its own values on. "auto"
+        learns a width per feature from more than 2,000 rows; up to there rows that are held out by turns choose
+        between that and one width, near "scale"; it is "scale" below 20 rows, and means nothing for a kernel that a
+        name and gamma do not describe.
     gamma_prior : {"flat", "half-normal"}
         Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
         switches more features off; few rows are better off without it.

@@ -21,7 +21,13 @@ LEARN = ("learn", "learn-per-feature")
 
 def learns(parameters: FitParameters) -> bool:
     """Whether the kernel is to be learned."""
-    return isinstance(parameters.gamma, str) and parameters.gamma in LEARN
+    return chooses(parameters) or (isinstance(parameters.gamma, str) and parameters.gamma in LEARN)
+
+
+def chooses(parameters: FitParameters) -> bool:
+    """Whether it is left open how: "auto" for a kernel that a name and gamma describe."""
+    gamma, kernel = parameters.gamma, parameters.kernel
+    return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
 
 
 def checked_kernel(given: Any) -> str | Kernel:
@@ -89,7 +95,7 @@ def _learnable(kernel: Kernel, gamma: str, d: int) -> Kernel:
 
 
 def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
-    """gamma as numbers. ``"scale"`` (and ``"auto"``) is 1/(d·var) of what the kernel sees."""
+    """gamma as numbers. ``"scale"`` is 1/(d·var) of what the kernel sees, where what learns begins."""
     gamma, d = parameters.gamma, len(moments.inputs.mean)
     if isinstance(gamma, str):
         try:

@@ -16,6 +16,8 @@ from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
+from partirvm.service.kernels import chooses
+from partirvm.strategies.choosing import EACH, ONE, Choosing
 from partirvm.strategies.instructions import Options, Problem, Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
@@ -26,6 +28,8 @@ Interrupted: TypeAlias = Callable[[], Termination | None]
 
 NAMED = 6
 """Parameters that a line names; the others are counted."""
+
+OTHER = {ONE: EACH, EACH: ONE}
 
 
 class StoppedError(Exception):
@@ -84,7 +88,8 @@ class Measuring:
             likelihood_rows=min(n_rows, ROWS),
             seed=parameters.seed,
         )
-        record, entries = self._run(Learning(ask), problem, options, 0.0)
+        strategy = Choosing(ask) if chooses(parameters) else Learning(ask)
+        record, entries = self._run(strategy, problem, options, 0.0)
         names = self.source.columns.features
         lines = tuple({**entry, "text": learned_text(entry, names)} for entry in entries)
         assert record.kernel is not None
@@ -118,7 +123,7 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     told = ", ".join(f"{names[k]} {values[k]:.3g}" for k in alight[:NAMED])
     more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
     text = (
-        f"{kernel.name}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
+        f"{_reason(entry)}{kernel.name}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
         f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
     )
     if not dark:
@@ -126,6 +131,19 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     gone = [names[k].removeprefix("gamma of ") for k in sorted(dark)]
     rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     return f"{text}; features switched off: {', '.join(gone[:NAMED])}{rest}"
+
+
+def _reason(entry: Entry) -> str:
+    """What was decided before, and why."""
+    choice = entry["choice"]
+    if choice is None:
+        return ""
+    form, rows = choice["form"], choice["rows"]
+    if "one" not in choice:
+        return f"{form}, as there are {rows:,} rows: "
+    error = "RMSE" if entry["train_rmse"] is not None else "log loss"
+    best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
+    return f"{form}, because its {error} on {rows:,} rows held out is {best:.3g}, that of {OTHER[form]} {other:.3g}: "
 
 
 def _named(kernel: Kernel, features: Sequence[str]) -> list[str]:

@@ -272,7 +272,9 @@ class Record:
     the fraction of rows in the wrong class, over the posterior's rows, and its iterations are logistic passes. Of a
     kernel that was learned, ``kernel`` is the spec, the iterations are evaluations of the evidence and its slopes, and
     the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
-    (``core.tied``).
+    (``core.tied``). ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``): the ``form``, ``rows`` that
+    were held out, or all there are where these are many, and the held-out RMSE or log loss of ``one`` width and of
+    ``each`` feature its own.
     """
 
     kind: str
@@ -299,6 +301,7 @@ class Record:
     held_out_error: float | None = None
     kernel: dict[str, Any] | None = None
     gain: float | None = None
+    choice: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

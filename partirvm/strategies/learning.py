@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, begin, groups, off, raised, revived
 from partirvm.core.termination import Termination
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.strategies.evaluating import Evaluation, Point, evaluation
 from partirvm.strategies.instructions import (
@@ -122,6 +123,11 @@ class LearningState:
     best: Point | None = None
     reason: Termination = Termination.CONVERGED
 
+    @property
+    def kernel(self) -> Kernel:
+        """The best so far."""
+        return self.problem.empty.kernel.with_logs(self.search.best)
+
 
 Answer = tuple[LearningState, tuple[Instruction, ...]]
 
@@ -135,8 +141,11 @@ class Learning:
         self.ask = ask
 
     def start(self, problem: Problem, options: Options) -> Answer:
-        """The sample is that of ``options.likelihood_rows`` rows; ask for those that may become centres."""
-        rows = posterior_rows(problem, options, "sample", problem.empty)
+        """The sample is that of ``options.likelihood_rows`` rows."""
+        return self.begin(problem, options, posterior_rows(problem, options, "sample", problem.empty))
+
+    def begin(self, problem: Problem, options: Options, rows: Int | None) -> Answer:
+        """Learn from these rows, None for all; ask for those that may become centres."""
         among = np.arange(problem.n_rows, dtype=np.int64) if rows is None else rows
         chosen = np.random.default_rng((options.seed, DRAW)).permutation(among)[: self.ask.most]
         kernel = problem.empty.kernel
@@ -162,7 +171,8 @@ class Learning:
     def _look(self, state: LearningState, last: Point | None = None, *, fresh: bool = False) -> Answer:
         """Evaluate the kernel that the search wants to see; α and β go on where ``last`` ended."""
         assert state.pool is not None
-        design = replace(state.pool.take(np.arange(state.centres)), kernel=_kernel(state, state.search.logs))
+        kernel = state.problem.empty.kernel.with_logs(state.search.logs)
+        design = replace(state.pool.take(np.arange(state.centres)), kernel=kernel)
         now = evaluation(state.problem, design, state.rows, last, fresh=fresh)
         assert now.wanted is not None
         return replace(state, now=now, phase=Phase.PASS), (now.wanted,)
@@ -191,7 +201,7 @@ class Learning:
         if not state.revived and state.stage == 1 and len(off(search.best, state.features)):
             fresh = again(search, revived(search, state.features), FIRST_STEP)
             return self._look(replace(state, revived=True, search=fresh), fresh=True)
-        return replace(state, phase=Phase.SAVED), (Log(self._record(state)),)
+        return replace(state, phase=Phase.SAVED), (Log(self.record(state)),)
 
     def _with_prior(self, state: LearningState, point: Point) -> tuple[float, Float]:
         """Evidence and slopes with those of the prior of each gamma per feature, up to a constant."""
@@ -215,7 +225,7 @@ class Learning:
         grown = replace(state, stage=state.stage + 1, centres=most, search=search, best=None, evaluations=0)
         return self._look(grown, last, fresh=True)
 
-    def _record(self, state: LearningState) -> Record:
+    def record(self, state: LearningState) -> Record:
         """The stage's line of history, of the best point."""
         best, problem = state.best, state.problem
         assert best is not None
@@ -238,11 +248,7 @@ class Learning:
             log_evidence=best.value - shift,
             selection="random",
             likelihood="full" if state.rows is None else "sample",
-            kernel=_kernel(state, state.search.best).spec(),
+            kernel=state.kernel.spec(),
             gain=best.value - state.first,
             **numbers,
         )
-
-
-def _kernel(state: LearningState, logs: Float) -> Any:
-    return state.problem.empty.kernel.with_logs(logs)
