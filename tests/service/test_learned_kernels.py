@@ -97,7 +97,7 @@ def test_auto_is_the_default_and_says_why(data, tmp_path):
 
 
 def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
-    """Below 20 rows of weight the width is that of "scale", above the limit each feature has its own; the plan says so."""
+    """Below 20 rows of weight the width is that of "scale", above the limit each feature has its own."""
     X, y = rows(120)
     w = np.where(np.arange(120) < 19, 1.0, 0.0)
     few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
