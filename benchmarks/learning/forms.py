@@ -1,9 +1,12 @@
-"""Ways to a kernel's width, side by side on the same splits: errors, vectors, evaluations, seconds.
+"""Ways to a kernel's width, side by side on the same splits: errors, vectors, seconds.
 
-cv                   one width, by k-fold cross-validation of default fits over gamma = 2^p·scale, then a fit with it:
-                     10 folds of up to ``MANY`` training rows, 5 of more; the squared error, of classes the log loss
-scale, learn, …      the default fit with that ``gamma``
+auto, learn, learn-per-feature      the default fit with that ``gamma``
+scale, 2^-3 … 2^3                   the same with that gamma, or so many times "scale"
+cv                                  cross-validation of default fits over 2^-3 … 2^3, then a fit with the best: 10 folds
+                                    of up to ``MANY`` training rows, 5 of more; squared error, of classes the log loss
 
+"Best width" is that of 2^-3 … 2^3 whose mean error on the *test* rows is the least: better than anybody can choose one
+width for a set. Cross-validation takes most of the time; it may be run on fewer splits, and is compared on these.
 Seconds are the processor's, of choosing or learning and of the fit together: a busy machine does not change them much.
 Each fit stays in a file of its own.
 """
@@ -13,20 +16,25 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.datasets import Split
 from benchmarks.learning.data import DATASETS, Dataset
 from benchmarks.measure import say, table
 from partirvm import RVMClassifier, RVMRegressor
 
-METHODS = ("cv", "scale", "learn", "learn-per-feature", "auto")
-
 POWERS = range(-3, 4)
-"""Binary logarithms of gamma/scale that cross-validation tries; scale is 1/d, as inputs are standardised."""
+"""Binary logarithms of gamma/scale that are tried; scale is 1/d, as inputs are standardised."""
+
+WIDTHS = tuple(f"2^{power}" for power in POWERS if power)
+
+METHODS = ("scale", "learn", "learn-per-feature", "auto")
 
 FOLDS, FEWER_FOLDS, MANY = 10, 5, 800
 
@@ -75,103 +83,128 @@ def fit(dataset: Dataset, folder: str, number: int, method: str) -> Fit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unconverged fits at unfit widths, duplicate rows: the same for all
         began = time.process_time()
-        gamma = chosen_width(split, number, dataset.classes) if method == "cv" else method
+        gamma: Any = method
+        if method == "cv":
+            gamma = chosen_width(split, number, dataset.classes)
+        elif method in WIDTHS:
+            gamma = 2.0 ** int(method.removeprefix("2^")) / split.X.shape[1]
         found, model = score(split, gamma, number, dataset.classes)
         found["seconds"] = time.process_time() - began
     learned = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     found["evaluations"] = sum(entry["iterations"] for entry in learned)
-    found["gamma"] = gamma if method == "cv" else np.atleast_1d(model.gamma_).tolist()
+    found["gamma"] = np.atleast_1d(model.gamma_).tolist()
     found["text"] = [entry["text"] for entry in learned]
     return found
 
 
-def run(names: list[str], methods: list[str], folder: str, output: Path, repeats: int | None) -> None:
+def run(names: list[str], methods: Iterable[str], folder: str, output: Path, repeats: int | None) -> None:
     """The fits that are asked for and not there yet: the first split of every set, then the second, and so on."""
-    most = repeats or max(DATASETS[name].repeats for name in names)
-    for number in range(most):
+    for number in range(repeats or max(DATASETS[name].repeats for name in names)):
         for name in names:
-            if number >= (repeats or DATASETS[name].repeats):
-                continue
-            for method in methods:
+            for method in methods if number < (repeats or DATASETS[name].repeats) else ():
                 path = output / name / method / f"{number}.json"
-                if path.exists():
-                    continue
-                path.parent.mkdir(parents=True, exist_ok=True)
-                found = fit(DATASETS[name], folder, number, method)
-                path.write_text(json.dumps(found))
-                say(f"{name}, split {number}, {_brief(found, method)}")
+                if not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    found = fit(DATASETS[name], folder, number, method)
+                    path.write_text(json.dumps(found))
+                    error = found["log_loss"] if "log_loss" in found else found["mse"] ** 0.5
+                    say(f"{name}, split {number}, {method}: {error:.4g}, {found['seconds']:.1f} s")
 
 
-def _brief(found: Fit, method: str) -> str:
-    error = found["log_loss"] if "log_loss" in found else found["mse"] ** 0.5
-    return f"{method} {error:.4g} ({found['vectors']}, {found['seconds']:.1f} s)"
+@dataclass(frozen=True)
+class Results:
+    """What is there of a set: by method an array of each quantity, over splits that all methods but cv have done.
+
+    ``compared`` are the positions of those splits that cv has done as well.
+    """
+
+    name: str
+    values: dict[str, dict[str, NDArray[np.float64]]]
+    compared: list[int]
+
+    def mean(self, method: str, key: str) -> float:
+        """Over the splits; of cv, and of ``auto÷cv``'s auto, over those that it has done."""
+        return float(self.values[method][key].mean())
+
+    def best_width(self, key: str) -> float:
+        """The least mean of any one width."""
+        return min(self.mean(method, key) for method in ("scale", *WIDTHS))
+
+    def ratio(self, key: str) -> str:
+        """auto over cv, of means, with the standard error of the mean difference."""
+        if not self.compared:
+            return ""
+        auto, other = self.values["auto"][key][self.compared], self.values["cv"][key]
+        gap, count = (auto - other) / other.mean(), len(other)
+        spread = f" ± {gap.std(ddof=1) / count**0.5:.3f}" if count > 1 else ""
+        return f"{1 + gap.mean():.3f}{spread} ({count})"
 
 
-def kept(output: Path, names: list[str]) -> dict[tuple[str, str], list[Fit]]:
-    """The fits that are there by set and method: of those splits that every method of ``METHODS`` has done."""
-    found = {}
-    for name in names:
-        places = [output / name / method for method in METHODS]
-        numbers = set.intersection(*({path.name for path in place.glob("*.json")} for place in places))
-        for method, place in zip(METHODS, places, strict=True):
-            if numbers:
-                found[name, method] = [json.loads((place / number).read_text()) for number in sorted(numbers)]
-    return found
+QUANTITIES = ("rmse", "nlpd", "log_loss", "error", "vectors", "seconds")
 
 
-def _mean(fits: list[Fit], key: str) -> float:
-    return float(np.mean([one[key] for one in fits]))
+def kept(output: Path, name: str) -> Results | None:
+    """What is there of a set; None where no split is whole."""
+    methods = (*METHODS, *WIDTHS)
+    numbers = set.intersection(*({path.name for path in (output / name / m).glob("*.json")} for m in methods))
+    if not numbers:
+        return None
+    there = sorted(numbers)
+    tried = [number for number in there if (output / name / "cv" / number).exists()]
+
+    def read(method: str, chosen: list[str]) -> dict[str, NDArray[np.float64]]:
+        fits = [json.loads((output / name / method / number).read_text()) for number in chosen]
+        fits = [one | ({"rmse": one["mse"] ** 0.5} if "mse" in one else {}) for one in fits]
+        return {key: np.array([one[key] for one in fits]) for key in QUANTITIES if fits and key in fits[0]}
+
+    values = {method: read(method, there) for method in methods} | {"cv": read("cv", tried)}
+    return Results(name, values, [there.index(number) for number in tried])
 
 
-def tables(fits: dict[tuple[str, str], list[Fit]]) -> list[tuple[str, str]]:
-    """A heading and a Markdown table each: errors as ratios to cross-validation's, vectors, seconds."""
-    names = list(dict.fromkeys(name for name, _ in fits))
-    sections = []
-    for title, keys in {
-        "Numbers: RMSE": ("mse",), "Numbers: mean NLPD, less log sd": ("nlpd",),
-        "Classes: log loss": ("log_loss",), "Classes: error %": ("error",),
-    }.items():  # fmt: skip
-        chosen = [name for name in names if keys[0] in fits[name, METHODS[0]][0]]
-        if chosen:
-            sections.append((title, table([_errors(fits, name, keys[0]) for name in chosen], _columns())))
-    for title, key in {"Vectors": "vectors", "Seconds of the processor": "seconds"}.items():
-        rows = [{"data": name} | {m: f"{_mean(fits[name, m], key):.3g}" for m in METHODS} for name in names]
-        if key == "seconds":
-            rows = [row | {"cv ÷ auto": f"{float(row['cv']) / float(row['auto']):.1f}"} for row in rows]
-        sections.append((title, table(rows, dict.fromkeys(rows[0], ""))))
-    return sections
+def errors(results: list[Results], key: str) -> str:
+    """A Markdown table of an error: means over splits, and ratios."""
+    rows = []
+    for one in results:
+        row: dict[str, Any] = {"data": one.name, "splits": len(one.values["auto"][key])}
+        row |= {method: f"{one.mean(method, key):.4g}" for method in METHODS}
+        row["best width"] = f"{one.best_width(key):.4g}"
+        if key != "nlpd":
+            row["auto ÷ best"] = f"{one.mean('auto', key) / one.best_width(key):.3f}"
+            row["auto ÷ cv (splits)"] = one.ratio(key)
+        rows.append(row)
+    return table(rows, dict.fromkeys(rows[0], ""))
 
 
-def _columns() -> dict[str, str]:
-    return dict.fromkeys(("data", "splits", *METHODS, "auto ÷ cv"), "")
+def costs(results: list[Results]) -> str:
+    """A Markdown table of vectors and seconds."""
+    rows = []
+    for one in results:
+        row: dict[str, Any] = {"data": one.name}
+        row |= {f"vectors, {method}": f"{one.mean(method, 'vectors'):.0f}" for method in METHODS}
+        row |= {f"s, {method}": f"{one.mean(method, 'seconds'):.2f}" for method in METHODS}
+        if one.compared:
+            row["vectors, cv"] = f"{one.mean('cv', 'vectors'):.0f}"
+            row["s, cv"] = f"{one.mean('cv', 'seconds'):.1f}"
+            auto = one.values["auto"]["seconds"][one.compared].mean()
+            row["s, cv ÷ auto"] = f"{one.mean('cv', 'seconds') / auto:.1f}"
+        rows.append(row)
+    return table(rows, dict.fromkeys(max(rows, key=len), ""))
 
 
-def _errors(fits: dict[tuple[str, str], list[Fit]], name: str, key: str) -> dict[str, Any]:
-    """Means over splits; the ratio of auto to cv, with the standard error of the mean difference, is of the means."""
-    row: dict[str, Any] = {"data": name, "splits": len(fits[name, "cv"])}
-    values = {method: np.array([one[key] for one in fits[name, method]]) for method in METHODS}
-    if key == "mse":
-        values = {method: np.sqrt(value) for method, value in values.items()}
-    factor = 100 if key == "error" else 1
-    row |= {method: f"{factor * value.mean():.4g}" for method, value in values.items()}
-    gap = values["auto"] - values["cv"]
-    if key == "nlpd":
-        return row | {"auto ÷ cv": f"{gap.mean():+.3f}"}
-    spread = f" ± {gap.std(ddof=1) / len(gap) ** 0.5 / values['cv'].mean():.3f}" if len(gap) > 1 else ""
-    return row | {"auto ÷ cv": f"{values['auto'].mean() / values['cv'].mean():.3f}{spread}"}
+ERRORS = {"RMSE": "rmse", "NLPD, target's sd 1": "nlpd", "Log loss": "log_loss", "Error": "error"}
 
 
-def report(output: Path, names: list[str]) -> None:
-    """Write the tables of what is there into OUTPUT/forms.md, and print them."""
-    fits = kept(output, names)
-    text = "\n\n".join(f"## {title}\n\n{lines}" for title, lines in tables(fits)) if fits else "no split is whole yet"
-    (output / "forms.md").write_text(text + "\n")
-    print(text)
-
-
-def main(names: list[str], folder: str, output: Path, repeats: int | None, methods: list[str] | None = None) -> None:
-    """Run what is missing and write the tables."""
+def main(names: list[str], folder: str, output: Path, repeats: int | None) -> None:
+    """Run what is missing, and write the tables of what is there into OUTPUT/forms.md."""
     output = output / "forms"
     output.mkdir(parents=True, exist_ok=True)
-    run(names, list(methods or METHODS), folder, output, repeats)
-    report(output, names)
+    run(names, (*METHODS, *WIDTHS, "cv"), folder, output, repeats)
+    results = [one for one in (kept(output, name) for name in names) if one is not None]
+    parts = []
+    for title, key in ERRORS.items():
+        chosen = [one for one in results if key in one.values["auto"]]
+        if chosen:
+            parts.append(f"## {title}\n\n{errors(chosen, key)}")
+    text = "\n\n".join([*parts, f"## Vectors and seconds\n\n{costs(results)}"])
+    (output / "forms.md").write_text(text + "\n")
+    print(text)

@@ -19,19 +19,24 @@ from benchmarks.learning.forms import METHODS
 def test_the_table_of_forms(tmp_path, monkeypatch, capsys):
     """Two splits of a small Sinc; where cross-validation has no choice it is "scale"; a second run fits nothing."""
     monkeypatch.setattr(forms, "POWERS", (0,))
+    monkeypatch.setattr(forms, "WIDTHS", ("2^1",))
     monkeypatch.setattr(forms, "FOLDS", 2)
     monkeypatch.setitem(DATASETS, "sinc", replace(DATASETS["sinc"], train=30, test=40))
     asked = ["--data", "", "--sets", "sinc", "--repeats", "2", "--output", str(tmp_path)]
     main(asked)
     place = tmp_path / "learning" / "forms"
-    fits = {m: [json.loads((place / "sinc" / m / f"{k}.json").read_text()) for k in (0, 1)] for m in METHODS}
+    methods = (*METHODS, "2^1", "cv")
+    fits = {m: [json.loads((place / "sinc" / m / f"{k}.json").read_text()) for k in (0, 1)] for m in methods}
+    assert [fit["gamma"] for fit in fits["2^1"]] == [[2.0]] * 2
     assert [fit["mse"] for fit in fits["cv"]] == [fit["mse"] for fit in fits["scale"]]
     assert all(fit["evaluations"] > 10 for fit in fits["learn"])
-    rmse = {m: np.mean(np.sqrt([fit["mse"] for fit in fits[m]])) for m in METHODS}
+    rmse = {m: np.mean(np.sqrt([fit["mse"] for fit in fits[m]])) for m in methods}
+    best = min(rmse["scale"], rmse["2^1"])
     line = next(line for line in (place / "forms.md").read_text().splitlines() if line.startswith("| sinc | 2 |"))
     told = [float(cell.split("±")[0]) for cell in line.strip("|").split("|")[2:]]
-    np.testing.assert_allclose(told[:-1], list(rmse.values()), rtol=1e-3)
-    assert told[-1] == pytest.approx(rmse["auto"] / rmse["cv"], abs=1e-3)
+    np.testing.assert_allclose(told[:-2], [*(rmse[m] for m in METHODS), best], rtol=1e-3)
+    np.testing.assert_allclose(told[-2:], [rmse["auto"] / best, rmse["auto"] / rmse["cv"]], atol=1e-3)
+    assert "(2)" in line
     monkeypatch.setattr(forms, "fit", None)
     main(asked)
     assert line in capsys.readouterr().out
