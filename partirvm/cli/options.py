@@ -190,9 +190,9 @@ _FIT = (
         default="auto",
         metavar="G",
         help="Width of the kernel, exp(−G·distance²) for gaussian, between standardised rows: a number, one per "
-        "feature with commas between, scale (1 / number of features), auto (scale), learn (the width of most "
-        "evidence), or learn-per-feature (one for each, which switches irrelevant features off). Not for linear, "
-        "linear-spline and functions.",
+        "feature with commas between, scale (1 / number of features), learn (the width of most evidence), "
+        "learn-per-feature (one for each, which switches irrelevant features off), or auto (one per feature, or up to "
+        "2,000 rows one for all where rows held out say so). Not for linear, linear-spline and functions.",
     ),
     click.option(
         "--gamma-multiples",
@@ -206,7 +206,7 @@ _FIT = (
         "--gamma-prior",
         default="flat",
         metavar="P",
-        help="Prior of each feature's gamma under learn-per-feature: flat, or half-normal, which switches more "
+        help="Prior of each feature's gamma where these are learned: flat, or half-normal, which switches more "
         "features off and needs many rows.",
     ),
     click.option(

@@ -41,10 +41,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
         list of such each candidate row offers a basis function for each.
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that; "auto" means "scale", and
-        nothing for a kernel that a name and gamma do not describe. "learn" finds the width of most evidence before the
-        fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
-        of a kernel that is a value they learn all parameters, from its own values on.
+        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
+        most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
+        ones are switched off; of a kernel that is a value they learn all parameters, from its own values on. "auto"
+        learns a width per feature from more than 2,000 rows; up to there rows that are held out by turns choose
+        between that and one width, near "scale"; it is "scale" below 20 rows, and means nothing for a kernel that a
+        name and gamma do not describe.
         A categorical column, of DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what
         another level costs, "scale" counts it like a number with a variance of (1 − 1/levels)/2.
     gamma_multiples : sequence of float

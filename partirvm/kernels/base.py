@@ -100,6 +100,10 @@ class Kernel(Protocol):
         """How fast k falls with each feature (n_features,): its gamma; None for a kernel without."""
         ...
 
+    def per_feature(self, n_features: int, /) -> Self:
+        """The same function with a gamma for each feature that it sees, where it has one for all."""
+        ...
+
 
 class Described:
     """``spec``, ``key`` and ``from_spec`` of a frozen dataclass: its name and its fields."""
@@ -130,6 +134,10 @@ class Described:
                 names = ", ".join(field.name for field in known) or "nothing but its name"
                 raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; it takes {names}")
         return cls(**values)
+
+    def per_feature(self, n_features: int) -> Self:
+        """The kernel itself, as it has no gamma."""
+        return self
 
 
 def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:

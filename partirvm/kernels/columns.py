@@ -78,6 +78,10 @@ class OnColumns(Described):
         found[self._mine(n_features)] = own
         return found
 
+    def per_feature(self, n_features: int) -> Self:
+        """The same columns, each with its gamma."""
+        return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
+
     def _mine(self, n_features: int) -> list[int]:
         if max(self.columns) >= n_features:
             raise UsageError(

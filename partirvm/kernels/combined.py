@@ -52,6 +52,10 @@ class _Parts(Described):
         """Each part with its own."""
         return replace(self, parts=with_own_logs(self.parts, logs))
 
+    def per_feature(self, n_features: int) -> Self:
+        """Each part with a gamma for each feature, as far as it has one."""
+        return replace(self, parts=tuple(part.per_feature(n_features) for part in self.parts))
+
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
         """Work in the centres (m, d), a group at a time."""
         m = len(centres)

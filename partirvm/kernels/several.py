@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,10 @@ class Several(Described):
         found = [own for kernel in self.kernels if (own := kernel.relevances(n_features)) is not None]
         return np.max(found, axis=0) if len(found) == len(self.kernels) else None
 
+    def per_feature(self, n_features: int) -> Self:
+        """Each kernel with a gamma for each feature, as far as it has one."""
+        return replace(self, kernels=tuple(kernel.per_feature(n_features) for kernel in self.kernels))
+
     def seen(self, points: Float, k: int) -> Float:
         """Points (n, d) with zeros in the columns that kernel k does not see: where equal, its functions are."""
         own = self.kernels[k].relevances(points.shape[1])
@@ -150,11 +154,19 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     >>> multiples(Gaussian((0.5, 0.25)), (1.0, 4.0)).relevances(2).round(3)
     array([2., 1.])
     """
-    widths = np.array(["gamma" in name for name in kernel.parameters], dtype=np.bool_)
-    if not widths.any():
+    if not _gammas(kernel).any():
         raise UsageError(
             f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave it out"
         )
-    logs = kernel.logs
-    made = tuple(kernel if factor == 1 else kernel.with_logs(logs + np.log(factor) * widths) for factor in factors)
+    made = tuple(widened(kernel, factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)
+
+
+def widened(kernel: Any, factor: float) -> Any:
+    """A kernel, or several, with every gamma times a factor."""
+    return kernel if factor == 1 else kernel.with_logs(kernel.logs + np.log(factor) * _gammas(kernel))
+
+
+def _gammas(kernel: Any) -> NDArray[np.bool_]:
+    """Which parameters are a gamma, (p,)."""
+    return np.array(["gamma" in name for name in kernel.parameters], dtype=np.bool_)

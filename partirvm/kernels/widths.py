@@ -51,6 +51,10 @@ class Widths(Described):
         """gamma of each feature."""
         return self.widths(n_features).copy()
 
+    def per_feature(self, n_features: int) -> Self:
+        """A gamma for each feature."""
+        return replace(self, gamma=tuple(self.widths(n_features).tolist()))
+
     def shared(self, gradient: Float) -> Float:
         """The gradient in the parameters, given that in the log gamma of each feature (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])

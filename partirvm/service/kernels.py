@@ -22,7 +22,6 @@ from partirvm.kernels import (
     kernel_from_spec,
 )
 from partirvm.kernels.several import multiples
-from partirvm.kernels.widths import Widths
 from partirvm.service.categories import kinds, mixed_kernel, scale_gammas
 from partirvm.types import Columns, FitParameters
 
@@ -35,7 +34,13 @@ RULES = ("auto", "scale", *LEARN)
 
 def learns(parameters: FitParameters) -> bool:
     """Whether the kernel is to be learned."""
-    return isinstance(parameters.gamma, str) and parameters.gamma in LEARN
+    return chooses(parameters) or (isinstance(parameters.gamma, str) and parameters.gamma in LEARN)
+
+
+def chooses(parameters: FitParameters) -> bool:
+    """Whether it is left open how: "auto" for a kernel that a name and gamma describe."""
+    gamma, kernel = parameters.gamma, parameters.kernel
+    return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
 
 
 def checked_kernel(given: Any) -> Any:
@@ -151,19 +156,17 @@ def _learnable(kernel: Any, gamma: str, d: int) -> Any:
     """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
     kernel.spec()
     if isinstance(kernel, Several):
-        return Several(tuple(_learnable(each, gamma, d) for each in kernel.kernels))
+        return replace(kernel, kernels=tuple(_learnable(each, gamma, d) for each in kernel.kernels))
     if not np.isfinite(kernel.logs).any():
         raise UsageError(
             f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "
             "be; leave gamma out, or choose another kernel"
         )
-    if gamma == "learn-per-feature" and isinstance(kernel, Widths) and len(kernel.gamma) == 1:
-        return replace(kernel, gamma=kernel.gamma * d)
-    return kernel
+    return kernel.per_feature(d) if gamma == "learn-per-feature" else kernel
 
 
 def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
-    """gamma as numbers. ``"scale"`` (and ``"auto"``) is 1/(d·var) of what the kernel sees."""
+    """gamma as numbers. ``"scale"`` is 1/(d·var) of what the kernel sees, where what learns begins."""
     gamma, d = parameters.gamma, len(moments.inputs.mean)
     if isinstance(gamma, str):
         try:

@@ -17,6 +17,8 @@ from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
 from partirvm.service.categories import described, parameter_names
+from partirvm.service.kernels import chooses
+from partirvm.strategies.choosing import EACH, ONE, Choosing
 from partirvm.strategies.instructions import Options, Problem, Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
@@ -34,6 +36,8 @@ _VERDICTS = {
 
 NAMED = 6
 """Parameters that a line names; the others are counted."""
+
+OTHER = {ONE: EACH, EACH: ONE}
 
 
 class StoppedError(Exception):
@@ -92,7 +96,8 @@ class Measuring:
             likelihood_rows=min(n_rows, ROWS),
             seed=parameters.seed,
         )
-        record, entries = self._run(Learning(ask), problem, options, 0.0)
+        strategy = Choosing(ask) if chooses(parameters) else Learning(ask)
+        record, entries = self._run(strategy, problem, options, 0.0)
         assert record.kernel is not None
         return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
 
@@ -130,7 +135,8 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     told = ", ".join(f"{names[k]} {values[k]:.3g}" for k in alight[:NAMED])
     more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
     text = (
-        f"{described(kernel)}, {told}{more}: from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
+        f"{_reason(entry)}{described(kernel)}, {told}{more}: "
+        f"from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
         f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats{_VERDICTS[entry['taken']]}"
     )
     if not dark:
@@ -138,3 +144,16 @@ def learned_text(entry: Entry, features: Sequence[str]) -> str:
     gone = [names[k].removeprefix("gamma of ") for k in sorted(dark)]
     rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     return f"{text}; features switched off: {', '.join(gone[:NAMED])}{rest}"
+
+
+def _reason(entry: Entry) -> str:
+    """What was decided before, and why."""
+    choice = entry["choice"]
+    if choice is None:
+        return ""
+    form, rows = choice["form"], choice["rows"]
+    if "one" not in choice:
+        return f"{form}, as there are {rows:,} rows: "
+    error = "RMSE" if entry["train_rmse"] is not None else "log loss"
+    best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
+    return f"{form}, because its {error} on {rows:,} rows held out is {best:.3g}, that of {OTHER[form]} {other:.3g}: "

@@ -30,7 +30,7 @@ from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan
 from partirvm.service.classes import Classes, find_classes
-from partirvm.service.kernels import learns, resolve_kernel, sees_codes
+from partirvm.service.kernels import chooses, learns, resolve_kernel, sees_codes
 from partirvm.service.measuring import Interrupted, Measuring, StoppedError
 from partirvm.service.parameters import (
     AUTO_PARTITION,
@@ -45,6 +45,7 @@ from partirvm.service.parameters import (
     resolve_strategy,
 )
 from partirvm.service.weighing import weighed
+from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.selection import POOL, SPREAD
@@ -102,7 +103,7 @@ def prepare(
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
-    learned = measuring.kernel(problem) if learns(parameters) and problem.power else None
+    learned = measuring.kernel(problem) if problem.power and _enough(parameters, moments) else None
     if learned is not None:
         problem = replace(problem, empty=replace(empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
@@ -142,7 +143,7 @@ def prepare(
         sparseness=sparseness,
         newton=problem.classifies,
         learned=None if learned is None else learned.text,
-        notes=notes + _remarks(parameters, strategy, likelihood, source, problem),
+        notes=notes + _remarks(parameters, strategy, likelihood, source, problem, moments),
     )
     plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
@@ -155,8 +156,13 @@ def prepare(
     return Prepared(source, held_out, parameters, moments, problem, options, plan, measured)
 
 
+def _enough(parameters: FitParameters, moments: Moments) -> bool:
+    """Whether a kernel is to be learned, and can be: nobody is left alone with what a few rows say."""
+    return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)
+
+
 def _remarks(
-    parameters: FitParameters, strategy: str, likelihood: str, source: Source, problem: Problem
+    parameters: FitParameters, strategy: str, likelihood: str, source: Source, problem: Problem, moments: Moments
 ) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
     given, default, remarks = parameters, FitParameters(), []
@@ -182,6 +188,8 @@ def _remarks(
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if learns(given) and not problem.power:
         remarks.append("no kernel was learned: the target is constant")
+    elif learns(given) and not _enough(given, moments):
+        remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
     if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
         remarks.append(
             "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "

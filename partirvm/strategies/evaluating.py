@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from partirvm.core import tied_laplace
 from partirvm.core.laplace import LaplaceState
+from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import Search, receive, settle
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import BIAS, GramStatistics
@@ -23,7 +24,15 @@ from partirvm.core.tied import Held, Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import BendPass, GramPass, LogisticPass, Pass, Problem, SlopePass
+from partirvm.strategies.instructions import (
+    BendPass,
+    GramPass,
+    LogisticPass,
+    Pass,
+    Problem,
+    ResidualPass,
+    SlopePass,
+)
 from partirvm.strategies.regressing import FIRST_NOISE
 
 Float = NDArray[np.float64]
@@ -52,9 +61,9 @@ FIRST_CLASS_ALPHA = 0.1
 class Point:
     """What an evaluation found, over ``rows`` rows of weight above zero.
 
-    ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mode's of
-    classes. ``determined`` is the mean γ of the kernel columns (and outputs); ``residual`` is ‖t − Φμ‖², ``surprise``
-    −Σ log p of the right class and ``wrong`` rows of another.
+    ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
+    the posterior, of classes its mode. ``determined`` is the mean γ of the kernel columns (and outputs); ``residual``
+    is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and ``wrong`` rows of another.
     """
 
     value: float
@@ -62,7 +71,7 @@ class Point:
     tied: Tied | Held
     rows: int
     determined: float
-    weights: Float | None = None
+    weights: Float
     residual: float = 0.0
     surprise: float = 0.0
     wrong: int = 0
@@ -101,6 +110,11 @@ class OfNumbers:
             return SlopePass(self.design, self.posterior.mean[:, None], covariance, self.tied.beta, rows=self.rows)
         return None
 
+    @property
+    def mean(self) -> Float | None:
+        """The mean of the weights (M, 1), once it is known: before the slopes are."""
+        return None if self.posterior is None else self.posterior.mean[:, None]
+
     def heard(self, statistic: Any) -> OfNumbers:
         """Go on with the statistic of the pass."""
         if self.posterior is not None:
@@ -123,7 +137,8 @@ class OfNumbers:
         assert self.slope is not None
         found, kernels = self.posterior, self.statistics.labels != BIAS
         determined = float(found.determinedness[kernels].mean())
-        return Point(found.log_evidence, self.slope, self.tied, self.statistics.n, determined, residual=found.residual)
+        n, weights = self.statistics.n, found.mean[:, None]
+        return Point(found.log_evidence, self.slope, self.tied, n, determined, weights, residual=found.residual)
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,11 @@ class OfClasses:
         if self.shift is None:
             return BendPass(self.design, mean, covariance, likelihood, self.rows)
         return SlopePass(self.design, mean, covariance, likelihood=likelihood, shift=self.shift, rows=self.rows)
+
+    @property
+    def mean(self) -> Float | None:
+        """The mode of the weights (M, C), once it is known: before the slopes are."""
+        return None if self.mode is None else self.mode.weights
 
     def heard(self, statistic: Any) -> OfClasses:
         """Go on with the statistic of the pass."""
@@ -188,7 +208,7 @@ class OfClasses:
             self.tied,
             mode.n,
             float(mode.determinedness[mode.labels != BIAS].mean()),
-            weights=mode.weights,
+            mode.weights,
             surprise=mode.block.surprise,
             wrong=mode.block.wrong,
         )
@@ -212,6 +232,18 @@ def evaluation(problem: Problem, design: Design, rows: Int | None, last: Point |
     if not problem.classifies:
         return OfNumbers(problem, design, rows, tied, FIRST_UPDATES if fresh else UPDATES)
     weights = np.zeros((design.n_columns, problem.n_outputs))
-    if last is not None and last.weights is not None:
+    if last is not None:
         weights[: len(last.weights)] = last.weights
     return OfClasses(problem, design, rows, tied, FIRST_TURNS if fresh else TURNS, weights)
+
+
+def held_out(problem: Problem, design: Design, weights: Float, rows: Int) -> Pass:
+    """The pass over other rows that says what weights (M, C) are worth there, see ``loss``."""
+    if problem.classifies:
+        return LogisticPass(design, weights, problem.likelihood, rows)
+    return ResidualPass(design, weights, rows=rows)
+
+
+def loss(statistic: Any) -> float:
+    """Of such a pass: the squared errors as the model sees the target, or −log p of the right classes, all together."""
+    return float(statistic.surprise if isinstance(statistic, LogisticBlock) else statistic.energy.sum())

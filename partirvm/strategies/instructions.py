@@ -274,7 +274,9 @@ class Record:
     the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
     (``core.tied``). Of one that was learned again at a fit's vectors, ``rows`` and ``candidates`` are what it was
     learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
-    that stands, whose kernel it is or is not.
+    that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``):
+    the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
+    of ``one`` width and of ``each`` feature its own.
     """
 
     kind: str
@@ -302,6 +304,7 @@ class Record:
     kernel: dict[str, Any] | None = None
     gain: float | None = None
     taken: bool | None = None
+    choice: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, begin, groups, off, raised, revived
 from partirvm.core.termination import Termination
+from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import fresh
 from partirvm.strategies.evaluating import Evaluation, Point, evaluation
@@ -124,6 +125,11 @@ class LearningState:
     best: Point | None = None
     reason: Termination = Termination.CONVERGED
 
+    @property
+    def kernel(self) -> Kernel | Several:
+        """The best so far."""
+        return self.problem.empty.kernel.with_logs(self.search.best)
+
 
 Answer = tuple[LearningState, tuple[Instruction, ...]]
 
@@ -137,8 +143,11 @@ class Learning:
         self.ask = ask
 
     def start(self, problem: Problem, options: Options) -> Answer:
-        """The sample is that of ``options.likelihood_rows`` rows; ask for those that may become centres."""
-        rows = posterior_rows(problem, options, "sample", problem.empty)
+        """The sample is that of ``options.likelihood_rows`` rows."""
+        return self.begin(problem, options, posterior_rows(problem, options, "sample", problem.empty))
+
+    def begin(self, problem: Problem, options: Options, rows: Int | None) -> Answer:
+        """Learn from these rows, None for all; ask for those that may become centres."""
         among = np.arange(problem.n_rows, dtype=np.int64) if rows is None else rows
         count = problem.rows_of(self.ask.most)
         chosen = np.random.default_rng((options.seed, DRAW)).permutation(among)[:count]
@@ -165,7 +174,8 @@ class Learning:
     def _look(self, state: LearningState, last: Point | None = None, *, fresh: bool = False) -> Answer:
         """Evaluate the kernel that the search wants to see; α and β go on where ``last`` ended."""
         assert state.pool is not None
-        design = replace(state.pool.take(np.arange(state.centres)), kernel=_kernel(state, state.search.logs))
+        kernel = state.problem.empty.kernel.with_logs(state.search.logs)
+        design = replace(state.pool.take(np.arange(state.centres)), kernel=kernel)
         now = evaluation(state.problem, design, state.rows, last, fresh=fresh)
         assert now.wanted is not None
         return replace(state, now=now, phase=Phase.PASS), (now.wanted,)
@@ -194,7 +204,7 @@ class Learning:
         if not state.revived and state.stage == 1 and len(off(search.best, state.features)):
             fresh = again(search, revived(search, state.features), FIRST_STEP)
             return self._look(replace(state, revived=True, search=fresh), fresh=True)
-        return replace(state, phase=Phase.SAVED), (Log(self._record(state)),)
+        return replace(state, phase=Phase.SAVED), (Log(self.record(state)),)
 
     def _on_saved(self, state: LearningState, event: Saved) -> Answer:
         """Grow, or end."""
@@ -207,7 +217,7 @@ class Learning:
         grown = replace(state, stage=state.stage + 1, centres=most, search=search, best=None, evaluations=0)
         return self._look(grown, last, fresh=True)
 
-    def _record(self, state: LearningState) -> Record:
+    def record(self, state: LearningState) -> Record:
         """The stage's line of history, of the best point."""
         best, problem = state.best, state.problem
         assert best is not None
@@ -230,7 +240,7 @@ class Learning:
             log_evidence=best.value - shift,
             selection="random",
             likelihood="full" if state.rows is None else "sample",
-            kernel=_kernel(state, state.search.best).spec(),
+            kernel=state.kernel.spec(),
             gain=best.value - state.first,
             **numbers,
         )
@@ -246,7 +256,3 @@ def with_prior(prior: str, features: Sequence[Int], logs: Float, point: Point) -
         value -= float(logs[alive].sum())
         slope[alive] -= 1.0
     return value, slope
-
-
-def _kernel(state: LearningState, logs: Float) -> Any:
-    return state.problem.empty.kernel.with_logs(logs)

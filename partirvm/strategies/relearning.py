@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.kernels import Kernel
+from partirvm.kernels import Kernel, Several
 from partirvm.strategies.fitting import record
 from partirvm.strategies.instructions import Event, GramPass, Log, Problem, Record, Save
 from partirvm.strategies.regressing import Warm, restart
@@ -73,7 +73,7 @@ class Relearning(Rounds):
         return replace(state, trial=None), (Log(_record(state, gain, taken=False)),)
 
 
-def with_kernel(problem: Problem, kernel: Kernel) -> Problem:
+def with_kernel(problem: Problem, kernel: Kernel | Several) -> Problem:
     """The problem with another kernel."""
     return replace(problem, empty=replace(problem.empty, kernel=kernel))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rprop import LATER_STEP, Search, advance, again, awakened, begin, groups
 from partirvm.core.updates import HyperState
-from partirvm.kernels import Kernel
+from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.evaluating import OfNumbers, held
 from partirvm.strategies.instructions import Options, Pass, Problem
@@ -85,7 +85,7 @@ class Trial:
         return None if self.now is None else self.now.wanted
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Kernel | Several:
         """The best kernel so far."""
         return self.design.kernel.with_logs(self.search.best)
 

@@ -13,7 +13,7 @@ from partirvm import service
 from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
-from partirvm.strategies import evaluating, learning
+from partirvm.strategies import choosing, evaluating, learning
 from partirvm.types import FitParameters
 
 CASES = [
@@ -152,16 +152,17 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
 def test_a_learned_kernel_has_the_same_bits_everywhere(
     waves, classes, one_worker, three_workers, tmp_path, monkeypatch, K
 ):
-    """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster. That of
-    numbers is learned again, as the first round has twice its centres."""
+    """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster; a fold is
+    held out first. The kernel of numbers is learned again, as the first round has twice its centres."""
+    monkeypatch.setattr(choosing, "MANY", 10**6)
+    monkeypatch.setattr(choosing, "HELD_OUT", 1)
+    monkeypatch.setattr(choosing, "WIDTHS", (0.5, 2.0))
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
     monkeypatch.setattr(learning, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(learning, "MOST_CENTRES", 8)
     monkeypatch.setattr(evaluating, "FIRST_TURNS", 1)
     data = classes[K] if K else waves
-    asked = FitParameters(
-        gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100
-    )
+    asked = FitParameters(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
     ways = {
         "inline": {},
         "little memory": {"memory_limit": resident_memory() + (120 << 20)},
@@ -176,7 +177,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
         fitted = service.fit(
             data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client")
         )
-        assert fitted.history[0]["kind"] == "kernel"
+        assert fitted.history[0]["choice"]["each"] > 0
         assert any(entry["taken"] is not None for entry in fitted.history) == (not K)
         found[name] = left(fitted)
     assert all(one == found["inline"] for one in found.values())

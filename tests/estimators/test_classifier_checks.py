@@ -28,10 +28,10 @@ MAY_FAIL = {
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @parametrize_with_checks(
-    [RVMClassifier(random_state=0), RVMClassifier(strategy="working-set", partition_size=20, random_state=0)]
+    [RVMClassifier(random_state=0), RVMClassifier(gamma=0.5, strategy="working-set", partition_size=20, random_state=0)]
 )
 def test_scikit_learns_checks(estimator, check):
-    """All of ``sklearn.utils.estimator_checks``, for both strategies."""
+    """All of ``sklearn.utils.estimator_checks``, for the defaults and for rounds with a width."""
     run_check(estimator, check, MAY_FAIL)
 
 
@@ -39,7 +39,8 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.parametrize("options", [{}, {"strategy": "working-set", "partition_size": 20}], ids=["basic", "rounds"])
 def test_a_row_of_weight_two_is_two_rows(options):
     """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on."""
-    check_sample_weight_equivalence_on_dense_data("RVMClassifier", RVMClassifier(tol=1e-13, random_state=0, **options))
+    estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
+    check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

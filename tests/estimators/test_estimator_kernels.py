@@ -13,6 +13,7 @@ from partirvm.kernels import NAMES, WITH_GAMMA, Categorical, Gaussian, OnColumns
 from partirvm.model.files import save_model
 
 BASIC = {"strategy": "basic", "random_state": 0}
+SCALE = {"gamma": "scale", **BASIC}
 
 
 def rows(n=80):
@@ -69,7 +70,8 @@ def test_classes_with_every_kernel(case):
 def test_a_name_is_the_kernel_with_its_defaults(name):
     """With gamma where there is one: "scale" is 1/d of standardised inputs, numbers are themselves."""
     X, y, _ = rows()
-    model = RVMRegressor(kernel=name, **BASIC).fit(X, y).model_
+    gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
+    model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
     fields = {"gamma": [1 / D]} if name in WITH_GAMMA else {}
     assert model.design.kernel == NAMES[name].from_spec(fields)
     for gamma in (0.3, np.array([0.1, 0.2, 0.3]), "0.1,0.2,0.3"):
@@ -114,7 +116,7 @@ def test_a_kernel_that_knows_no_distance_warns_of_no_far_row():
     far = np.full((1, D), 1e3)
     RVMRegressor(kernel="linear", **BASIC).fit(X, y).predict(far)
     with pytest.warns(match="far"):
-        RVMRegressor(**BASIC).fit(X, y).predict(far)
+        RVMRegressor(**SCALE).fit(X, y).predict(far)
 
 
 def test_clones_and_parameters_keep_the_kernel():

@@ -71,7 +71,7 @@ def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):
 def test_rows_in_memory_and_tiles_are_predicted_to_the_same_bits():
     """One BLAS thread for both, whatever is set around them."""
     X, y = plane(4000, d=3)
-    model = RVMRegressor(strategy="working-set", partition_size=60, max_rounds=1, random_state=0).fit(X, y)
+    model = RVMRegressor(gamma="scale", partition_size=60, max_rounds=1, random_state=0).fit(X, y)
     in_memory = model.predict(X, return_std=True)
     tiles = model.predict(as_source(X, tile_rows=len(X)), return_std=True)
     np.testing.assert_array_equal(in_memory[0], tiles[0])
@@ -82,7 +82,8 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
     """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = RVMRegressor(random_state=0).fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
+    model = RVMRegressor(gamma="scale", random_state=0)
+    model.fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
     model.predict(frame)
     with pytest.raises(ValueError, match="feature names"):
@@ -100,7 +101,7 @@ def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(
     """[X, y] as (X, y); a frame of other columns or another order is refused, whatever kinds the two are."""
     X, y = plane(80)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    made = RVMRegressor(random_state=0)
+    made = RVMRegressor(gamma="scale", random_state=0)
     pair = made.fit(X, y, validation=(X, y)).history_[-1]["held_out_rmse"]
     assert made.fit(X, y, validation=[X, y]).history_[-1]["held_out_rmse"] == pair
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
@@ -127,7 +128,7 @@ def test_weights_copy_rows_only_if_some_are_absent(monkeypatch):
         return as_source(X, *rest, **options)
 
     monkeypatch.setattr("partirvm.estimators.base.as_source", spy)
-    RVMRegressor(random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
+    RVMRegressor(gamma="scale", random_state=0).fit(X, y, sample_weight=np.full(60, 2.0))
     assert np.shares_memory(given[0], X)
     with pytest.raises(DataError, match="no row has a weight above zero"):
         RVMRegressor().fit(X, y, sample_weight=np.zeros(60))
@@ -137,7 +138,7 @@ def test_feature_names():
     """Of a data frame; another order or other names are refused, a bare array warns as scikit-learn does."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = RVMRegressor(random_state=0).fit(frame, y)
+    model = RVMRegressor(gamma="scale", random_state=0).fit(frame, y)
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame[["b", "a", "c"]])

@@ -154,7 +154,7 @@ def test_out_of_core_arrays_that_cannot_be_used(X, y, says):
 def test_a_wrong_number_of_features_at_prediction():
     """In memory as scikit-learn says it, out of core as partirvm does."""
     X, y = plane(40)
-    model = RVMRegressor(random_state=0).fit(X, y)
+    model = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="2 features"):
         model.predict(X[:, :2])
     with pytest.raises(DataError, match="3 features"):

@@ -207,14 +207,15 @@ def test_a_time_limit_needs_a_model_to_keep(strategy):
     """Where there is none before the last fit it is warned of; the fit is whole."""
     X, y = plane(100)
     with pytest.warns(LimitWarning, match=f"longer than time_limit: {strategy} has no model before its last fit"):
-        model = RVMRegressor(strategy=strategy, partition_size=40, time_limit=1e-9, random_state=0).fit(X, y)
+        model = RVMRegressor(gamma=0.3, strategy=strategy, partition_size=40, time_limit=1e-9, random_state=0).fit(X, y)
     assert model.history_[-1]["kind"] == "final"
 
 
 def test_incremental_keeps_its_last_model_when_time_is_up():
     """After the first partition already."""
     X, y = plane(300)
-    model = RVMRegressor(strategy="incremental", partition_size=50, time_limit=1e-9, random_state=0).fit(X, y)
+    asked = {"gamma": 0.3, "strategy": "incremental", "partition_size": 50}
+    model = RVMRegressor(**asked, time_limit=1e-9, random_state=0).fit(X, y)
     assert model.termination_ is Termination.TIME
     assert [entry["kind"] for entry in model.history_] == ["round"]
 

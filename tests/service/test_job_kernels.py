@@ -34,7 +34,7 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize("kernel", [SUM, "matern52", FUNCTION], ids=["sum", "name", "function"])
 def test_a_job_holds_its_kernel(data, tmp_path, kernel):
     """As JSON in its spec; a resume goes on with it, to the bits of a fit without a break."""
-    asked = replace(ASKED, kernel=kernel)
+    asked = replace(ASKED, kernel=kernel, gamma="scale" if kernel == "matern52" else "auto")
     whole = service.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
     service.fit(data, str(tmp_path / "job"), asked)
     spec = json.loads(Path(tmp_path, "job", "spec.json").read_text())["parameters"]["kernel"]

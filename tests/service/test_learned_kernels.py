@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -21,11 +22,13 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.service.measuring import Measuring, StoppedError
 from partirvm.service.preparing import prepare
-from partirvm.strategies import learning
+from partirvm.strategies import choosing, learning
+from partirvm.strategies.choosing import EACH
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
+KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 240 centres, \d+ evaluations"
 
 
 def rows(n=600, seed=0):
@@ -68,6 +71,55 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
     state = open_job(tmp_path / "job").state()
     assert state.plan["learned"] == text
     assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_auto_is_the_default_and_says_why(data, tmp_path):
+    """Of 600 rows some are held out: a width of each errs less, as the first feature is noise; plan, history, spec; a
+    resume goes on with it, to the bits of a fit without a break."""
+    asked = replace(ASKED, gamma="auto", partition_size=60)
+    assert FitParameters().gamma == "auto"
+    whole = service.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    learned, *_ = whole.history
+    assert learned["choice"]["form"] == EACH
+    assert learned["choice"]["each"] == pytest.approx(0.1, rel=0.1)
+    assert learned["choice"]["one"] > 1.1 * learned["choice"]["each"]
+    assert learned["choice"]["rows"] == 600
+    because = (
+        rf"a width per feature, because its RMSE on 600 rows held out is 0\.\d+, that of one width 0\.\d+: {KERNEL}"
+    )
+    assert re.match(because, learned["text"])
+    assert f"learned     {learned['text']}" in str(whole.plan)
+    service.fit(data, str(tmp_path / "job"), asked)
+    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
+    assert open_job(tmp_path / "job").asked()["gamma"] == "auto"
+
+
+def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
+    """Below 20 rows of weight the width is that of "scale", above the limit each feature has its own."""
+    X, y = rows(120)
+    w = np.where(np.arange(120) < 19, 1.0, 0.0)
+    few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
+    assert few.kernel_ == Gaussian(1 / 3)
+    assert "no kernel was learned: gamma is 'scale', as 19 rows are too few to tell" in few.plan_.notes
+    assert [entry["kind"] for entry in few.history_] == ["final"]
+    monkeypatch.setattr(choosing, "MANY", 119)
+    many = RVMRegressor(random_state=0).fit(X, y)
+    assert many.history_[0]["choice"] == {"form": EACH, "rows": 120}
+    assert many.plan_.learned.startswith("a width per feature, as there are 120 rows: gaussian, gamma of x2")
+    for kernel in (Gaussian(0.5), "linear"):
+        assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
+
+
+def test_auto_of_classes_is_judged_by_log_loss():
+    """And a prior is heard of."""
+    X, y = rows(200)
+    model = RVMClassifier(random_state=0, gamma_prior="half-normal").fit(X, y - X[:, 1] > 5)
+    assert model.plan_.learned.startswith("a width per feature, because its log loss on 200 rows held out is 0.")
+    assert not any("gamma_prior" in note for note in model.plan_.notes)
+    assert model.get_support().tolist() == [False, False, True]
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")

@@ -127,13 +127,13 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     """A wavy function almost without noise: twice the centres each time; every stage ends no lower than it began, and
     its evidence is that of the dense formula."""
     bests = []
-    old = Learning._record
+    old = Learning.record
 
     def spy(self, state):
         bests.append(state)
         return old(self, state)
 
-    monkeypatch.setattr(Learning, "_record", spy)
+    monkeypatch.setattr(Learning, "record", spy)
     rng = np.random.default_rng(5)
     X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)

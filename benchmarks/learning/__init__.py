@@ -1,0 +1,1 @@
+"""Kernels that learn themselves, beside a width chosen by cross-validation."""

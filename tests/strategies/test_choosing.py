@@ -1,0 +1,151 @@
+"""gamma="auto" as a machine: folds, what is held out, which form wins where, and that no row decides about itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from test_learning_machine import arm, problem_of
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.kernels import Gaussian, Polynomial, kernel_from_spec
+from partirvm.strategies import choosing
+from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature, widened
+from partirvm.strategies.evaluating import held_out, loss
+from partirvm.strategies.instructions import Finish, Gather, GramPass, LogisticPass, Options, ResidualPass, Stop
+from partirvm.strategies.learning import asked
+
+
+def machine_of(X, y, K=0, kernel=None):
+    """Problem, machine and options of a kernel with one gamma, 1/d unless given."""
+    problem = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K)
+    options = Options(len(X), "random", likelihood="sample", likelihood_rows=len(X))
+    return problem, Choosing(asked(len(X), classes=problem.classifies)), options
+
+
+def chosen(X, y, w=None, **about):
+    """The last line of history, its kernel, and all passes that were made."""
+    problem, machine, options = machine_of(X, y, **about)
+    journal, executor, seen = MemoryJournal(), LocalExecutor(1), []
+    run = executor.run
+    executor.run = lambda passes, *args: seen.extend(passes) or run(passes, *args)
+    outcome = Driver(executor, ArraySource(X, y, w, tile_rows=100)).run(machine, problem, options, journal)
+    executor.close()
+    assert outcome.reason is Termination.CONVERGED
+    return journal.history[-1], kernel_from_spec(journal.history[-1]["kernel"]), seen
+
+
+def test_a_feature_that_tells_nothing_asks_for_a_width_of_each():
+    """The target follows one of five features: it is found, and the errors told are those of the noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 5))
+    y = np.sin(2 * X[:, 3]) + 0.1 * rng.normal(size=150)
+    line, kernel, _ = chosen(X, y - y.mean())
+    choice = line["choice"]
+    assert choice["form"] == EACH
+    assert choice["rows"] == 150
+    assert choice["each"] == pytest.approx(0.1, rel=0.3)
+    assert choice["one"] > 2 * choice["each"]
+    assert (np.delete(kernel.gamma, 3) < 0.01 * kernel.gamma[3]).all()
+
+
+def test_few_rows_in_which_all_features_count_alike_get_one_width():
+    """A function of the distance from the middle, 45 rows of six features: one of the widths tried, seen once."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(45, 6))
+    y = np.exp(-np.sum(X**2, axis=1) / 8) + 0.05 * rng.normal(size=45)
+    line, kernel, _ = chosen(X, y - y.mean())
+    assert line["choice"]["form"] == ONE
+    assert line["choice"]["one"] <= line["choice"]["each"]
+    assert any(kernel == widened(Gaussian(1 / 6), width) for width in WIDTHS)
+    assert (line["rows"], line["candidates"], line["gain"]) == (45, 18, 0.0)
+
+
+def test_classes_are_dealt_evenly_and_judged_by_log_loss():
+    """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
+    X, f = arm(240, 4, seed=3, noise=0.05)
+    codes = (f > np.quantile(f, 0.7)).astype(float)
+    problem, _, _ = machine_of(X, codes, K=2)
+    assert [int(codes[fold].sum()) for fold in deal(problem, 0)] == pytest.approx([72 / FOLDS] * FOLDS, abs=1)
+    line, kernel, seen = chosen(X, codes, K=2)
+    assert line["choice"]["form"] == EACH
+    assert line["choice"]["each"] < line["choice"]["one"] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
+    assert (np.array(kernel.gamma)[2:] < 0.1 * min(kernel.gamma[:2])).all()
+    assert not any(isinstance(one, GramPass) for one in seen)
+
+
+def test_no_row_decides_about_itself():
+    """Rows that judge are outside those that a fit saw and outside its centres; each row judges once; the same rows
+    and centres for every width."""
+    X, y = arm(90, 2)
+    line, _, seen = chosen(X, y)
+    judged, trained = [], None
+    for one in seen[: max(k for k, one in enumerate(seen) if isinstance(one, ResidualPass)) + 1]:
+        if isinstance(one, GramPass):
+            trained = one
+        if isinstance(one, ResidualPass):
+            assert not np.isin(one.rows, trained.rows).any()
+            assert np.isin(one.design.labels, trained.rows).all()
+            np.testing.assert_array_equal(one.design.labels, trained.new.labels)
+            judged.append(one.rows)
+    assert len(judged) == FOLDS * (len(WIDTHS) + 1)
+    every = np.concatenate(judged[:: len(WIDTHS) + 1])
+    np.testing.assert_array_equal(np.sort(every), np.arange(90))
+    assert line["choice"]["rows"] == 90
+
+
+def test_what_a_row_held_out_is_worth():
+    """Squared errors with weights of rows, and −log p of the class: by their definitions."""
+    rng = np.random.default_rng(4)
+    X, w = rng.normal(size=(30, 2)), rng.choice([0.5, 2.0], size=30)
+    rows, weights = np.arange(3, 17), rng.normal(size=(5, 1))
+    for K, y in ((0, rng.normal(size=30)), (2, rng.integers(0, 2, 30).astype(float))):
+        problem = problem_of(X, y, Gaussian(0.3), K)
+        design = problem.empty.with_centres(X[:4], np.arange(4), bias=True)
+        f = np.column_stack([np.ones(30), np.exp(-0.3 * ((X[:, None] - X[None, :4]) ** 2).sum(axis=2))]) @ weights
+        look = held_out(problem, design, weights, rows)
+        assert isinstance(look, LogisticPass if K else ResidualPass)
+        source, executor = ArraySource(X, y, None if K else w, tile_rows=10), LocalExecutor(1)
+        (statistic,) = executor.run([look], source)
+        executor.close()
+        each = -np.log(expit((2 * y - 1) * f[:, 0])) if K else w * (y - f[:, 0]) ** 2
+        assert loss(statistic) == pytest.approx(each[rows].sum(), rel=1e-12)
+
+
+def test_many_rows_get_a_width_of_each_unasked():
+    """No folds: the first look is at all rows, with a gamma for each feature."""
+    X, y = arm(choosing.MANY + 1, 3)
+    problem, machine, options = machine_of(X, y)
+    state, (gather,) = machine.start(problem, options)
+    assert isinstance(gather, Gather)
+    assert state.choice == {"form": EACH, "rows": len(X)}
+    assert state.inner.rows is None
+    assert len(state.inner.search.logs) == 3
+
+
+def test_enough_rows_are_held_out(monkeypatch):
+    """No more folds than it takes."""
+    monkeypatch.setattr(choosing, "HELD_OUT", 25)
+    X, y = arm(100, 2)
+    line, _, _ = chosen(X, y)
+    assert line["choice"]["rows"] == 40
+
+
+def test_a_stop_ends_it():
+    """Whatever it waits for."""
+    problem, machine, options = machine_of(*arm(60, 2))
+    state, _ = machine.start(problem, options)
+    for phase in choosing.Phase:
+        assert machine.next(replace(state, phase=phase), Stop(Termination.ABORTED))[1] == (Finish(Termination.ABORTED),)
+
+
+def test_only_gamma_is_widened():
+    """What else a kernel has stays as it is."""
+    assert widened(Polynomial(0.5, degree=2, coef0=3.0), 4.0) == Polynomial(2.0, degree=2, coef0=3.0)
+    problem = problem_of(np.zeros((4, 3)), np.arange(4.0), Polynomial(0.5, coef0=3.0))
+    assert per_feature(problem).empty.kernel == Polynomial((0.5, 0.5, 0.5), coef0=3.0)
