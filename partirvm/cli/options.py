@@ -184,7 +184,7 @@ _FIT = (
         default="flat",
         metavar="P",
         help="Prior of each feature's gamma under learn-per-feature: flat, or half-normal, which switches more "
-        "features off and needs many rows.",
+        "features off.",
     ),
     click.option(
         "--partition-size",

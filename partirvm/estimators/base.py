@@ -24,10 +24,8 @@ from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
-from partirvm.types import Columns, FitParameters
-
-OFF = 1e-3
-"""Relevance below which a feature counts as switched off."""
+from partirvm.service.relevance import input_variance, relevances
+from partirvm.types import OFF, Columns, FitParameters
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -73,27 +71,28 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         assert journal.model is not None
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
         self._take(journal.model)
-        self._describe(journal.model.design, prepared.moments.inputs.variance)
+        design = journal.model.design
+        self._describe(design.kernel, input_variance(prepared.moments, design.scaling))
 
-    def _describe(self, design: Any, variance: Float) -> None:
-        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) in the units of X."""
-        self.kernel_ = design.kernel
+    def _describe(self, kernel: Any, variance: Float) -> None:
+        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) as it sees them."""
+        self.kernel_ = kernel
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
         gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        relevance = self.kernel_.relevances(len(variance))
+        relevance = relevances(self.kernel_, variance)
         if relevance is not None:
-            relevance = relevance * variance / design.scaling.x_scale**2
-            largest = relevance.max()
-            self.feature_relevance_ = relevance / largest if largest > 0 else relevance
+            self.feature_relevance_ = relevance
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Which features count: a mask (d,), or with ``indices`` their positions.
 
-        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer. Raises
-        ``UsageError`` for a kernel that tells no relevances.
+        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer; of named data
+        ``feature_names_in_[get_support()]`` are their names. A predictor has no ``transform`` of its own: in a pipeline
+        ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
+        threshold=1e-3)`` passes on these columns. Raises ``UsageError`` for a kernel that tells no relevances.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):

@@ -44,8 +44,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off;
         of a kernel that is a value they learn all parameters, from its own values on.
     gamma_prior : {"flat", "half-normal"}
-        Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
-        switches more features off; few rows are better off without it.
+        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
+        its own each, switches more features off: those that noise may explain as well.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
