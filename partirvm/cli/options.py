@@ -159,7 +159,8 @@ _FIT = (
         default="auto",
         metavar="S",
         help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
-        "evidence), or auto (error, for classes gain).",
+        "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
+        "gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
     click.option(

@@ -60,9 +60,10 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         The same for the last fit; anything but "full" is for comparisons.
     likelihood_rows : "auto" or int
         Rows of "sample"; "auto" is 20·P.
-    selection : {"auto", "error", "random", "gain"}
-        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
-        in a random pool. Mislabelled rows have the largest errors.
+    selection : {"auto", "error", "random", "gain", "map-weight"}
+        Next candidates of the working set: the rows of largest error, random ones, those of largest evidence gain
+        in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
+        Mislabelled rows have the largest errors.
     multi_class : {"auto", "multinomial", "ovr"}
         Three classes or more: one fit of the softmax, with a prior that a column's weights share (Tipping 2001, eq.
         28); or one fit for each class against the rest, their probabilities divided by their sum.

@@ -54,9 +54,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         Rows over which "partition" measures the residual that its noise comes from; None is all.
     noise_every : int
         Iterations between such measurements.
-    selection : {"auto", "error", "random", "gain"}
-        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
-        in a random pool.
+    selection : {"auto", "error", "random", "gain", "map-weight"}
+        Next candidates of the working set: the rows of largest error, random ones, those of largest evidence gain
+        in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
     solver : {"auto", "fixed-point"}
         MacKay's fixed point over all candidates.
     noise_variance : "estimate" or float

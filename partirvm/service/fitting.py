@@ -11,7 +11,7 @@ from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher, 
 from partirvm.service.keeping import keeping_blocks
 from partirvm.service.preparing import Prepared
 from partirvm.service.warning import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.strategies import STRATEGIES
+from partirvm.strategies import strategy_for
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     warn_of_data(prepared)
     with keeping_blocks(prepared, executor, beside) as driver.blocks:
         outcome = driver.run(
-            STRATEGIES[prepared.plan.strategy](),
+            strategy_for(prepared.plan.strategy, prepared.options.selection),
             prepared.problem,
             prepared.options,
             journal,
