@@ -2,9 +2,11 @@
 
     python -m benchmarks.learning.figure2 --data DIR --output DIR
 
-The Auto set (R package ISLR, 392 cars): the 300 lightest train, the 92 heaviest test. An RVM of one input with one
-width learned by the evidence; reported are vectors, the fraction of training and of test rows inside the 95 % interval
-of a new noisy target, and RMSE. The paper has 4 vectors, and coverages of 94.1 % and 100 %, read as training and test.
+The Auto set (R package ISLR, 392 cars): the 300 lightest train, the 92 heaviest test. An RVM of one input and of all
+training rows, with one width learned by the evidence; reported are vectors, evidence, the fraction of training and of
+test rows inside the 95 % interval of a new noisy target, and RMSE. The paper has 4 vectors, and coverages of 94.1 % and
+100 %, which we read as training and test (282 or 283 of 300 rows would be 94.0 or 94.3 %). The evidence hardly knows
+the width here: RVMs of gamma 0.003 and of 1.6 differ by 6 nats of −890, and all the difference is where no row trains.
 DIR holds auto.npz with ``X`` (392, d), ``y`` and ``columns``, the names of X, ``weight`` among them.
 """
 
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks import measure, sheets
 from partirvm import RVMRegressor
+from partirvm.kernels import Gaussian, Matern32, Matern52
 
 Float = NDArray[np.float64]
 
@@ -38,17 +41,18 @@ def load(folder: str) -> tuple[Float, Float]:
         return weight[order, None], file["y"][order]
 
 
-def fit(weight: Float, mpg: Float, strategy: str) -> tuple[RVMRegressor, dict[str, Any]]:
-    """A fit to the lightest cars, and its line of the table."""
-    model = RVMRegressor(gamma="learn", strategy=strategy, random_state=0)
+def fit(weight: Float, mpg: Float, name: str, kernel: Any) -> tuple[RVMRegressor, dict[str, Any]]:
+    """A fit to the lightest cars, whose width is learned from that of ``kernel`` on, and its line of the table."""
+    model = RVMRegressor(kernel=kernel, gamma="learn", strategy="basic", random_state=0)
     began = time.perf_counter()
     model.fit(weight[:TRAIN], mpg[:TRAIN])
     seconds = time.perf_counter() - began
     mean, std = model.predict(weight, return_std=True)
     inside, error = np.abs(mpg - mean) <= Z95 * std, (mpg - mean) ** 2
     return model, {
-        "fit": f"learned width, {strategy}",
+        "fit": name,
         "vectors": model.n_relevance_vectors_,
+        "log evidence": model.log_evidence_,
         "gamma": float(model.gamma_),
         "train coverage": float(inside[:TRAIN].mean()),
         "test coverage": float(inside[TRAIN:].mean()),
@@ -58,8 +62,23 @@ def fit(weight: Float, mpg: Float, strategy: str) -> tuple[RVMRegressor, dict[st
     }
 
 
+KERNELS: dict[str, Any] = {
+    "Gaussian, from gamma 1": "gaussian",
+    "Gaussian, from gamma 0.1": Gaussian(0.1),
+    "Matérn 5/2, from gamma 0.1": Matern52(0.1),
+    "Matérn 3/2, from gamma 0.1": Matern32(0.1),
+}
+"""1 is where "learn" begins with one input; from 0.1 it finds the optimum of more evidence."""
+
 PAPER = {"fit": "paper", "vectors": 4, "train coverage": 0.941, "test coverage": 1.0}
-COLUMNS = {"fit": "", "vectors": "d", "gamma": ".3f", "train coverage": ".3f", "test coverage": ".3f"}
+COLUMNS = {
+    "fit": "",
+    "vectors": "d",
+    "log evidence": ".1f",
+    "gamma": ".3f",
+    "train coverage": ".3f",
+    "test coverage": ".3f",
+}
 COLUMNS |= {"train rmse": ".2f", "test rmse": ".2f", "seconds": ".1f"}
 
 
@@ -89,9 +108,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
     options = parser.parse_args(arguments)
     weight, mpg = load(options.data)
-    fits = [fit(weight, mpg, strategy) for strategy in ("basic", "working-set")]
+    fits = [fit(weight, mpg, name, kernel) for name, kernel in KERNELS.items()]
     measure.write(options.output, "figure2", [PAPER, *(row for _, row in fits)], COLUMNS)
-    figure(fits[0][0], weight, mpg, Path(options.output, "figure2.png"))
+    figure(fits[-1][0], weight, mpg, Path(options.output, "figure2.png"))
 
 
 if __name__ == "__main__":
