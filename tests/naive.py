@@ -202,3 +202,9 @@ def working_sparsity_quality(phi, Phi, b, z, alpha):
     """s = φᵀC⁻¹φ and q = φᵀC⁻¹z of a column that is not in Φ, with C = B⁻¹ + ΦA⁻¹Φᵀ and the working response z."""
     C = np.diag(1 / b) + (Phi / alpha) @ Phi.T
     return phi @ np.linalg.solve(C, phi), phi @ np.linalg.solve(C, z)
+
+
+def map_weights(Phi, t, alpha, beta):
+    """w of lowest β‖t − Φw‖² + Σ α w², by least squares of the stacked system: no normal equations."""
+    stacked = np.vstack([np.sqrt(beta) * Phi, np.diag(np.sqrt(alpha))])
+    return np.linalg.lstsq(stacked, np.concatenate([np.sqrt(beta) * t, np.zeros(len(alpha))]), rcond=None)[0]

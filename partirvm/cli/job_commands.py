@@ -255,7 +255,17 @@ def _facts(job: Any) -> Any:
         spec={**spec, "parameters": asked},
         plan=state.plan,
         history=state.history,
+        relevance=_relevance(job),
     )
+
+
+def _relevance(job: Any) -> dict[str, float] | None:
+    """That of a job whose model can be read; the page says all else in any case."""
+    try:
+        found: dict[str, float] | None = job.relevance()
+    except PartirvmError:
+        return None
+    return found
 
 
 COMMANDS = (status, jobs, wait, abort, cancel, resume, report)

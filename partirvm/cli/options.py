@@ -174,7 +174,8 @@ _FIT = (
         default="auto",
         metavar="S",
         help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
-        "evidence), or auto (error, for classes gain).",
+        "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
+        "gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
     click.option(
@@ -207,7 +208,7 @@ _FIT = (
         default="flat",
         metavar="P",
         help="Prior of each feature's gamma where these are learned: flat, or half-normal, which switches more "
-        "features off and needs many rows.",
+        "features off.",
     ),
     click.option(
         "--partition-size",

@@ -20,16 +20,13 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.model.frames import coded_frame, levels_of
-from partirvm.service.categories import variances
 from partirvm.service.fitting import run
 from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
-from partirvm.types import Columns, FitParameters
-
-OFF = 1e-3
-"""Relevance below which a feature counts as switched off."""
+from partirvm.service.relevance import input_variance, relevances
+from partirvm.types import OFF, Columns, FitParameters
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -76,30 +73,31 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         assert journal.model is not None
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
         self._take(journal.model)
-        design, moments = journal.model.design, prepared.moments
-        self._describe(design, variances(source.columns, moments.inputs.variance, design.scaling.x_scale))
+        design = journal.model.design
+        self._describe(design.kernel, input_variance(source.columns, prepared.moments, design.scaling))
 
-    def _describe(self, design: Any, variance: Float) -> None:
-        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) in the units of X."""
-        self.kernel_ = design.kernel
+    def _describe(self, kernel: Any, variance: Float) -> None:
+        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) as it sees them."""
+        self.kernel_ = kernel
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
         gamma = getattr(self.kernel_, "gamma", None)
-        relevance = self.kernel_.relevances(len(variance))
+        own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif relevance is not None and isinstance(self.kernel, str) and not hasattr(self.kernel_, "kernels"):
-            self.gamma_ = relevance
+        elif own is not None and isinstance(self.kernel, str) and not hasattr(self.kernel_, "kernels"):
+            self.gamma_ = own
+        relevance = relevances(self.kernel_, variance)
         if relevance is not None:
-            relevance = relevance * variance / design.scaling.x_scale**2
-            largest = relevance.max()
-            self.feature_relevance_ = relevance / largest if largest > 0 else relevance
+            self.feature_relevance_ = relevance
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Which features count: a mask (d,), or with ``indices`` their positions.
 
-        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer. Raises
-        ``UsageError`` for a kernel that tells no relevances.
+        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer; of named data
+        ``feature_names_in_[get_support()]`` are their names. A predictor has no ``transform`` of its own: in a pipeline
+        ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
+        threshold=1e-3)`` passes on these columns. Raises ``UsageError`` for a kernel that tells no relevances.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):

@@ -53,8 +53,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
         for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
     gamma_prior : {"flat", "half-normal"}
-        Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
-        switches more features off; few rows are better off without it.
+        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
+        its own each, switches more features off: those that noise may explain as well.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
@@ -69,9 +69,10 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         The same for the last fit; anything but "full" is for comparisons.
     likelihood_rows : "auto" or int
         Rows of "sample"; "auto" is 20·P.
-    selection : {"auto", "error", "random", "gain"}
-        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
-        in a random pool. Mislabelled rows have the largest errors.
+    selection : {"auto", "error", "random", "gain", "map-weight"}
+        Next candidates of the working set: the rows of largest error, random ones, those of largest evidence gain
+        in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
+        Mislabelled rows have the largest errors.
     multi_class : {"auto", "multinomial", "ovr"}
         Three classes or more: one fit of the softmax, with a prior that a column's weights share (Tipping 2001, eq.
         28); or one fit for each class against the rest, their probabilities divided by their sum.

@@ -44,8 +44,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
         for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
     gamma_prior : {"flat", "half-normal"}
-        Prior of each feature's gamma where these are learned. "half-normal", with a precision of its own each,
-        switches more features off; few rows are better off without it.
+        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
+        its own each, switches more features off: those that noise may explain as well.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
@@ -64,9 +64,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         Rows over which "partition" measures the residual that its noise comes from; None is all.
     noise_every : int
         Iterations between such measurements.
-    selection : {"auto", "error", "random", "gain"}
-        Next candidates of the working set: the rows of largest error, random ones, or those of largest evidence gain
-        in a random pool.
+    selection : {"auto", "error", "random", "gain", "map-weight"}
+        Next candidates of the working set: the rows of largest error, random ones, those of largest evidence gain
+        in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
     solver : {"auto", "fixed-point"}
         MacKay's fixed point over all candidates.
     noise_variance : "estimate" or float

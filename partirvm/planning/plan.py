@@ -343,6 +343,35 @@ def make_plan(
     )
 
 
+def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bool = True) -> Plan:
+    """The plan of a working set that weighs all N rows together before each round but the first.
+
+    Each time takes a pass that brings N columns at once and a dense solve of them, in memory as a fit of all. Raises
+    ``MemoryLimitError`` where that does not fit, with what it needs, what it has and what to do instead.
+    """
+    shape, machine = plan.shape, plan.machine
+    budget, columns = machine.limit - machine.base - ALLOWANCE, shape.n_rows + 1
+    for threads in range(plan.threads, 0 if shrink_threads else plan.threads - 1, -1):
+        step = step_bytes(shape, 0, columns, threads, held_out=held_out)
+        if step.peak <= budget:
+            break
+    else:
+        raise MemoryLimitError(
+            f"selection 'map-weight' weighs all {shape.n_rows:,} rows together and needs "
+            f"{format_bytes(machine.base + ALLOWANCE + step.peak)} per process, the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit, or choose selection 'gain', which asks a pool of rows"
+        )
+    seconds = rates.read + columns * (rates.element + columns / rates.product)
+    look, solve = shape.n_rows * seconds / (threads * machine.workers), columns**3 / rates.product
+    rounds = [
+        replace(
+            one, passes=one.passes + 1, pass_seconds=one.pass_seconds + look, solve_seconds=one.solve_seconds + solve
+        )
+        for one in plan.rounds[1:]
+    ]
+    return replace(plan, threads=threads, bytes=replace(step, batch=plan.bytes.batch), rounds=(plan.rounds[0], *rounds))
+
+
 def _costs(work: Work, strategy: str, candidates: int, stop_fraction: float, max_rounds: int | None) -> list[RoundCost]:
     """Rounds or levels that a strategy is expected to take."""
     if strategy == "split-merge":

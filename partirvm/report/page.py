@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report import course, markup
+from partirvm.report import course, markup, relevance
 from partirvm.report.course import minus
 from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
 from partirvm.report.stages import Stage, stages
@@ -35,7 +35,8 @@ class JobFacts:
     ``reason`` is why it ended (a termination's value, or what went wrong) and ``advice`` the sentence that goes with
     it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None.
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is what
-    ``Plan.to_json()`` gives, and ``history`` are the driver's entries.
+    ``Plan.to_json()`` gives, and ``history`` are the driver's entries. ``relevance`` says how much each feature counts,
+    by name, as a fraction of the largest; None where the model does not tell, or there is none.
     """
 
     location: str
@@ -49,6 +50,7 @@ class JobFacts:
     spec: dict[str, Any]
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
+    relevance: Mapping[str, float] | None = None
 
 
 def page(job: JobFacts) -> str:
@@ -62,6 +64,7 @@ def page(job: JobFacts) -> str:
         markup.terms(_facts(job, found)),
         markup.section("Worth knowing", _notes(job)),
         markup.section("Curves", course.curves(found, kind)),
+        markup.section("Features", relevance.bars(job.relevance or {})),
         markup.section("History", course.history(job.history, found, job.plan, kind, over=_over(job))),
         markup.section("Plan", _plan(job)),
         markup.section("Parameters", _parameters(job.spec)),

@@ -40,6 +40,7 @@ from partirvm.service.kernels import learns, portable
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import Prepared, check_sources, prepare
+from partirvm.service.relevance import input_variance
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters
 
@@ -317,7 +318,8 @@ def carry(
         allowed = as_allowed(checkpoint.state.options, prepared, limit == limit_now)
         checkpoint = replace(checkpoint, state=replace(checkpoint.state, options=allowed))
     journal = JobJournal(store, history, limit_now, announce)
-    store.record({"event": "plan", **prepared.plan.to_json()})
+    variance = input_variance(prepared.source.columns, prepared.moments, prepared.problem.empty.scaling)
+    store.record({"event": "plan", **prepared.plan.to_json(), "input_variance": variance.tolist()})
     if on_plan is not None:
         on_plan(prepared.plan)
     for entry in history:

@@ -32,17 +32,8 @@ def kinds(columns: Columns) -> tuple[Int, Int]:
     return np.flatnonzero(~coded), np.flatnonzero(coded)
 
 
-def variances(columns: Columns, variance: Float, x_scale: Float) -> Float:
-    """The variance of each feature (d,), in the units of the data, with that of the categories in its place.
-
-    A kernel sees no scale of codes: theirs is taken times its square, as if it did.
-    """
-    found, codes = variance.copy(), kinds(columns)[1]
-    found[codes] = [_variance(columns, j) * x_scale[j] ** 2 for j in codes]
-    return found
-
-
-def _variance(columns: Columns, j: int) -> float:
+def variance_of(columns: Columns, j: int) -> float:
+    """That of a categorical column."""
     return 0.5 * (1 - 1 / max(len(columns.categories[columns.features[j]]), 1))
 
 
@@ -50,7 +41,7 @@ def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple
     """1/(d·var) of the numbers and of the categories, var being that of all of them together; 1 where it is 0."""
     numbers, codes = kinds(columns)
     variance, mean = moments.inputs.variance[numbers], moments.inputs.mean[numbers]
-    pooled = [0.0, float(np.mean([_variance(columns, j) for j in codes])) if len(codes) else 0.0]
+    pooled = [0.0, float(np.mean([variance_of(columns, j) for j in codes])) if len(codes) else 0.0]
     if len(numbers):
         pooled[0] = float(np.mean(variance > 0)) if standardize else float(np.mean(variance) + np.var(mean))
     of_numbers, of_codes = (1.0 / (len(columns.features) * var) if var > 0 else 1.0 for var in pooled)

@@ -12,7 +12,7 @@ from partirvm.service.keeping import keeping_blocks
 from partirvm.service.measuring import telling
 from partirvm.service.preparing import Prepared
 from partirvm.service.warning import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.strategies import STRATEGIES
+from partirvm.strategies import strategy_for
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
     warn_of_data(prepared)
     with keeping_blocks(prepared, executor, beside) as driver.blocks:
         outcome = driver.run(
-            STRATEGIES[prepared.plan.strategy](),
+            strategy_for(prepared.plan.strategy, prepared.options.selection),
             prepared.problem,
             prepared.options,
             journal,

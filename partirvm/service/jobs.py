@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
+import numpy as np
+
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, StorageError, UsageError
@@ -40,6 +42,7 @@ from partirvm.service.kernels import portable
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import prepare
+from partirvm.service.relevance import relevances
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -332,6 +335,18 @@ class Job:
         if self.status() is Status.CANCELLED:
             raise UsageError(f"{self.location} was cancelled: its model was discarded")
         return self.store.model()
+
+    def relevance(self) -> dict[str, float] | None:
+        """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.
+
+        None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
+        """
+        variance = (self.state().plan or {}).get("input_variance")  # a plan of an earlier version has none
+        if variance is None or not self.store.has_model():
+            return None
+        model = self.store.model()
+        found = relevances(model.design.kernel, np.array(variance))
+        return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def _end(self, what: str, reason: str) -> Status:
         for attempt in range(TRIES):

@@ -21,7 +21,7 @@ from partirvm.strategies.instructions import STOP_RULES, Record
 from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
-from partirvm.strategies.selection import SELECTIONS
+from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
 from partirvm.types import FitParameters, Scaling
 
 SMALL = 200
@@ -75,6 +75,11 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     for name in ("max_vectors", "max_rounds", "noise_rows"):
         if getattr(p, name) is not None:
             _whole(name, getattr(p, name), 1)
+    if p.selection == ALL_WEIGHTS and p.likelihood == "partition":
+        raise UsageError(
+            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
+            "be 'full' or 'sample', or the selection another"
+        )
     if p.strategy == "split-merge" and p.max_rounds is not None:
         raise UsageError(
             f"max_rounds is {p.max_rounds}, but split-merge has no rounds: limit max_vectors, or use another strategy"

@@ -28,7 +28,7 @@ from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Plan, Sparseness, make_plan
+from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
 from partirvm.service.classes import Classes, find_classes
 from partirvm.service.kernels import chooses, learns, resolve_kernel, sees_codes
 from partirvm.service.measuring import Interrupted, Measuring, StoppedError
@@ -48,7 +48,7 @@ from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
-from partirvm.strategies.selection import POOL, SPREAD
+from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import PANEL_ROWS, FitParameters
 
 CALIBRATION_ROWS = 1024
@@ -145,6 +145,8 @@ def prepare(
         learned=None if learned is None else learned.text,
         notes=notes + _remarks(parameters, strategy, likelihood, source, problem, moments),
     )
+    if selection == ALL_WEIGHTS:
+        plan = weighing_all(plan, rates, held_out=held_out is not None, shrink_threads=executor.elastic)
     plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.half_normal import half_normal
 from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, begin, groups, off, raised, revived
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
@@ -66,8 +67,8 @@ DRAW = 3
 """Sets the draw of centres apart from other draws of the same seed."""
 
 PRIORS = ("flat", "half-normal")
-"""Priors of a gamma per feature: uniform in log gamma; or half-normal with a precision of its own, best at 1/gamma²,
-which costs a nat per unit of log gamma and switches features off."""
+"""Priors of a gamma per feature: uniform in log gamma; or half-normal with a precision of its own (``half_normal``),
+which costs half a nat per unit of log gamma and switches features off."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,7 @@ def with_prior(prior: str, features: Sequence[Int], logs: Float, point: Point) -
     value, slope = point.value, point.slope.copy()
     for group in features:
         alive = group[np.isfinite(logs[group])]
-        value -= float(logs[alive].sum())
-        slope[alive] -= 1.0
+        cost, rise = half_normal(logs[alive])
+        value += cost
+        slope[alive] += rise
     return value, slope

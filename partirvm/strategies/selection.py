@@ -16,7 +16,10 @@ Int = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
 Mask = NDArray[np.bool_]
 
-SELECTIONS = ("error", "random", "gain")
+ALL_WEIGHTS = "map-weight"
+"""The selection that weighs all rows together (``strategies.active_set``)."""
+
+SELECTIONS = ("error", "random", "gain", ALL_WEIGHTS)
 
 SPREAD = 20
 """``error`` looks for the largest errors among about this × P random rows.

@@ -145,9 +145,9 @@ class WorkingSet(Relearning):
             looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, looked))
         chosen = state.design.with_centres(largest.points, largest.rows)
-        return (
-            self._try(state, chosen) if len(largest.rows) and state.selection == "gain" else self._admit(state, chosen)
-        )
+        if len(largest.rows) and state.selection == "gain":
+            return self._try(state, chosen)
+        return self._admit(state, chosen)
 
     def _on_rows(self, state: Any, event: Gathered) -> Answer:
         return super()._on_rows(_without_absent(state, event), event)

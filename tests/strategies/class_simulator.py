@@ -56,6 +56,8 @@ class ClassSimulator(Simulator):
                     self.logistic.append(course.wanted)
                     course = course.heard(self._logistic(course.wanted))
                 return Solved(course.fit, course.reason)
+            case LogisticPass():
+                return Passed(self._logistic(instruction))
             case SurprisePass():
                 return Passed(self._surprise(instruction))
             case GainPass():

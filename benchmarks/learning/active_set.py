@@ -1,0 +1,126 @@
+"""With and without an active set: time, accuracy and vectors, as the TMB paper's Table 6 compares them.
+
+    python -m benchmarks.learning.active_set --data DIR --output DIR [--repeats 3] [--minutes 5]
+
+Small sets, so that all N rows can be candidates at once (``basic``: no active set). Beside it working sets that differ
+in ``selection`` alone: ``map-weight``, the paper's active set as ``partirvm.strategies.active_set`` reads it, and this
+library's own. All have the same width, learned once for each split (not counted in the times), and P = 50 candidates a
+round. Regression: 70 % of the rows train, of abalone 1,000; error is RMSE in units of the training target's sd.
+Classification: the public splits of Ripley's sets; error is the fraction of wrong classes. Every line is a mean over
+splits at random (one, where the split is public). ``candidates`` are rows that were candidates, in all rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import measure
+from benchmarks.measure import say
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.errors import PartirvmWarning
+
+Float = NDArray[np.float64]
+
+SETS = {"boston": 0.7, "concrete": 0.7, "airfoil": 0.7, "abalone": 1000, "ripley_synth": None, "pima_ripley": None}
+"""Rows that train: a share, a number, or None for the public split."""
+
+SELECTIONS = ("map-weight", "gain", "error", "random")
+P = 50
+MOST_TEST = 2000
+
+
+def split(folder: str, name: str, repeat: int) -> tuple[Float, Any, Float, Any]:
+    """Training and test rows of a set's split number ``repeat``."""
+    with np.load(Path(folder, f"{name}.npz")) as file:
+        X, y, share = file["X"], file["y"], SETS[name]
+        if share is None:
+            train, test = file["train_idx"][0], file["test_idx"][0]
+            return X[train], y[train], X[test], y[test]
+    order = np.random.default_rng(repeat).permutation(len(y))
+    n = int(share) if share > 1 else int(share * len(y))
+    return X[order[:n]], y[order[:n]], X[order[n:][:MOST_TEST]], y[order[n:][:MOST_TEST]]
+
+
+def compare(folder: str, name: str, repeat: int) -> list[dict[str, Any]]:
+    """A line for each way on this split."""
+    X, y, X_test, y_test = split(folder, name, repeat)
+    kind = RVMClassifier if SETS[name] is None else RVMRegressor
+    gamma = kind(gamma="learn", max_rounds=1, random_state=repeat).fit(X, y).gamma_
+    rows = []
+    for selection in (None, *SELECTIONS):
+        way = {"strategy": "basic"} if selection is None else {"strategy": "working-set", "selection": selection}
+        model = kind(gamma=gamma, partition_size=P, random_state=repeat, **way)
+        began = time.perf_counter()
+        model.fit(X, y)
+        seconds = time.perf_counter() - began
+        answer = model.predict(X_test)
+        wrong = np.mean(answer != y_test) if SETS[name] is None else np.sqrt(np.mean((answer - y_test) ** 2)) / y.std()
+        fits = [entry for entry in model.history_ if entry["kind"] in ("round", "final")]
+        vectors = [0, *(entry["vectors"] for entry in fits)]
+        new = [max(entry["candidates"] - before, 0) for entry, before in zip(fits, vectors, strict=False)]
+        rows.append(
+            {
+                "set": name,
+                "rows": len(X),
+                "way": selection or "none: all rows at once",
+                "error": float(wrong),
+                "vectors": model.n_relevance_vectors_,
+                "candidates": sum(new),
+                "rounds": fits[-1]["number"],
+                "passes": sum(entry.get("passes", 0) for entry in model.history_),
+                "log evidence": model.log_evidence_,
+                "seconds": seconds,
+            }
+        )
+    return rows
+
+
+def mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of the same set and way as one."""
+    keys = list(dict.fromkeys((row["set"], row["way"]) for row in rows))
+    groups = [[row for row in rows if (row["set"], row["way"]) == key] for key in keys]
+    return [
+        {
+            name: value if isinstance(value, str) else float(np.mean([row[name] for row in group]))
+            for name, value in group[0].items()
+        }
+        | {"splits": len(group)}
+        for group in groups
+    ]
+
+
+COLUMNS = {"set": "", "rows": ".0f", "splits": "d", "way": "", "error": ".4f", "vectors": ".1f", "candidates": ".0f"}
+COLUMNS |= {"rounds": ".1f", "passes": ".0f", "log evidence": ".1f", "seconds": ".2f"}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run it and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--repeats", type=int, default=3, help="splits of each set (3)")
+    parser.add_argument("--minutes", type=float, default=5, help="begin no split after so long (5)")
+    options = parser.parse_args(arguments)
+    began = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    names = [name for name in SETS if Path(options.data, f"{name}.npz").exists()]
+    warnings.simplefilter("ignore", PartirvmWarning)
+    for repeat in range(options.repeats):
+        for name in names:
+            if (SETS[name] is None and repeat) or time.perf_counter() - began > 60 * options.minutes:
+                continue
+            rows += compare(options.data, name, repeat)
+            say(f"{name}, split {repeat}: {time.perf_counter() - began:.0f} s")
+    order = {name: place for place, name in enumerate(SETS)}
+    measure.write(options.output, "active_set", sorted(mean(rows), key=lambda row: order[row["set"]]), COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""How much single features count: bars on a job's page, and in axes of matplotlib. Names and numbers in, pictures out.
+
+The relevance of feature j is gamma_j·var_j as a fraction of the largest. Features below ``OFF`` have no bar: they are
+switched off, and listed by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from partirvm.report import markup
+from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
+from partirvm.report.text import counted
+from partirvm.types import OFF
+
+MOST = 20
+"""Bars that are drawn; features of less relevance are counted."""
+
+PITCH, THICK = 21, 13
+"""Distance of bars and their thickness, in units of the view box."""
+
+LISTED = 60
+"""Names of features switched off that are shown at once."""
+
+LETTERS = 18
+"""Letters of a name that stand beside its bar; the mouse is told the whole."""
+
+INK, SERIES, GRID = "#222222", "#357a5b", "#dddddd"
+
+STYLE: dict[str, Any] = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+STYLE |= {"font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left"}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Features by relevance, the largest first: ``shown`` with theirs, how many ``more`` count, names of those off."""
+
+    shown: tuple[tuple[str, float], ...]
+    more: int
+    off: tuple[str, ...]
+
+    @property
+    def rest(self) -> str:
+        """What has no bar, but for the names: the empty text if all have one."""
+        parts = [f"{counted(self.more, 'feature')} of less relevance"] if self.more else []
+        return " and ".join(parts + ([f"{counted(len(self.off), 'feature')} switched off"] if self.off else []))
+
+
+def ranking(relevance: Mapping[str, float]) -> Ranking:
+    """Rank features; those of equal relevance stay in their order.
+
+    >>> ranking({"age": 0.2, "height": 1.0, "shoe": 1e-4})
+    Ranking(shown=(('height', 1.0), ('age', 0.2)), more=0, off=('shoe',))
+    """
+    on = sorted(((name, value) for name, value in relevance.items() if value >= OFF), key=lambda pair: -pair[1])
+    off = tuple(name for name, value in relevance.items() if value < OFF)
+    return Ranking(tuple(on[:MOST]), max(len(on) - MOST, 0), off)
+
+
+def tells(relevance: Mapping[str, float]) -> bool:
+    """Whether it sets features apart: one width for all standardised ones says nothing of them.
+
+    >>> tells({"age": 1.0, "height": 1.0, "constant": 0.0}), tells({"age": 1.0, "height": 0.4})
+    (False, True)
+    """
+    values = [value for value in relevance.values() if value]
+    return bool(values) and min(values) < max(values) * (1 - 1e-6)
+
+
+def bars(relevance: Mapping[str, float]) -> str:
+    """The bars as markup for a page; nothing where there is nothing to tell."""
+    if not tells(relevance):
+        return ""
+    found = ranking(relevance)
+    caption = "Relevance <span>gamma × variance, the largest = 1</span>"
+    more = f'\n<p class="names">{found.more:,} more of less relevance</p>' if found.more else ""
+    cards = [f"<figure>\n<figcaption>{caption}</figcaption>\n{_drawing(found)}{more}\n</figure>\n"]
+    if found.off:
+        title = f"<figcaption>{counted(len(found.off), 'feature')} switched off</figcaption>"
+        cards.append(f"<figure>\n{title}\n{_names(found.off)}</figure>\n")
+    return f'<div class="curves loose">\n{"".join(cards)}</div>'
+
+
+def _names(off: tuple[str, ...]) -> str:
+    """Those switched off; a long list is folded away."""
+    named = f'<p class="names">{markup.text(", ".join(off))}</p>\n'
+    return named if len(off) <= LISTED else markup.details("All their names", named)
+
+
+def _drawing(found: Ranking) -> str:
+    """One bar for each feature shown, its name before it and its figure behind."""
+    names = [_short(name) for name, _ in found.shown]
+    left = 8 + max(map(_name_width, names))
+    room = WIDTH - left - text_width("0.000") - 8
+    height = PITCH * len(names) + 4
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Relevance of features">']
+    for row, (short, (name, value)) in enumerate(zip(names, found.shown, strict=True)):
+        top, long = 4 + PITCH * row, max(room * value, 1.0)
+        base = top + THICK - 2.5
+        parts.append(f'<text class="tick" x="{left - 8:.1f}" y="{base:.1f}" text-anchor="end">{escape(short)}</text>')
+        tip = f"<title>{escape(name)}: {figure(value)}</title>"
+        parts.append(
+            f'<rect class="bar" x="{left:.1f}" y="{top}" width="{long:.1f}" height="{THICK}" rx="2">{tip}</rect>'
+        )
+        parts.append(f'<text class="tick" x="{left + long + 6:.1f}" y="{base:.1f}">{figure(value)}</text>')
+    return "".join(parts) + "</svg>"
+
+
+def figure(value: float) -> str:
+    """A relevance with two digits, and three behind the point at most.
+
+    >>> figure(1.0), figure(0.4321), figure(0.0123), figure(0.001)
+    ('1', '0.43', '0.012', '0.001')
+    """
+    return f"{float(f'{value:.2g}'):.3f}".rstrip("0").rstrip(".")
+
+
+def _name_width(name: str) -> float:
+    """About; letters as wide as they come are counted so."""
+    return sum(1.15 * WIDE if one in "mwMW&<>@%" else CHARACTER for one in name)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
+
+
+def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+    """Write the bars as PNG; the ending of ``path`` may ask for another format that matplotlib knows.
+
+    ``model`` is as for ``plot_relevance``.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawn = max(len(ranking(relevance_of(model)).shown), 3)
+    with rc_context(STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=(6.0, 1.1 + 0.24 * drawn), dpi=160, layout="constrained")
+        FigureCanvasAgg(figure)
+        axis = figure.add_subplot()
+        plot_relevance(axis, model)
+        if title is not None:
+            axis.set_title(title)
+        figure.savefig(os.fspath(path))
+
+
+def plot_relevance(axis: Any, model: Any) -> None:
+    """Draw the bars into axes of matplotlib: the largest first, ``MOST`` at most; what has none is counted below.
+
+    ``model`` is a fitted estimator, or relevances by name, such as ``Job.relevance()`` gives. Raises ``AttributeError``
+    for an estimator whose kernel tells of none.
+    """
+    found = ranking(relevance_of(model))
+    values = [value for _, value in found.shown]
+    places = range(len(values))
+    axis.barh(places, values, color=SERIES, height=0.66)
+    axis.set_yticks(places, [_short(name) for name, _ in found.shown])
+    for place, value in zip(places, values, strict=True):
+        axis.annotate(figure(value), (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axis.set(xlim=(0, 1.12), ylim=(len(values) - 0.4, -0.6))
+    rest = f"\n({found.rest})" if found.rest else ""
+    axis.set_xlabel(f"relevance, as a fraction of the largest{rest}")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.tick_params(length=0)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+
+
+def relevance_of(model: Any) -> Mapping[str, float]:
+    """Relevances by name, of a fitted estimator; such a mapping is its own."""
+    if isinstance(model, Mapping):
+        return model
+    values = model.feature_relevance_
+    names = getattr(model, "feature_names_in_", [f"x{column}" for column in range(len(values))])
+    return dict(zip(map(str, names), values.tolist(), strict=True))

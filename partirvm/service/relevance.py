@@ -1,0 +1,37 @@
+"""How much single features count in a fit's kernel: of a model in memory, and of a job."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+from partirvm.kernels import Kernel, Several
+from partirvm.service.categories import kinds, variance_of
+from partirvm.types import Columns, Scaling
+
+Float = NDArray[np.float64]
+
+
+def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
+    """Variance (d,) of the inputs as the kernel sees them: 1 where they are standardised, 0 for a constant one.
+
+    That of categories is of their levels (``service.categories``).
+    """
+    variance: Float = moments.inputs.variance / scaling.x_scale**2
+    for j in kinds(columns)[1]:
+        variance[j] = variance_of(columns, j)
+    return variance
+
+
+def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
+    """gamma_j·var_j of each feature (d,), as a fraction of the largest; None for a kernel that tells of none.
+
+    ``variance`` (d,) is that of the inputs as the kernel sees them. All are 0 where no feature that counts varies.
+    """
+    found = kernel.relevances(len(variance))
+    if found is None:
+        return None
+    found = found * variance
+    largest = found.max()
+    return found / largest if largest > 0 else found

@@ -1,0 +1,36 @@
+"""The half-normal prior of widths: its density by the formula with the best bounded precision, and its slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from partirvm.core.half_normal import LEAST, half_normal
+
+
+def density(logs):
+    """Σ max over β ≤ 1/LEAST² of log(√β exp(−½βs²)), s = √(γ/Σγ), by search over a fine grid of β."""
+    s = np.sqrt(np.exp(logs) / np.exp(logs).sum())
+    beta = np.geomspace(1e-2, 1 / LEAST**2, 200_001)[:, None]
+    return float((0.5 * np.log(beta) - 0.5 * beta * s**2).max(axis=0).sum())
+
+
+@pytest.mark.parametrize("spread", [1.0, 6.0])
+def test_density_and_slopes(spread):
+    """Up to a constant; no scale; slopes against differences, where some are at the bound and where none is."""
+    rng = np.random.default_rng(0)
+    one, two = spread * rng.normal(size=(2, 9))
+    rise = half_normal(two)[0] - half_normal(one)[0]
+    assert rise == pytest.approx(density(two) - density(one), abs=1e-6)
+    value, slope = half_normal(one)
+    assert half_normal(one + 5.0)[0] == pytest.approx(value, rel=1e-12)
+    assert slope == pytest.approx(approx_fprime(one, lambda x: half_normal(x)[0], 1e-7), abs=1e-5)
+    assert abs(slope.sum()) < 1e-12
+
+
+def test_a_feature_that_is_off_has_nothing_more_to_gain():
+    """Half a nat for each unit of log γ while it is on, nothing once it is far below the bound."""
+    on, less, off, gone = (half_normal(np.array([0.0, 0.0, log]))[0] for log in (-3.0, -4.0, -20.0, -30.0))
+    assert 0.4 < less - on < 0.5
+    assert abs(gone - off) < 1e-3
