@@ -104,6 +104,10 @@ class Kernel(Protocol):
         """The same function with a gamma for each feature that it sees, where it has one for all."""
         ...
 
+    def rescaled(self, factor: float, /) -> Self:
+        """The kernel with every gamma times a factor."""
+        ...
+
 
 class Described:
     """``spec``, ``key`` and ``from_spec`` of a frozen dataclass: its name and its fields."""
@@ -136,6 +140,10 @@ class Described:
         return cls(**values)
 
     def per_feature(self, n_features: int) -> Self:
+        """The kernel itself, as it has no gamma."""
+        return self
+
+    def rescaled(self, factor: float) -> Self:
         """The kernel itself, as it has no gamma."""
         return self
 

@@ -82,6 +82,10 @@ class OnColumns(Described):
         """The same columns, each with its gamma."""
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
+    def rescaled(self, factor: float) -> Self:
+        """The same columns of the kernel with every gamma times a factor."""
+        return replace(self, kernel=self.kernel.rescaled(factor))
+
     def _mine(self, n_features: int) -> list[int]:
         if max(self.columns) >= n_features:
             raise UsageError(

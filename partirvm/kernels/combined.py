@@ -56,6 +56,10 @@ class _Parts(Described):
         """Each part with a gamma for each feature, as far as it has one."""
         return replace(self, parts=tuple(part.per_feature(n_features) for part in self.parts))
 
+    def rescaled(self, factor: float) -> Self:
+        """Each part with every gamma times a factor."""
+        return replace(self, parts=tuple(part.rescaled(factor) for part in self.parts))
+
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
         """Work in the centres (m, d), a group at a time."""
         m = len(centres)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,10 @@ class Several(Described):
         """Each kernel with a gamma for each feature, as far as it has one."""
         return replace(self, kernels=tuple(kernel.per_feature(n_features) for kernel in self.kernels))
 
+    def rescaled(self, factor: float) -> Self:
+        """Each kernel with every gamma times a factor."""
+        return replace(self, kernels=tuple(kernel.rescaled(factor) for kernel in self.kernels))
+
     def seen(self, points: Float, k: int) -> Float:
         """Points (n, d) with zeros in the columns that kernel k does not see: where equal, its functions are."""
         own = self.kernels[k].relevances(points.shape[1])
@@ -154,19 +158,9 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     >>> multiples(Gaussian((0.5, 0.25)), (1.0, 4.0)).relevances(2).round(3)
     array([2., 1.])
     """
-    if not _gammas(kernel).any():
+    if not any("gamma" in name for name in kernel.parameters):
         raise UsageError(
             f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave it out"
         )
-    made = tuple(widened(kernel, factor) for factor in factors)
+    made = tuple(kernel.rescaled(factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)
-
-
-def widened(kernel: Any, factor: float) -> Any:
-    """A kernel, or several, with every gamma times a factor."""
-    return kernel if factor == 1 else kernel.with_logs(kernel.logs + np.log(factor) * _gammas(kernel))
-
-
-def _gammas(kernel: Any) -> NDArray[np.bool_]:
-    """Which parameters are a gamma, (p,)."""
-    return np.array(["gamma" in name for name in kernel.parameters], dtype=np.bool_)

@@ -55,6 +55,10 @@ class Widths(Described):
         """A gamma for each feature."""
         return replace(self, gamma=tuple(self.widths(n_features).tolist()))
 
+    def rescaled(self, factor: float) -> Self:
+        """Every gamma times a factor."""
+        return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
+
     def shared(self, gradient: Float) -> Float:
         """The gradient in the parameters, given that in the log gamma of each feature (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.kernels.several import widened
 from partirvm.strategies.evaluating import Evaluation, evaluation, held_out, loss
 from partirvm.strategies.instructions import Event, Finish, Instruction, Log, Options, Problem, Saved, Stop
 from partirvm.strategies.learning import Ask, Learning, LearningState
@@ -126,7 +125,7 @@ class Choosing:
             return state, wanted
         fits = tuple(
             evaluation(state.problem, self._design(state, kernel), inner.rows, None, fresh=True)
-            for kernel in (widened(state.problem.empty.kernel, width) for width in WIDTHS)
+            for kernel in [state.problem.empty.kernel.rescaled(width) for width in WIDTHS]
         )
         looked = state.looked + inner.evaluations + len(fits)
         return self._fit(replace(state, phase=Phase.FITS, fits=fits, looked=looked))
@@ -179,7 +178,7 @@ class Choosing:
         state = replace(state, phase=Phase.LAST, choice=choice)
         problem = state.problem
         if state.one_width:
-            kernel = widened(problem.empty.kernel, choice["width"])
+            kernel = problem.empty.kernel.rescaled(choice["width"])
             problem = replace(problem, empty=replace(problem.empty, kernel=kernel))
         else:
             problem = per_feature(problem)

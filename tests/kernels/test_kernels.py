@@ -353,3 +353,26 @@ def test_a_callable_has_no_spec_but_a_key():
     assert kernel.key() != LocalFunction(lambda X, Z: X @ Z.T).key()
     with pytest.raises(UsageError, match="cannot be called"):
         LocalFunction(3)
+
+
+@kernels
+def test_a_gamma_for_each_feature_is_the_same_function(case, rng):
+    """One gamma is repeated for all features that the kernel sees; a second time changes nothing."""
+    X, Z = drawn(rng, 9), drawn(rng, 5)
+    each = case.kernel.per_feature(D)
+    np.testing.assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
+    assert each.per_feature(D) == each
+    assert (len(each.logs) > len(case.kernel.logs)) == any(
+        name == "gamma" or name.endswith(".gamma") for name in case.kernel.parameters
+    )
+
+
+@kernels
+def test_a_factor_is_of_gamma_alone(case):
+    """Every gamma is four times what it was, and nothing else changes."""
+    wide, narrow = case.kernel, case.kernel.rescaled(4.0)
+    of_gamma = np.array(["gamma" in name for name in wide.parameters], dtype=bool)
+    there = np.isfinite(wide.logs)
+    np.testing.assert_allclose(narrow.logs[there], (wide.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14)
+    assert type(narrow) is type(wide)
+    assert narrow.parameters == wide.parameters

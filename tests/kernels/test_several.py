@@ -94,9 +94,9 @@ def test_spec_and_parameters():
 def test_multiples_of_gamma():
     """Every gamma of a kernel by each factor; a factor of 1 is the kernel itself; a single one makes one kernel."""
     kernel = Product((OnColumns(Gaussian((0.5, 0.0)), (0, 1)), OnColumns(Laplacian(3.0), (2,))))
-    assert multiples(kernel, (1.0,)) is kernel
+    assert multiples(kernel, (1.0,)) == kernel
     several = multiples(kernel, (1.0, 4.0))
-    assert several.kernels[0] is kernel
+    assert several.kernels[0] == kernel
     np.testing.assert_allclose(several.kernels[1].relevances(3), [2.0, 0.0, 12.0])
     np.testing.assert_allclose(multiples(kernel, (4.0,)).relevances(3), [2.0, 0.0, 12.0])
     with pytest.raises(UsageError, match="'linear' has no gamma"):

@@ -15,7 +15,7 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Polynomial, kernel_from_spec
 from partirvm.strategies import choosing
-from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature, widened
+from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature
 from partirvm.strategies.evaluating import held_out, loss
 from partirvm.strategies.instructions import Finish, Gather, GramPass, LogisticPass, Options, ResidualPass, Stop
 from partirvm.strategies.learning import asked
@@ -62,7 +62,7 @@ def test_few_rows_in_which_all_features_count_alike_get_one_width():
     line, kernel, _ = chosen(X, y - y.mean())
     assert line["choice"]["form"] == ONE
     assert line["choice"]["one"] <= line["choice"]["each"]
-    assert any(kernel == widened(Gaussian(1 / 6), width) for width in WIDTHS)
+    assert any(kernel == Gaussian(width / 6) for width in WIDTHS)
     assert (line["rows"], line["candidates"], line["gain"]) == (45, 18, 0.0)
 
 
@@ -144,8 +144,7 @@ def test_a_stop_ends_it():
         assert machine.next(replace(state, phase=phase), Stop(Termination.ABORTED))[1] == (Finish(Termination.ABORTED),)
 
 
-def test_only_gamma_is_widened():
+def test_each_feature_has_the_gamma_of_all():
     """What else a kernel has stays as it is."""
-    assert widened(Polynomial(0.5, degree=2, coef0=3.0), 4.0) == Polynomial(2.0, degree=2, coef0=3.0)
     problem = problem_of(np.zeros((4, 3)), np.arange(4.0), Polynomial(0.5, coef0=3.0))
     assert per_feature(problem).empty.kernel == Polynomial((0.5, 0.5, 0.5), coef0=3.0)
