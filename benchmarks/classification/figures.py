@@ -14,7 +14,7 @@ from benchmarks.classification.scores import BINS
 from benchmarks.classification.tables import find, ordered
 from benchmarks.sheets import INK, save, sheet
 
-COLOURS = dict(zip(METHODS, ("#c8553d", "#3b6ea8", "#3d8f5f", "#b07aa1", "#d4a017", "#8a8a8a"), strict=True))
+COLOURS = dict(zip(METHODS, ("#c8553d", "#7a1f5c", "#3b6ea8", "#3d8f5f", "#b07aa1", "#d4a017", "#8a8a8a"), strict=True))
 
 CLASSES = ("#3b6ea8", "#c8553d")
 

@@ -1,6 +1,7 @@
 """The methods: how each is made, what is chosen by cross-validation, and what counts as its vectors.
 
-partirvm     ``RVMClassifier``; options may follow its name: ``partirvm strategy=basic moderate=True``
+partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
+learned      ``RVMClassifier`` with its defaults: the kernel learns its widths, nothing is cross-validated
 fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
 svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
 nystroem     ``LogisticRegression`` on 200 Nystroem features
@@ -41,6 +42,11 @@ def widths(features: int) -> list[Parameters]:
 def widths_and_costs(features: int) -> list[Parameters]:
     """The grid of widths, each with every C."""
     return [{**width, "C": cost} for width in widths(features) for cost in COSTS]
+
+
+def nothing(features: int) -> list[Parameters]:
+    """No parameter."""
+    return [{}]
 
 
 def length(features: int) -> list[Parameters]:
@@ -137,6 +143,10 @@ METHODS = {
     for method in (
         Method(
             "partirvm", make_partirvm({}), widths, lambda fitted, X: fitted.relevance_vectors_,
+            needs="partirvm:RVMClassifier",
+        ),
+        Method(
+            "learned", make_partirvm({}), nothing, lambda fitted, X: fitted.relevance_vectors_,
             needs="partirvm:RVMClassifier",
         ),
         Method(

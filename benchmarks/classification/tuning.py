@@ -56,7 +56,7 @@ def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) 
         with warnings.catch_warnings():
             # Unconverged fits at unfit widths, constant features, duplicate rows: known, and the same for all.
             warnings.simplefilter("ignore")
-            losses = [log_loss_of(method, parameters, split, number) for parameters in grid]
-        best = int(np.argmin(losses))
+            losses = [log_loss_of(method, parameters, split, number) for parameters in grid] if grid[1:] else [None]
+        best = losses.index(min(losses)) if grid[1:] else 0
         chosen.append({"parameters": grid[best], "log_loss": losses[best], "losses": losses})
     return {"chosen": chosen}
