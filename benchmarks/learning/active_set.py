@@ -8,6 +8,10 @@ library's own. All have the same width, learned once for each split (not counted
 round. Regression: 70 % of the rows train, of abalone 1,000; error is RMSE in units of the training target's sd.
 Classification: the public splits of Ripley's sets; error is the fraction of wrong classes. Every line is a mean over
 splits at random (one, where the split is public). ``candidates`` are rows that were candidates, in all rounds.
+
+Measured at gamma 0.1 on one random split each, of 400, 700, 1,000, 250 and 200 training rows (error, vectors without an
+active set; with map-weight; with gain): boston 0.363, 79; 0.350, 38; 0.313, 48. Concrete 0.331, 77; 0.357, 48; 0.341,
+59. Airfoil 0.440, 43; 0.486, 25; 0.440, 41. Ripley 0.113, 3; 0.116, 3; 0.115, 3. Pima 0.256, 9; 0.268, 7; 0.250, 9.
 """
 
 from __future__ import annotations

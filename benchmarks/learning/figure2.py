@@ -7,6 +7,9 @@ training rows, with one width learned by the evidence; reported are vectors, evi
 test rows inside the 95 % interval of a new noisy target, and RMSE. The paper has 4 vectors, and coverages of 94.1 % and
 100 %, which we read as training and test (282 or 283 of 300 rows would be 94.0 or 94.3 %). The evidence hardly knows
 the width here: RVMs of gamma 0.003 and of 1.6 differ by 6 nats of −890, and all the difference is where no row trains.
+Measured: Gaussian 6 vectors, 94.3 and 51.1 % from gamma 1; 12 vectors, 94.0 and 96.7 % from 0.1; Matérn 3/2 4 vectors,
+94.0 and 98.9 % (91 of 92 cars).
+
 DIR holds auto.npz with ``X`` (392, d), ``y`` and ``columns``, the names of X, ``weight`` among them.
 """
 

@@ -13,6 +13,11 @@ sets, the mean and the range of the noise features' frequencies, test error, vec
 in waveform-fits.json, and are not done again. The paper has, read from its figure: KRVM (a width per feature, flat)
 more than 0.5 on 13 features of signal with noise between 0.2 and 0.5; PFCVM (half-normal) on 8 of them, with noise
 below 0.2.
+
+Measured over 30 sets (median of 3 draws: 12 sets), the signal features above 0.5 and the noise features' mean, range:
+flat 17, 0.35, 0.17–0.57, test error 0.0952; half-normal 8, 0.02, 0–0.07, error 0.0965: more than KRVM's and as many as
+PFCVM's. What beats the one, flat with relevance ≥ 0.05, has 14 with noise 0.20, 0.03–0.37; what beats the other, ≥ 0.2,
+has 10 with noise 0.07, 0–0.17. Between both is the median relevance of three draws of centres ≥ 0.1: 13, 0.12, 0–0.33.
 """
 
 from __future__ import annotations
@@ -40,24 +45,29 @@ WAVES = np.array([np.maximum(6 - np.abs(POINTS - peak), 0) for peak in (7, 15, 1
 """h1, h2 and h3: triangles of height 6 about points 7, 15 and 11."""
 
 NOISE = 19
+DRAWS = 3
 TRAIN, TEST = 400, 2000
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How widths are learned, and from which relevance on a feature counts as selected."""
+    """How widths are learned, and from which relevance on a feature counts as selected.
+
+    Of several ``draws`` (seeds of the rows that are centres) the median of the relevances counts.
+    """
 
     name: str
     prior: str
     threshold: float
+    draws: int = 1
 
 
 SETTINGS = (
     Setting("flat", "flat", 1e-3),
     Setting("half-normal", "half-normal", 1e-3),
     Setting("flat, relevance ≥ 0.05", "flat", 0.05),
-    Setting("flat, relevance ≥ 0.1", "flat", 0.1),
-    Setting("flat, relevance ≥ 0.15", "flat", 0.15),
+    Setting("flat, relevance ≥ 0.2", "flat", 0.2),
+    Setting("flat, median of 3 draws ≥ 0.1", "flat", 0.1, DRAWS),
 )
 PAPER = {"flat": "KRVM: 13 > 0.5, noise 0.2–0.5", "half-normal": "PFCVM: 8 > 0.5, noise < 0.2"}
 
@@ -71,11 +81,11 @@ def draw(n: int, seed: int) -> tuple[Float, NDArray[np.int64]]:
     return np.hstack([signal, rng.normal(size=(n, NOISE))]), classes
 
 
-def fit(prior: str, number: int) -> dict[str, Any]:
-    """Fit set ``number``; relevances (40,) and what it took."""
+def fit(prior: str, number: int, seed: int) -> dict[str, Any]:
+    """Fit set ``number`` with this seed; relevances (40,) and what it took."""
     X, y = draw(TRAIN, number)
     X_test, y_test = draw(TEST, 10_000 + number)
-    model = RVMClassifier(gamma="learn-per-feature", gamma_prior=prior, random_state=0)
+    model = RVMClassifier(gamma="learn-per-feature", gamma_prior=prior, random_state=seed)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartirvmWarning)  # of rows far from all vectors: 40 features
@@ -84,6 +94,7 @@ def fit(prior: str, number: int) -> dict[str, Any]:
     return {
         "set": number,
         "prior": prior,
+        "seed": seed,
         "relevance": model.feature_relevance_.tolist(),
         "error": error,
         "vectors": model.n_relevance_vectors_,
@@ -92,20 +103,28 @@ def fit(prior: str, number: int) -> dict[str, Any]:
     }
 
 
+def of(fits: list[dict[str, Any]], setting: Setting) -> list[list[dict[str, Any]]]:
+    """The fits of this setting, those of a set together; sets that lack some are left out."""
+    mine = [one for one in fits if one["prior"] == setting.prior and one["seed"] < setting.draws]
+    sets = [[one for one in mine if one["set"] == number] for number in sorted({one["set"] for one in mine})]
+    return [together for together in sets if len(together) == setting.draws]
+
+
 def frequencies(fits: list[dict[str, Any]], setting: Setting) -> Float:
     """How often each feature (40,) is selected."""
-    relevance = np.array([one["relevance"] for one in fits if one["prior"] == setting.prior])
-    return np.asarray((relevance >= setting.threshold).mean(axis=0))
+    relevance = [np.median([one["relevance"] for one in together], axis=0) for together in of(fits, setting)]
+    return np.asarray((np.array(relevance) >= setting.threshold).mean(axis=0))
 
 
 def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
     """A setting's line of the table."""
-    mine = [one for one in fits if one["prior"] == setting.prior]
+    sets = of(fits, setting)
+    mine = [one for together in sets for one in together]
     often = frequencies(fits, setting)
     signal, noise = often[: len(POINTS)], often[len(POINTS) :]
     return {
         "setting": setting.name,
-        "sets": len(mine),
+        "sets": len(sets),
         "signal > 0.5": int((signal > 0.5).sum()),
         "noise mean": float(noise.mean()),
         "noise least": float(noise.min()),
@@ -149,12 +168,12 @@ def main(arguments: list[str] | None = None) -> None:
     kept = Path(options.output, "waveform-fits.json")
     kept.parent.mkdir(parents=True, exist_ok=True)
     fits = json.loads(kept.read_text()) if kept.exists() else []
-    began, done = time.perf_counter(), {(one["prior"], one["set"]) for one in fits}
-    for number in range(options.sets):
-        for prior in ("flat", "half-normal"):
-            if (prior, number) in done or time.perf_counter() - began > 60 * options.minutes:
+    began, done = time.perf_counter(), {(one["prior"], one["seed"], one["set"]) for one in fits}
+    for prior, seed in (("flat", 0), ("half-normal", 0), *(("flat", seed) for seed in range(1, DRAWS))):
+        for number in range(options.sets):
+            if (prior, seed, number) in done or time.perf_counter() - began > 60 * options.minutes:
                 continue
-            fits.append(fit(prior, number))
+            fits.append(fit(prior, number, seed))
             kept.write_text(json.dumps(fits))
             say(f"set {number}, {prior}: error {fits[-1]['error']:.4f}, {fits[-1]['seconds']:.1f} s")
     rows = [row(fits, setting) for setting in SETTINGS]

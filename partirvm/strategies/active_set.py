@@ -9,10 +9,9 @@ in the MAP solution over all candidates is larger than δ = 0.5, until none is. 
 
       w = β (βΦᵀΦ + A)⁻¹ Φᵀt,
 
-  where A holds the fit's own α of the active columns, and of all others 1, at which fits of standardised targets begin
-  elsewhere: δ is then half a prior standard deviation. For classes it is one Newton step from the mode of the active
-  set, (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of Laplace's quadratic there. A candidate's size is the largest of
-  its outputs' weights.
+  where A holds the fit's own α of the active columns, and of all others 1: δ is then half a prior standard deviation.
+  For classes it is one Newton step from the mode of the active set, (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of
+  Laplace's quadratic there. A candidate's size is the largest of its outputs' weights.
 - Rows with |w| > δ are admitted, the largest first and at most P a round. α and δ are in units of the target's sd (for
   classes, of the linear predictor), for kernels of height 1. The run ends when no row is admitted, or at a limit.
   (With the median α of the vectors in place of 1, nearly all rows are admitted in the end.)
