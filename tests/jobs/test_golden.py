@@ -87,6 +87,11 @@ def test_a_golden_job_goes_on(tmp_path):
     assert store.requested(2) is None
 
 
+def objects(folder):
+    """Names of all that is in a job; whether a lease has had time for a heartbeat is no matter of formats."""
+    return {path.relative_to(folder) for path in folder.rglob("*") if not path.match("*.beat.json")}
+
+
 def test_the_present_format_has_its_golden_job(tmp_path):
     """And its script still writes one."""
     for folders, name, kind, held in (
@@ -98,5 +103,4 @@ def test_the_present_format_has_its_golden_job(tmp_path):
         made.mkdir()
         subprocess.run([sys.executable, str(GOLDEN / "make.py"), str(made), *kind], check=True)
         held(made)
-        names = {path.relative_to(made) for path in made.rglob("*")}
-        assert names == {path.relative_to(folders[-1]) for path in folders[-1].rglob("*")}
+        assert objects(made) == objects(folders[-1])
