@@ -124,7 +124,7 @@ class Choosing:
         if not isinstance(wanted[0], Log):
             return state, wanted
         fits = tuple(
-            evaluation(state.problem, self._design(state, kernel), inner.rows, None, fresh=True)
+            evaluation(state.problem, self._design(state, kernel), inner.rows, inner.best, fresh=True)
             for kernel in [state.problem.empty.kernel.rescaled(width) for width in WIDTHS]
         )
         looked = state.looked + inner.evaluations + len(fits)

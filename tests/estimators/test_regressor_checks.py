@@ -27,6 +27,7 @@ MAY_FAIL = {
 """Checks that an RVM need not pass, each with its reason."""
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @parametrize_with_checks(
     [RVMRegressor(random_state=0), RVMRegressor(gamma=0.5, strategy="working-set", partition_size=20, random_state=0)]

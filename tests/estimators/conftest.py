@@ -1,0 +1,15 @@
+"""Kernels learned in little time."""
+
+from __future__ import annotations
+
+import pytest
+
+from partirvm.core import rprop
+from partirvm.strategies import choosing
+
+
+@pytest.fixture
+def quick_learning(monkeypatch):
+    """The default kernel is learned all the same, in fewer rounds and with one fold: hundreds of fits do so."""
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(choosing, "HELD_OUT", 1)
