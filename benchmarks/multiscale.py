@@ -27,9 +27,9 @@ and ``--rows 100000`` of etopo20 (1,000 candidates; the last two ways were not r
     etopo20     gamma 5 × 1, 8, 64  100,000       1,000      727   14  0.2643  0.087
     etopo20     learn               100,000       1,000      605   29  0.2792  0.143
 
-At equal candidates several fixed widths are a hedge against a wrong one, and no gain on a good one: every row offers
-functions that are too narrow to be worth their place among the candidates. Hence the default is one width, and the
-demo keeps its own. Learned together they gain 3 % of RMSE over one learned width.
+On these parts, at equal candidates, several fixed widths are a hedge against a wrong one and no gain on a good one:
+half the candidates and more are too narrow to be worth their place. Hence the default is one width, and the demo keeps
+its own. Learned together they gained 3 % of RMSE over one learned width on 15,000 rows.
 
 nyc_green_taxi, 100,000 rows, 900 candidates, the same kernels given as values: one width for all with the zones as
 numbers 0.4369 (373 vectors), learned widths 0.4370 (200), no zones at all 0.4396 (173); zones as categories, scale
