@@ -7,6 +7,33 @@ zone ids are categorical. Every way of a case has the same training and test row
 learns the widths before the fit, whose seconds count. HistGradientBoosting takes the commonest 254 zones of each kind
 as categories, the others as missing. RMSE and NLPD are of held-out rows, in units of the training target's sd;
 ``cpu`` are seconds of all threads, which tell more than those of the clock where a machine is shared.
+
+Measured on parts of the data, on a busy machine of two cores (``--case etopo20 --rows 15000 --partition-size 120``):
+
+    ==========  ===================  ======  ==========  =======  ===  ======  =====
+    data        way                  rows    candidates  vectors  cpu  rmse    nlpd
+    ==========  ===================  ======  ==========  =======  ===  ======  =====
+    etopo20     gamma 50             15,000         480      335    1  0.3720  0.431
+    etopo20     gamma 50 × 1, 8      15,000         480      342    1  0.4598  0.645
+    etopo20     gamma 5 × 1, 8, 64   15,000         480      313    1  0.3435  0.349
+    etopo20     learn                15,000         480      281   20  0.3471  0.360
+    etopo20     learn × 1, 8         15,000         480      305   29  0.3367  0.328
+    ==========  ===================  ======  ==========  =======  ===  ======  =====
+
+and ``--rows 100000`` of etopo20 (1,000 candidates; the last two ways were not reached):
+
+    etopo20     gamma 50            100,000       1,000      728   14  0.2632  0.083
+    etopo20     gamma 50 × 1, 8     100,000       1,000      832   14  0.2930  0.191
+    etopo20     gamma 5 × 1, 8, 64  100,000       1,000      727   14  0.2643  0.087
+    etopo20     learn               100,000       1,000      605   29  0.2792  0.143
+
+On these parts, at equal candidates, several fixed widths are a hedge against a wrong one and no gain on a good one:
+half the candidates and more are too narrow to be worth their place. Hence the default is one width, and the demo keeps
+its own. Learned together they gained 3 % of RMSE over one learned width on 15,000 rows.
+
+nyc_green_taxi, 100,000 rows, 900 candidates, the same kernels given as values: one width for all with the zones as
+numbers 0.4369 (373 vectors), learned widths 0.4370 (200), no zones at all 0.4396 (173); zones as categories, scale
+0.4063 (591), learned 0.4027 (491).
 """
 
 from __future__ import annotations
@@ -58,6 +85,7 @@ CASES = {
                 "gamma 5 × 1, 8, 64": {"gamma": 5.0, "gamma_multiples": (1, 8, 64)},
                 "learn": {"gamma": "learn"},
                 "learn × 1, 8": {"gamma": "learn", "gamma_multiples": (1, 8)},
+                "learn × 1, 8, 64": {"gamma": "learn", "gamma_multiples": (1, 8, 64)},
             },
         ),
         Case(
