@@ -13,7 +13,8 @@ with α this fixed point is no stationary point of the evidence, which need not 
 **Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved
 too far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the
 penalised likelihood falls, the step is taken back, with the columns that it pruned; a plain Newton step at the old α is
-halved until it rises, and others follow until the mode is near: what the quadratic of a flank says of α is nothing.
+shortened until it rises, and others follow until the mode is near: what the quadratic of a flank says of α is nothing.
+Columns that were about to enter get the α that each would have alone, as classes that part leave no room for hope.
 
 **Several classes.** Blocks between outputs are left out of H. The true curvature is 0 to 2 times the blocks', since a
 row of diag(y) − yyᵀ sums to 0: 2 where two classes part, about 1 where many compete, and 0 where two classes that

@@ -17,7 +17,7 @@ from partirvm.core.laplace import LaplaceState, settled, update
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.secant import Pairs, among, newton_step, remember
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule
+from partirvm.core.updates import HOPE, StopRule
 
 Float = NDArray[np.float64]
 
@@ -54,6 +54,9 @@ a weight that is pruned at its own curvature, thousands of nats where the likeli
 
 NEAR = 10.0
 """Nats from the mode, by the quadratic, within which α moves again after a step was taken back."""
+
+SHORTER, LONGER = 0.1, 4.0
+"""Factors of a step: the least after one that was taken back, and of the next after one that was not."""
 
 SHORTEST = 2.0**-20
 """The shortest part of a Newton step that is tried."""
@@ -108,7 +111,7 @@ def receive(
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
-        return _back(search, rule)
+        return _back(search, rule, search.baseline - now.penalised())
     pairs = search.pairs
     if now.passes - search.since > TIMID and search.origin is not None and now.likelihood == "multinomial":
         pairs = remember(pairs, trial.weights - search.origin, trial.block.gradient - block.gradient)
@@ -123,7 +126,7 @@ def receive(
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
     if search.step and now.decrement > NEAR:
-        return _plain(now, 1.0, now.passes, pairs, settling=False), None
+        return _plain(now, min(LONGER * search.step, 1.0), now.passes, pairs, settling=False), None
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
@@ -182,10 +185,15 @@ def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, s
     return Search(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
 
-def _back(search: Search, rule: StopRule) -> tuple[Search, Termination | None]:
-    """The penalised likelihood fell: try a shorter plain step from where the fit stands, and trust no pairs."""
+def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Termination | None]:
+    """The penalised likelihood fell by so many nats: try a shorter plain step from where the fit stands, and trust no
+    pairs. The parabola through slope and fall says how short, within bounds (Dennis & Schnabel 1983, §6.3.2)."""
     state = replace(search.current, passes=search.current.passes + 1)
-    step = 0.5 * search.step if search.step else 1.0
+    if search.step:
+        rise = search.step * state.decrement
+        step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
+    else:
+        step, state = 1.0, _sober(state)
     # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
     stuck = not search.step and state.passes - search.since <= TIMID and state.decrement < SETTLED * rule.tol * state.n
     if step < SHORTEST or stuck:
@@ -193,6 +201,14 @@ def _back(search: Search, rule: StopRule) -> tuple[Search, Termination | None]:
     if state.passes >= rule.max_iterations:
         return replace(search, current=state), Termination.ITERATIONS
     return _plain(state, step, state.passes, settling=search.settling), None
+
+
+def _sober(state: LaplaceState) -> LaplaceState:
+    """With the α that columns at weight zero would have alone: hopes for all of them at once were too high."""
+    entering = (state.weights == 0).all(axis=1)
+    if not entering.any():
+        return state
+    return settled(state, np.where(entering[:, None], state.alpha / HOPE, state.alpha), state.weights, state.block)
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from partirvm.core.laplace import entry_factors, init, update
+from partirvm.core.laplace import enter, entry_factors, init, update
 from partirvm.core.logistic import LOGISTIC, LogisticBlock, n_outputs
 from partirvm.core.newton import begin, receive, settle
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule, entry_precision
+from partirvm.core.updates import HOPE, StopRule, entry_precision
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
@@ -155,12 +155,17 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     search, reason = receive(search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE)
     assert search.current.block is state.block
     np.testing.assert_array_equal(search.trial.labels, labels)
-    np.testing.assert_array_equal(search.trial.alpha, alpha)
-    steps = [search.step]
+    np.testing.assert_array_equal(search.trial.alpha, alpha / [[1.0], [HOPE]])  # who is not in yet hopes for less
+    assert search.step == 1.0
     while search.current.block is state.block and reason is None:
+        before = search
         search, reason = receive(search, LogisticBlock.of("bernoulli", Phi, codes, search.trial.weights), RULE)
-        steps.append(search.step)
-    assert steps[:3] == [1.0, 0.5, 0.25]
+        if search.current.block is state.block:
+            ends = (before.current.weights, before.trial.weights)
+            low, high = (naive.penalised("bernoulli", Phi, codes, before.current.alpha, w) for w in ends)
+            top = 2 * before.current.decrement  # slope along the step; the parabola's top from it and the fall
+            best = 0.5 * top * before.step**2 / (top * before.step - (high - low))
+            np.testing.assert_allclose(search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6)
     np.testing.assert_array_equal(search.current.labels, labels)
     end, reason = drive(search, Phi, codes)
     assert reason is Termination.CONVERGED
@@ -285,6 +290,23 @@ def test_classes_that_part_from_weights_far_away(seed):
     assert reason is Termination.CONVERGED
     assert state.log_evidence < 0
     assert abs(state.log_evidence - first.log_evidence) < 5
+
+
+def test_candidates_join_classes_that_part(rng):
+    """Beside a fit that has saturated the link: as if their own α had been given, in a few passes."""
+    X = rng.normal(size=(400, 2))
+    codes = (X @ [1.0, 1.0] > 0).astype(float)
+    Phi = design(X, 1.0, X[:80])
+    few = np.arange(21)
+    first, _ = fit("bernoulli", Phi[:, few], codes, 2)
+    weights = np.zeros((81, 1))
+    weights[first.labels - BIAS] = first.mean
+    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
+    joined = enter("bernoulli", np.arange(81) + BIAS, block, first.labels, first.alpha, first.mean)
+    state, reason = drive(begin(replace(joined, passes=1), RULE), Phi, codes)
+    assert reason is Termination.CONVERGED
+    assert state.passes < 60
+    assert first.log_evidence - 3 < state.log_evidence < 0
 
 
 @given(seeds)
