@@ -16,8 +16,11 @@ from partirvm.data import ingest
 from partirvm.strategies import choosing, evaluating, learning
 from partirvm.types import FitParameters
 
+TWICE = [("working-set", "sample"), ("working-set", "partition"), ("incremental", "sample")]
+"""Cases of which each half is in another one."""
+
 CASES = [
-    (strategy, likelihood)
+    pytest.param(strategy, likelihood, marks=[pytest.mark.slow] if (strategy, likelihood) in TWICE else [])
     for strategy in ("split-merge", "incremental", "working-set")
     for likelihood in ("full", "sample", "partition")
 ]
@@ -85,7 +88,7 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
 
 CLASSES = [
     pytest.param(2, "working-set", "full", "auto", marks=pytest.mark.slow),
-    (3, "working-set", "full", "auto"),
+    pytest.param(3, "working-set", "full", "auto", marks=pytest.mark.slow),
     (3, "incremental", "partition", "ovr"),
     (2, "split-merge", "partition", "auto"),
 ]

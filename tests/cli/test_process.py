@@ -290,7 +290,11 @@ def test_a_fit_on_a_cluster_is_the_same_fit(tour, tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "there"),
-    [(signal.SIGINT, False), pytest.param(signal.SIGKILL, False, marks=pytest.mark.slow), (signal.SIGTERM, True)],
+    [
+        (signal.SIGINT, False),
+        pytest.param(signal.SIGKILL, False, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
     """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""

@@ -122,6 +122,7 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_run_over_tls(slurm):
     """DASK_CONFIG is all that the launcher and, by the environment of its jobs, the workers need."""
     assert slurm("python deploy/certificates.py certificates").returncode == 0

@@ -77,7 +77,9 @@ def test_a_spec_of_before_has_the_default():
 
 
 @pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
+@pytest.mark.parametrize(
+    "strategy", ["working-set", "incremental", pytest.param("split-merge", marks=pytest.mark.slow), "basic"]
+)
 def test_every_store_gives_the_same_model(strategy, standardize):
     """Model digest and history, on one thread and two; the plan names the store, history counts what came of it."""
     found = {}
