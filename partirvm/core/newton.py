@@ -186,8 +186,11 @@ def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, s
 
 
 def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Termination | None]:
-    """The penalised likelihood fell by so many nats: try a shorter plain step from where the fit stands, and trust no
-    pairs. The parabola through slope and fall says how short, within bounds (Dennis & Schnabel 1983, §6.3.2)."""
+    """The penalised likelihood fell by so many nats: try a shorter plain step from where the fit stands.
+
+    The parabola through slope and fall says how short, within bounds (Dennis & Schnabel 1983, §6.3.2). Pairs are not
+    trusted any more.
+    """
     state = replace(search.current, passes=search.current.passes + 1)
     if search.step:
         rise = search.step * state.decrement
