@@ -5,6 +5,7 @@ What the job was asked, what was planned, how it went and what came of it, for a
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -249,8 +250,7 @@ def _limits(plan: dict[str, Any]) -> str:
 
 def _parameters(spec: dict[str, Any]) -> str:
     """What was asked beyond the defaults, and all of it to unfold."""
-    asked = dict(spec.get("parameters") or {})
-    usual = asdict(FitParameters())
+    asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(FitParameters())))
     if not asked:
         return ""
     changed = {name for name, value in asked.items() if name not in usual or value != usual[name]}

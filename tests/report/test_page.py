@@ -68,7 +68,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
                 spec={
                     "data": data,
                     "validation": validation,
-                    "parameters": asdict(parameters),
+                    "parameters": json.loads(json.dumps(asdict(parameters))),  # as a job's folder holds them
                     "versions": {"partirvm": "0.1.0", "python": "3.11.7"},
                     "tile_rows": result.plan.shape.tile_rows,
                 },
