@@ -3,7 +3,8 @@
 A fixed random sample of rows, some of them centres, gives evidence and slopes (``strategies.evaluating``); iRprop⁻
 (``core.rprop``) moves the kernel's log parameters, all of them by one evaluation a round. Three stages:
 
-1. from the kernel that was given to the best evidence;
+1. from the kernel that was given to the best evidence, where there is one width alone from the best of several
+   (``STARTS``): between a width that sees the trend and one that sees the detail the evidence may have a valley;
 2. *revival*, once, where features have been switched off: all widths are raised again and the search begins anew.
    Inputs that matter only together both look useless at first, and come back together;
 3. *growth*, while the data determine most of the weights: twice the centres out of the same rows. More centres can
@@ -57,6 +58,12 @@ CENTRES = 300
 MOST_CENTRES = 500
 """Centres after growth, at most: more are worth a per cent of error, and cost as many times more."""
 
+STARTS = np.log([8.0, 1 / 8])
+"""Where a search for one parameter looks besides its start, as changes of the log; it begins at the best.
+
+A gamma per feature has its revival; begun anew at other scales it wins nothing, and every look costs two passes.
+"""
+
 SHARE, CLASS_SHARE = 0.4, 0.25
 """Centres as a fraction of the rows, at most: with fewer small sets lack detail, with more the evidence overfits."""
 
@@ -106,7 +113,8 @@ class LearningState:
 
     ``rows`` are the sample, None for all; ``pool`` has every column there may be, of which the first ``centres`` are in
     use: centres, or where each has several kernels columns are what is counted. ``first`` is the evidence that the
-    stage began with, ``best`` the point of the search's best.
+    stage began with, ``best`` the point of the search's best; ``started`` counts the ``STARTS`` that were looked at, and
+    the return to the best of them.
     """
 
     problem: Problem
@@ -120,6 +128,7 @@ class LearningState:
     centres: int = 0
     stage: int = 1
     evaluations: int = 0
+    started: int = 0
     revived: bool = False
     first: float = 0.0
     now: Evaluation | None = None
@@ -199,6 +208,10 @@ class Learning:
             if state.stage > 1 and len(off(search.best, state.features)):
                 search = again(search, raised(search, state.features), LATER_STEP)
                 return self._look(replace(state, search=search), point)
+        if len(search.logs) == 1 and state.stage == 1 and state.started <= len(STARTS):
+            places = [*(search.start + STARTS[:, None]), search.best]
+            search = again(search, places[state.started], FIRST_STEP)
+            return self._look(replace(state, started=state.started + 1, search=search), fresh=True)
         if reason is None:
             return self._look(state, point)
         state = replace(state, reason=reason)

@@ -92,6 +92,16 @@ def test_a_pair_that_matters_only_together_is_found():
     assert (np.delete(found, [0, 2, 5]) < OFF).all()
 
 
+def test_one_width_is_sought_from_several_starts():
+    """A trend with ripples on it: uphill from gamma 1 lies the width of the trend, 280 nats below that of the ripples."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, size=(400, 1))
+    y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    near, far = (learned(X, y - y.mean(), kernel=Gaussian(gamma), centres=60)[0] for gamma in (1.0, 20.0))
+    assert near["log_evidence"] > far["log_evidence"] - 1
+    assert near["kernel"].gamma[0] == pytest.approx(far["kernel"].gamma[0], rel=0.1)
+
+
 def test_half_normal_widths_switch_more_off():
     """Features of hardly any signal stay on under the flat prior."""
     rng = np.random.default_rng(3)
