@@ -227,15 +227,31 @@ def _plan(job: JobFacts) -> str:
         ("Tiles", f"{plan['tiles']:,} of {counted(plan['tile_rows'], 'row')}, {plan['rows_per_task']:,} rows per task"),
         ("Limits", _limits(plan)),
     ]
-    passes = sum(entry.get("passes", 0) for entry in job.history)
-    seconds = job.history[-1]["seconds"] if job.history else None
+    before, fits = measured_before(job.history)
+    passes = sum(entry.get("passes", 0) for entry in fits)
+    seconds = fits[-1]["seconds"] - (before[-1]["seconds"] if before else 0.0) if fits else None
+    if before:
+        looks = sum(entry.get("passes", 0) for entry in before)
+        facts.append(("Before it", f"{looks:,} passes in {format_duration(before[-1]['seconds'])}"))
     rows = [
-        ("Passes", f"{plan['passes']:,}", f"{passes:,}" if job.history else MISSING),
+        ("Passes", f"{plan['passes']:,}", f"{passes:,}" if fits else MISSING),
         ("Time", format_duration(plan["seconds"]), MISSING if seconds is None else format_duration(seconds)),
         ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
     ]
     so_far = "took" if _over(job) else "so far"
     return markup.terms(facts) + "\n" + markup.table(("", "expected", so_far), map(markup.row, rows), "small")
+
+
+def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Lines of history that made the plan, of a kernel learned and of the heuristic's fit, and those that came of it.
+
+    >>> lines = [{"kind": "kernel", "taken": None}, {"kind": "heuristic"}, {"kind": "kernel", "taken": True}]
+    >>> [len(part) for part in measured_before(lines)]
+    [2, 1]
+    """
+    planned = [entry["kind"] != "heuristic" and entry.get("taken", entry["kind"]) is not None for entry in history]
+    count = planned.index(True) if any(planned) else len(planned)
+    return list(history[:count]), list(history[count:])
 
 
 def _sample(plan: dict[str, Any]) -> str:

@@ -131,7 +131,7 @@ def _course(plan: dict[str, Any]) -> str:
     if plan["strategy"] == "working-set":
         rounds = f"up to {counted(most, 'round')}" if most else "until the evidence is flat"
         return f"{plan['partition_size']:,} candidates per round, {rounds}"
-    partitions = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'row')}"
+    partitions = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
     if plan["strategy"] == "incremental":
         return f"{partitions} in order" + (f", at most {most:,} of them" if most else "")
     return f"{partitions}, merged on {counted(plan['rounds'] - 1, 'level')}" if plan["rounds"] > 1 else partitions

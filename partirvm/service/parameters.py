@@ -195,10 +195,12 @@ def resolve_partition_size(
     return sparseness, size, notes
 
 
-def resolve_likelihood(parameters: FitParameters, strategy: str, n_rows: int, size: int) -> tuple[str, int]:
+def resolve_likelihood(
+    parameters: FitParameters, strategy: str, n_rows: int, size: int, n_kernels: int = 1
+) -> tuple[str, int]:
     """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
     likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
     if likelihood == "auto":
-        likelihood = automatic(strategy, n_rows, size)
+        likelihood = automatic(strategy, n_rows, size, n_kernels)
     rows = parameters.likelihood_rows
     return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)

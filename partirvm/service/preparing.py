@@ -120,7 +120,7 @@ def prepare(
             source.n_rows, source.n_features, record, 0 if learned is None else learned.centres
         )
         measured, notes = measured + lines, notes + capped + held
-    likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
+    likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size, problem.n_kernels)
     selection = _selection(parameters, strategy, problem.classifies)
     rates = calibrate(source, problem.empty)
     plan = make_plan(

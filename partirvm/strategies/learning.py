@@ -113,8 +113,8 @@ class LearningState:
 
     ``rows`` are the sample, None for all; ``pool`` has every column there may be, of which the first ``centres`` are in
     use: centres, or where each has several kernels columns are what is counted. ``first`` is the evidence that the
-    stage began with, ``best`` the point of the search's best; ``started`` counts the ``STARTS`` that were looked at, and
-    the return to the best of them.
+    stage began with, ``best`` the point of the search's best; ``started`` counts the ``STARTS`` that were seen, and the
+    return to the best.
     """
 
     problem: Problem

@@ -40,17 +40,17 @@ LEAST = 10
 """Rows of each class, as far as there are so many, that a sample has beyond its proportion."""
 
 
-def automatic(strategy: str, n_rows: int, partition_size: int) -> str:
+def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 1) -> str:
     """What ``likelihood="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
 
-    The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate,
-    N²·P multiplications and additions of intermediate passes over all rows. The rule counts flops and measures nothing,
-    so that a fit means the same on every machine.
+    The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
+    as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. The rule
+    counts flops and measures nothing, so that a fit means the same on every machine.
 
     >>> automatic("incremental", 6144, 134), automatic("split-merge", 1_000_000, 500)
     ('full', 'sample')
     """
-    whole = strategy in ("basic", "working-set") or 2.0 * n_rows**2 * partition_size <= FULL_FLOPS
+    whole = strategy in ("basic", "working-set") or 2.0 * n_kernels * n_rows**2 * partition_size <= FULL_FLOPS
     return "full" if whole else "sample"
 
 

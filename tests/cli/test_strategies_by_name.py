@@ -8,8 +8,8 @@ import pytest
 
 CHOICES = ("--gamma", "1", "--partition-size", "300")
 COURSE = {
-    "split-merge": "10 partitions of 300 rows, merged on 4 levels",
-    "incremental": "10 partitions of 300 rows in order",
+    "split-merge": "10 partitions of 300 candidates, merged on 4 levels",
+    "incremental": "10 partitions of 300 candidates in order",
     "working-set": "300 candidates per round, until the evidence is flat",
 }
 LIKELIHOOD = {

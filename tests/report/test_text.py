@@ -113,11 +113,17 @@ def test_a_plan_in_two_lines():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"strategy": "incremental", "max_rounds": None}, "incremental, 72 partitions of 500 rows in order"),
-        ({"strategy": "incremental"}, "72 partitions of 500 rows in order, at most 9 of them"),
-        ({"strategy": "split-merge", "rounds": 8, "max_rounds": None}, "72 partitions of 500 rows, merged on 7 levels"),
-        ({"strategy": "split-merge", "rounds": 2, "partitions": 2}, "2 partitions of 500 rows, merged on 1 level"),
-        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 500 rows"),
+        ({"strategy": "incremental", "max_rounds": None}, "incremental, 72 partitions of 500 candidates in order"),
+        ({"strategy": "incremental"}, "72 partitions of 500 candidates in order, at most 9 of them"),
+        (
+            {"strategy": "split-merge", "rounds": 8, "max_rounds": None},
+            "72 partitions of 500 candidates, merged on 7 levels",
+        ),
+        (
+            {"strategy": "split-merge", "rounds": 2, "partitions": 2},
+            "2 partitions of 500 candidates, merged on 1 level",
+        ),
+        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 500 candidates"),
         ({"likelihood": "sample", "likelihood_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
         ({"likelihood": "partition"}, "9 rounds, likelihood of a fit's own rows"),
     ],

@@ -93,7 +93,7 @@ def test_a_pair_that_matters_only_together_is_found():
 
 
 def test_one_width_is_sought_from_several_starts():
-    """A trend with ripples on it: uphill from gamma 1 lies the width of the trend, 280 nats below that of the ripples."""
+    """A trend with ripples: uphill from gamma 1 lies the width of the trend, 280 nats below that of the ripples."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
