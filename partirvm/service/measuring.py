@@ -81,8 +81,8 @@ class Measuring:
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
         return record, lines, notes
 
-    def kernel(self, problem: Problem) -> Learned:
-        """The kernel learned from that of the problem."""
+    def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
+        """The kernel learned from that of the problem; ``all_rows`` says that all are to be candidates of one fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
         ask = asked(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
         # the slopes of a block take as much memory as the block itself
@@ -96,7 +96,8 @@ class Measuring:
             likelihood_rows=min(n_rows, ROWS),
             seed=parameters.seed,
         )
-        strategy = Choosing(ask) if chooses(parameters) else Learning(ask)
+        rehearse = all_rows and self._affordable(n_rows) >= n_rows
+        strategy = Choosing(ask, rehearse=rehearse) if chooses(parameters) else Learning(ask)
         record, entries = self._run(strategy, problem, options, 0.0)
         assert record.kernel is not None
         return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
@@ -156,4 +157,7 @@ def _reason(entry: Entry) -> str:
         return f"{form}, as there are {rows:,} rows: "
     error = "RMSE" if entry["train_rmse"] is not None else "log loss"
     best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
+    if other < best:
+        what = f"{OTHER[form]} gains no more than chance may"
+        return f"{form}, because {what}: {error} on {rows:,} rows held out {best:.3g} against {other:.3g}: "
     return f"{form}, because its {error} on {rows:,} rows held out is {best:.3g}, that of {OTHER[form]} {other:.3g}: "

@@ -103,7 +103,8 @@ def prepare(
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
-    learned = measuring.kernel(problem) if problem.power and _enough(parameters, moments) else None
+    learns_it = problem.power and _enough(parameters, moments)
+    learned = measuring.kernel(problem, all_rows=strategy == "basic") if learns_it else None
     if learned is not None:
         problem = replace(problem, empty=replace(empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None

@@ -4,8 +4,10 @@ A width per feature tells most, where the rows can carry so many parameters; whe
 With more than ``MANY`` rows nobody asks. With fewer, rows are dealt to ``FOLDS`` folds, held out by turns. On the rows
 outside a width per feature is learned (``strategies.learning``, its first search alone), and the tied RVM
 (``core.tied``) is fitted at one width after the other, ``WIDTHS`` × the one that was given, with the same centres; a
-pass over the fold tells the error of each. The least sum decides. One width is known then; a width per feature is
-learned again, from all rows.
+pass over the fold tells the error of each. Where every row is to be a candidate it is that fit which is judged, at all
+of these kernels, instead of the tied one (``strategies.rehearsal``). The least sum decides, but a width per feature
+must be ahead by more than a standard error over the folds: chosen by luck, it loses more than one width would. One
+width is known then; a width per feature is learned again, from all rows.
 """
 
 from __future__ import annotations
@@ -21,8 +23,20 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.evaluating import Evaluation, evaluation, held_out, loss
-from partirvm.strategies.instructions import Event, Finish, Instruction, Log, Options, Problem, Saved, Stop
+from partirvm.strategies.instructions import (
+    Event,
+    Finish,
+    Gather,
+    Gathered,
+    Instruction,
+    Log,
+    Options,
+    Problem,
+    Saved,
+    Stop,
+)
 from partirvm.strategies.learning import Ask, Learning, LearningState
+from partirvm.strategies.rehearsal import Rehearsal, rehearsal
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -55,6 +69,7 @@ class Phase(Enum):
     """What the machine waits for. An event in phase X goes to the method ``_on_x``."""
 
     FOLD = "a width per feature, of the rows outside a fold"
+    ROWS = "inputs of these rows, which are all candidates"
     FITS = "fits of one width after the other to the same rows"
     LOSSES = "what all of these are worth on the fold"
     LAST = "the chosen kernel, from all rows"
@@ -64,8 +79,9 @@ class Phase(Enum):
 class ChoosingState:
     """Where the machine stands: with ``fold`` of ``folds``, the rows that are held out by turns.
 
-    ``inner`` is the learning under way, ``fits`` those of the fold, ``losses`` (len(WIDTHS) + 1,) the sums so far: of
-    ``WIDTHS``, then of a width per feature. ``choice`` is ``Record.choice``, ``looked`` counts evaluations.
+    ``inner`` is the learning under way, ``fits`` those of the fold, ``losses`` (fold, len(WIDTHS) + 1) the sums of
+    those before it: of ``WIDTHS``, then of a width per feature. ``choice`` is ``Record.choice``, ``looked`` counts
+    evaluations.
     """
 
     problem: Problem
@@ -75,9 +91,19 @@ class ChoosingState:
     phase: Phase = Phase.FOLD
     fold: int = 0
     inner: LearningState | None = None
-    fits: tuple[Evaluation, ...] = ()
+    fits: tuple[Evaluation | Rehearsal, ...] = ()
     choice: dict[str, Any] | None = None
     looked: int = 0
+
+    @property
+    def kept(self) -> Int:
+        """Rows outside the fold, increasing."""
+        return np.sort(np.concatenate([*self.folds[: self.fold], *self.folds[self.fold + 1 :]]))
+
+    @property
+    def kernels(self) -> list[Kernel | Several]:
+        """The kernel that was given at each of ``WIDTHS``."""
+        return [self.problem.empty.kernel.rescaled(width) for width in WIDTHS]
 
     @property
     def one_width(self) -> bool:
@@ -93,13 +119,14 @@ class Choosing:
 
     name = "choosing"
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, rehearse: bool) -> None:
+        """``rehearse`` says that the fit to come has every row for a candidate, and that memory has room for it."""
         few = min(ask.centres, CENTRES)
-        self.learning, self.trial = Learning(ask), Learning(Ask(few, few, ask.prior))
+        self.learning, self.trial, self.rehearse = Learning(ask), Learning(Ask(few, few, ask.prior)), rehearse
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """Deal the rows to folds, or learn at once where they are many. The kernel has one gamma."""
-        state = ChoosingState(problem, options, (), np.zeros(len(WIDTHS) + 1))
+        state = ChoosingState(problem, options, (), np.zeros((0, len(WIDTHS) + 1)))
         if problem.n_rows > MANY:
             return self._last(state, {"form": EACH, "rows": problem.n_rows})
         return self._hold_out(replace(state, folds=deal(problem, options.seed)))
@@ -113,8 +140,7 @@ class Choosing:
 
     def _hold_out(self, state: ChoosingState) -> Answer:
         """Learn a width per feature without the rows of the fold; what a second search may find decides nothing."""
-        kept = np.sort(np.concatenate([*state.folds[: state.fold], *state.folds[state.fold + 1 :]]))
-        inner, wanted = self.trial.begin(per_feature(state.problem), state.options, kept)
+        inner, wanted = self.trial.begin(per_feature(state.problem), state.options, state.kept)
         return replace(state, phase=Phase.FOLD, inner=replace(inner, revived=True)), wanted
 
     def _on_fold(self, state: ChoosingState, event: Event) -> Answer:
@@ -123,12 +149,22 @@ class Choosing:
         state = replace(state, inner=inner)
         if not isinstance(wanted[0], Log):
             return state, wanted
+        state = replace(state, looked=state.looked + inner.evaluations)
+        if self.rehearse:
+            return replace(state, phase=Phase.ROWS), (Gather(state.kept),)
         fits = tuple(
             evaluation(state.problem, self._design(state, kernel), inner.rows, inner.best, fresh=True)
-            for kernel in [state.problem.empty.kernel.rescaled(width) for width in WIDTHS]
+            for kernel in state.kernels
         )
-        looked = state.looked + inner.evaluations + len(fits)
-        return self._fit(replace(state, phase=Phase.FITS, fits=fits, looked=looked))
+        return self._fit(replace(state, phase=Phase.FITS, fits=fits))
+
+    def _on_rows(self, state: ChoosingState, event: Gathered) -> Answer:
+        assert state.inner is not None
+        fits = tuple(
+            rehearsal(state.problem, state.options, state.kept, event, kernel)
+            for kernel in [*state.kernels, state.inner.kernel]
+        )
+        return self._fit(replace(state, phase=Phase.FITS, fits=fits))
 
     def _design(self, state: ChoosingState, kernel: Kernel | Several) -> Design:
         """The centres of the learning, with another kernel."""
@@ -146,31 +182,34 @@ class Choosing:
         assert inner is not None
         assert inner.best is not None
         means = [(fit.design, fit.mean) for fit in state.fits if fit.mean is not None]
-        means.append((self._design(state, inner.kernel), inner.best.weights))
+        if not self.rehearse:
+            means.append((self._design(state, inner.kernel), inner.best.weights))
         looks = tuple(held_out(state.problem, design, mean, rows) for design, mean in means)
-        return replace(state, phase=Phase.LOSSES), looks
+        return replace(state, phase=Phase.LOSSES, looked=state.looked + len(state.fits)), looks
 
     def _on_fits(self, state: ChoosingState, *events: Any) -> Answer:
         heard = iter(events)
-        fits = tuple(fit.heard(next(heard).statistic) if fit.mean is None else fit for fit in state.fits)
+        fits = tuple(_told(fit, next(heard)) if fit.mean is None else fit for fit in state.fits)
         return self._fit(replace(state, fits=fits))
 
     def _on_losses(self, state: ChoosingState, *events: Any) -> Answer:
-        losses = state.losses + np.array([loss(event.statistic) for event in events])
+        losses = np.vstack([state.losses, [loss(event.statistic) for event in events]])
         state = replace(state, losses=losses, fold=state.fold + 1, fits=())
         held = sum(len(rows) for rows in state.folds[: state.fold])
         if state.fold < FOLDS and held < HELD_OUT:
             return self._hold_out(state)
-        return self._last(state, self._chosen(state, held))
+        return self._last(state, self.choice_of(state, held))
 
-    def _chosen(self, state: ChoosingState, held: int) -> dict[str, Any]:
+    def choice_of(self, state: ChoosingState, held: int) -> dict[str, Any]:
         """The form of least error, and the errors, in the target's units or in nats per row."""
-        problem, best = state.problem, int(np.argmin(state.losses[:-1]))
-        errors = state.losses / held
+        problem, sums = state.problem, state.losses.sum(axis=0)
+        best = int(np.argmin(sums[:-1]))
+        ahead = state.losses[:, best] - state.losses[:, -1]
+        form = EACH if ahead.mean() > ahead.std(ddof=1) / np.sqrt(len(ahead)) else ONE
+        errors = sums / held
         if not problem.classifies:
             errors = problem.target_scale * np.sqrt(errors)
         one, each = float(errors[best]), float(errors[-1])
-        form = ONE if one <= each else EACH
         return {"form": form, "rows": held, "width": float(WIDTHS[best]), "one": one, "each": each}
 
     def _last(self, state: ChoosingState, choice: dict[str, Any]) -> Answer:
@@ -197,6 +236,10 @@ class Choosing:
             told = replace(record, choice=state.choice, iterations=record.iterations + state.looked)
             return replace(state, inner=inner, looked=0), (Log(told),)
         return replace(state, inner=inner), wanted
+
+
+def _told(fit: Evaluation | Rehearsal, event: Any) -> Evaluation | Rehearsal:
+    return fit.heard(event if isinstance(fit, Rehearsal) else event.statistic)
 
 
 def per_feature(problem: Problem) -> Problem:

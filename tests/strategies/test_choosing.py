@@ -17,15 +17,16 @@ from partirvm.kernels import Gaussian, Polynomial, kernel_from_spec
 from partirvm.strategies import choosing
 from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature
 from partirvm.strategies.evaluating import held_out, loss
+from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Finish, Gather, GramPass, LogisticPass, Options, ResidualPass, Stop
 from partirvm.strategies.learning import asked
 
 
-def machine_of(X, y, K=0, kernel=None):
+def machine_of(X, y, K=0, kernel=None, rehearse=False):
     """Problem, machine and options of a kernel with one gamma, 1/d unless given."""
     problem = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K)
     options = Options(len(X), "random", likelihood="sample", likelihood_rows=len(X))
-    return problem, Choosing(asked(len(X), classes=problem.classifies)), options
+    return problem, Choosing(asked(len(X), classes=problem.classifies), rehearse=rehearse), options
 
 
 def chosen(X, y, w=None, **about):
@@ -97,6 +98,38 @@ def test_no_row_decides_about_itself():
     every = np.concatenate(judged[:: len(WIDTHS) + 1])
     np.testing.assert_array_equal(np.sort(every), np.arange(90))
     assert line["choice"]["rows"] == 90
+
+
+@pytest.mark.parametrize("K", [0, 2])
+def test_where_all_rows_are_candidates_that_fit_is_judged(K):
+    """The error of the best width is that of basic fits at it, cross-validated over the same folds."""
+    X, f = arm(60, 2, seed=7)
+    y = (f > 0.2).astype(float) if K else f - f.mean()
+    line, _, seen = chosen(X, y, K=K, rehearse=True)
+    choice, problem = line["choice"], machine_of(X, y, K=K)[0]
+    total = 0.0
+    for fold in deal(problem, 0):
+        kept = np.setdiff1d(np.arange(60), fold)
+        journal, executor = MemoryJournal(), LocalExecutor(1)
+        mine = replace(problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), K), power=problem.power)
+        Driver(executor, ArraySource(X[kept], y[kept])).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
+        executor.close()
+        f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
+        total += -np.log(expit((2 * y[fold] - 1) * f)).sum() if K else ((y[fold] - f) ** 2).sum()
+    assert choice["one"] == pytest.approx(total / 60 if K else np.sqrt(total / 60), rel=2e-3)
+    looks = [one for one in seen if isinstance(one, LogisticPass if K else ResidualPass) and one.rows is not None]
+    assert max(len(one.design.labels) for one in looks) <= 48
+
+
+def test_a_width_of_each_must_be_ahead_of_chance():
+    """Losses of five folds: ahead in the mean by less than a standard error, and by more."""
+    problem, machine, options = machine_of(*arm(60, 2))
+    state, _ = machine.start(problem, options)
+    losses = np.full((5, len(WIDTHS) + 1), 10.0)
+    losses[:, 2] = 5.0
+    for each, form in (([4.0, 5.5, 4.5, 5.5, 4.5], ONE), ([4.0, 4.5, 4.5, 4.0, 5.1], EACH)):
+        losses[:, -1] = each
+        assert machine.choice_of(replace(state, losses=losses), 60)["form"] == form
 
 
 def test_what_a_row_held_out_is_worth():
