@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
 from partirvm.service.categories import described, parameter_names
 from partirvm.service.kernels import chooses
-from partirvm.strategies.choosing import EACH, ONE, Choosing
+from partirvm.strategies.choosing import EACH, ONE, WIDTHS, Choosing
 from partirvm.strategies.instructions import Options, Problem, Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
@@ -96,11 +97,15 @@ class Measuring:
             likelihood_rows=min(n_rows, ROWS),
             seed=parameters.seed,
         )
-        rehearse = all_rows and self._affordable(n_rows) >= n_rows
-        strategy = Choosing(ask, rehearse=rehearse) if chooses(parameters) else Learning(ask)
+        strategy = Choosing(ask, rehearse=all_rows and self._rehearses()) if chooses(parameters) else Learning(ask)
         record, entries = self._run(strategy, problem, options, 0.0)
         assert record.kernel is not None
         return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
+
+    def _rehearses(self) -> bool:
+        """Whether fits of all rows as candidates, one for each kernel that is judged, go into memory side by side."""
+        columns = math.ceil(math.sqrt(len(WIDTHS) + 1) * self.source.n_rows)
+        return self._affordable(columns) >= columns
 
     def _affordable(self, columns: int) -> int:
         """How many of these columns fit in memory, with as many threads as they leave."""

@@ -110,9 +110,10 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
     total = 0.0
     for fold in deal(problem, 0):
         kept = np.setdiff1d(np.arange(60), fold)
-        journal, executor = MemoryJournal(), LocalExecutor(1)
+        journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
+        source.columns = replace(source.columns, classes=(0, 1) if K else None)
         mine = replace(problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), K), power=problem.power)
-        Driver(executor, ArraySource(X[kept], y[kept])).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
+        Driver(executor, source).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
         executor.close()
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
         total += -np.log(expit((2 * y[fold] - 1) * f)).sum() if K else ((y[fold] - f) ** 2).sum()
