@@ -16,7 +16,13 @@ from partirvm.data import ingest
 from partirvm.strategies import choosing, evaluating, learning
 from partirvm.types import FitParameters
 
-TWICE = [("working-set", "sample"), ("working-set", "partition"), ("incremental", "sample")]
+TWICE = [
+    ("working-set", "sample"),
+    ("working-set", "partition"),
+    ("incremental", "sample"),
+    ("incremental", "full"),
+    ("split-merge", "partition"),
+]
 """Cases of which each half is in another one."""
 
 CASES = [
@@ -90,7 +96,7 @@ CLASSES = [
     pytest.param(2, "working-set", "full", "auto", marks=pytest.mark.slow),
     pytest.param(3, "working-set", "full", "auto", marks=pytest.mark.slow),
     (3, "incremental", "partition", "ovr"),
-    (2, "split-merge", "partition", "auto"),
+    pytest.param(2, "split-merge", "partition", "auto", marks=pytest.mark.slow),
 ]
 
 
@@ -132,6 +138,7 @@ def test_classes_have_the_same_bits_everywhere(
     assert [name for name in found if found[name] != found["inline"]] == []
 
 
+@pytest.mark.slow
 def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
     """Dense fits of the first level overlap in time on 4 workers of one thread; the bits are those of the inline run.
 

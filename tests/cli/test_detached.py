@@ -87,6 +87,7 @@ def call(*arguments: str, cwd: Path, timeout: float = 90) -> tuple[int, str, str
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_a_detached_job_is_watched_aborted_and_resumed(scheduler, data, tmp_path, cli_json):
     """Every step from a process of its own, places relative; in the end the bits of a fit in one process."""
     (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")

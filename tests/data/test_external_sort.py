@@ -43,7 +43,7 @@ def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int) ->
     np.testing.assert_array_equal(found[:, 0], np.sort(values))
 
 
-@pytest.mark.parametrize("memory", [1 << 10, 1 << 14, 1 << 26])
+@pytest.mark.parametrize("memory", [pytest.param(1 << 10, marks=pytest.mark.slow), 1 << 14, 1 << 26])
 def test_row_numbers_as_keys_put_rows_back_in_order(memory: int) -> None:
     keys = np.random.default_rng(0).permutation(20_000).astype(float)
     found = sort(keys, [1, 7000, 7001], memory, high=20_000.0)

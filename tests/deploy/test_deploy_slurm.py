@@ -88,6 +88,7 @@ def slurm(tmp_path):
         os.killpg(group, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme(slurm):
     """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no job is left."""
     install, batch, direct = commands("Slurm")

@@ -57,6 +57,7 @@ def cluster(tmp_path_factory):
         yield made
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme(cluster):
     """A fit over TLS by the command line gives the model of a fit in one process, bit for bit."""
     variables, words = split(cluster.fit)

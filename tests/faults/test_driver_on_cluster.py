@@ -139,6 +139,7 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
     assert (kinds.count("running"), kinds.count("interrupted")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_all_workers_then_new_ones(cluster, job, undisturbed):
     """Nobody is at work for a while; the first of the new workers takes the driver."""
     assert not job.status().final

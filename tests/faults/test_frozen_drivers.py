@@ -41,7 +41,8 @@ def wake(child):
     child.kill(signal.SIGCONT)
     error, message = child.error()
     assert error == "LeaseLostError", message
-    assert "was taken over" in message
+    # the second where the process looks while the folder is being made anew
+    assert "was taken over" in message or "was replaced" in message
 
 
 @pytest.mark.parametrize(("after", "later"), [(0, 0.05), (1, 0.0), (2, 0.1), (4, 0.02)])
@@ -82,7 +83,14 @@ def everything(place):
     return {str(path): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize(("after", "later"), [(0, 0.05), (1, 0.0), (2, 0.1)])
+@pytest.mark.parametrize(
+    ("after", "later"),
+    [
+        pytest.param(0, 0.05, marks=pytest.mark.slow),
+        pytest.param(1, 0.0, marks=pytest.mark.slow),
+        (2, 0.1),
+    ],
+)
 def test_who_wakes_after_the_job_was_overwritten_writes_nothing(breeder, data, undisturbed, tmp_path, after, later):
     """Another fit stands in the place of the frozen one: LeaseLostError there, and all files are those of the new."""
     store = queued(data, tmp_path / "job", "incremental")

@@ -18,7 +18,9 @@ def moments(rng, of, case, n_lines, seconds):
     return [(line, rng.uniform(0, 2 * seconds / n_lines)) for line in places]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[] if name == "working-set" else [pytest.mark.slow]) for name in CASES]
+)
 def test_twenty_kills_change_no_bits(breeder, data, undisturbed, tmp_path, case):
     """Killed again and again and resumed at once: model, evidence and history of the undisturbed job, to the bit; at
     most one round done again each time; nobody waits for a lease of the dead."""
