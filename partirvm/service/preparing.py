@@ -41,6 +41,7 @@ from partirvm.service.parameters import (
     resolve_likelihood,
     resolve_moderate,
     resolve_partition_size,
+    resolve_prior,
     resolve_scaling,
     resolve_strategy,
 )
@@ -177,6 +178,8 @@ def _remarks(
         *(name for name in ("multi_class",) if problem.n_classes <= 2 and _differs(name, given, default)),
         *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
         *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
+        *(name for name in ("noise_prior",) if not _estimates(problem) and _differs(name, given, default)),
+        *(name for name in ("fixed_alpha",) if problem.prior.fixed and not problem.bias),
     ]
     if strategy == "basic":
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
@@ -204,6 +207,11 @@ def _remarks(
     if given.final_likelihood != "full":
         remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
     return tuple(remarks)
+
+
+def _estimates(problem: Problem) -> bool:
+    """Whether there is a noise, and it is not given."""
+    return not problem.classifies and problem.noise_variance is None
 
 
 def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
@@ -310,6 +318,7 @@ def _problem(
             likelihood=resolve_class_likelihood(parameters, classes.n_classes),
             n_classes=classes.n_classes,
             codes=classes.codes,
+            prior=resolve_prior(parameters, 1.0),
         )
     scale = float(empty.scaling.t_scale[0])
     estimate = parameters.noise_variance == "estimate"
@@ -322,6 +331,7 @@ def _problem(
         target_scale=scale,
         shuffled=source.shuffled,
         held_out=held_out is not None,
+        prior=resolve_prior(parameters, scale),
     )
 
 
