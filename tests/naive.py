@@ -86,7 +86,7 @@ def mackay(Phi, t, alpha, beta, w=None):
 
 
 def log_prior(x, shape, rate):
-    """log of a Gamma(shape, rate) density of log x, up to its largest value: shape·log x − rate·x, less its peak; of each x."""
+    """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak where it has one."""
     peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
     return shape * np.log(x) - rate * x - peak
 

@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.data import as_source
+from partirvm.data.noise import noise_weights
 from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
 from partirvm.model.frames import coded_frame
@@ -205,7 +206,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.random_state = random_state
         self.client = client
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None, sample_noise: Any = None
+    ) -> Self:
         """Train on X (N, d) and y (N,).
 
         Parameters
@@ -219,6 +222,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
         validation : pair (X, y) or DATA, optional
             Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
+        sample_noise : array-like (N,), optional
+            Known relative noise of each row, positive, of the same kind as y: its noise variance is σ²·sample_noise².
+            That is a precision weight of 1/sample_noise², multiplied into ``sample_weight``.
 
         Raises
         ------
@@ -226,6 +232,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
         parameters = self.parameters()
+        if sample_noise is not None:
+            sample_weight = noise_weights(sample_noise, sample_weight)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
         self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self

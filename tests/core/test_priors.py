@@ -81,9 +81,7 @@ def test_both_updates_end_at_a_stationary_point_of_the_same_sum(numbers):
         for i in range(len(found)):
             up, down = found.copy(), found.copy()
             up[i], down[i] = up[i] * np.exp(h), down[i] * np.exp(-h)
-            rise = total(Phi_left, t, up[:-1], up[-1], numbers, w) - total(
-                Phi_left, t, down[:-1], down[-1], numbers, w
-            )
+            rise = total(Phi_left, t, up[:-1], up[-1], numbers, w) - total(Phi_left, t, down[:-1], down[-1], numbers, w)
             assert abs(rise / (2 * h)) < 1e-4
 
 
@@ -176,7 +174,8 @@ def test_an_update_of_classes(rng, likelihood, updates):
     state = laplace.init(likelihood, np.arange(M) + BIAS, alpha, weights, block, prior)
     alpha[0] = 3.0
     Sigma = [np.linalg.inv(curvature[k] + np.diag(alpha[:, k])) for k in range(C)]
-    mu = np.stack([weights[:, k] + Sigma[k] @ (block.gradient[:, k] - alpha[:, k] * weights[:, k]) for k in range(C)], 1)
+    slope = block.gradient - alpha * weights
+    mu = np.stack([weights[:, k] + Sigma[k] @ slope[:, k] for k in range(C)], 1)
     spread = np.stack([np.diagonal(each) for each in Sigma], 1)
     top, bottom = (np.ones((M, C)), mu**2 + spread) if updates == "em" else (1 - alpha * spread, mu**2)
     if likelihood == "multinomial":
