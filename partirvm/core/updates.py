@@ -7,7 +7,7 @@ Priors of α and β, EM in place of MacKay, and α that are fixed are in ``core.
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity when q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting every such column at once loses evidence, since near-duplicates excuse each other; so a
 column goes only when, besides, the data hardly determine it (γ_i < ``FADED``): then deletions no longer interact.
-Where a prior or EM keeps α from infinity nothing fades: a fit that has converged is thinned out (``thin``).
+Where a prior or EM keeps α from infinity nothing fades: a fit that hardly moves is thinned out (``thin``).
 
 **Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
 interpolate would send β to infinity. The state says so in ``floored``.
@@ -51,6 +51,9 @@ other, and with them the digits of the residual; at this floor they fit no worse
 
 STRANGERS = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted at once."""
+
+LINGERING = 100.0
+"""Where columns linger they are thinned out once a step changes the evidence by less than this × tol nats per row."""
 
 HOPE = 1e-3
 """Columns that join together start at this fraction of the α that each would have alone.
@@ -218,8 +221,9 @@ def maximise(
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
-        thinning = rule.thin or state.prior.lingers
-        if reason is Termination.CONVERGED and thinning and state.iteration < rule.max_iterations:
+        slow = state.prior.lingers and reason is None and abs(info.change) < LINGERING * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or state.prior.lingers)
+        if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
     return state, reason
