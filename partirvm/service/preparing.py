@@ -22,6 +22,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
+from partirvm.data.checks import check_range
 from partirvm.errors import DataError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels.design import Design
@@ -92,6 +93,7 @@ def prepare(
     check_sources(source, held_out)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
+    check_range(moments, source.columns, scaled=parameters.standardize)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)

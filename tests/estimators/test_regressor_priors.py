@@ -49,9 +49,9 @@ def test_a_strong_prior_decides_the_noise():
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge", "incremental"])
 def test_a_prior_with_a_rate_still_prunes(estimator, strategy):
     """α cannot run off to infinity; what the evidence would rather be without goes all the same."""
-    X, y = sinc(120, 0.1)
+    X, y = sinc(70, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
-    size = {} if strategy == "basic" else {"partition_size": 40}
+    size = {} if strategy == "basic" else {"partition_size": 25}
     model = estimator(gamma=4.0, strategy=strategy, alpha_prior=(0.0, 1e-4), random_state=0, **size).fit(X, y)
     assert 2 <= model.n_relevance_vectors_ <= 25
     assert model.alpha_.max() < 0.5 / 1e-4, "α ≤ (γ + 2a)/(2b)"
@@ -60,9 +60,9 @@ def test_a_prior_with_a_rate_still_prunes(estimator, strategy):
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge", "incremental"])
 def test_a_fixed_bias_stays(estimator, strategy):
-    X, y = sinc(120, 0.1)
+    X, y = sinc(70, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
-    size = {} if strategy == "basic" else {"partition_size": 40}
+    size = {} if strategy == "basic" else {"partition_size": 25}
     model = estimator(gamma=4.0, strategy=strategy, fixed_alpha={"bias": 1e5}, random_state=0, **size).fit(X, y)
     assert model.model_.design.bias
     assert (model.model_.alpha[0] == 1e5).all()
