@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,10 @@ class FitParameters:
     selection: str = "auto"
     solver: str = "auto"
     noise_variance: float | str = "estimate"
+    alpha_prior: tuple[float, float] = (0.0, 0.0)
+    noise_prior: tuple[float, float] = (0.0, 0.0)
+    updates: str = "mackay"
+    fixed_alpha: Mapping[str, float] | None = None
     fit_intercept: bool = True
     standardize: bool = True
     stop_fraction: float = 0.5

@@ -85,6 +85,24 @@ def mackay(Phi, t, alpha, beta, w=None):
     return gamma / mu**2, ((w > 0).sum() - gamma.sum()) / (w @ (t - Phi @ mu) ** 2)
 
 
+def log_prior(x, shape, rate):
+    """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak where it has one."""
+    peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
+    return shape * np.log(x) - rate * x - peak
+
+
+def updates(Phi, t, alpha, beta, prior, rule, w=None):
+    """One update with priors (a, b) of α and (c, d) of β, MacKay's or that of EM (Tipping 2001, app. A)."""
+    w, (a, b, c, d) = ones(Phi, w), prior
+    mu, Sigma = posterior(Phi, t, alpha, beta, w)
+    N, squares = (w > 0).sum(), w @ (t - Phi @ mu) ** 2
+    if rule == "em":
+        spread = np.trace(Phi.T @ np.diag(w) @ Phi @ Sigma)
+        return (1 + 2 * a) / (mu**2 + np.diagonal(Sigma) + 2 * b), (N + 2 * c) / (squares + spread + 2 * d)
+    gamma = 1 - alpha * np.diagonal(Sigma)
+    return (gamma + 2 * a) / (mu**2 + 2 * b), (N - gamma.sum() + 2 * c) / (squares + 2 * d)
+
+
 def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
     """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column that is not in Φ (Tipping & Faul 2003, eqs. 19 and 22)."""
     Phi, phi, t, w = present(ones(Phi, w), Phi, phi, t)
@@ -92,10 +110,14 @@ def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
     return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
 
 
-def best_gain(s, q):
-    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
+def best_gain(s, q, shape=0.0, rate=0.0):
+    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18).
+
+    With a Gamma prior of α it has ``log_prior`` besides.
+    """
     alpha = s * np.geomspace(1e-12, 1e12, 20_001)
-    return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
+    gains = 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
+    return max(0.0, float(np.max(gains + log_prior(alpha, shape, rate))))
 
 
 def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):

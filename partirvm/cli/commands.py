@@ -82,6 +82,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--features", type=options.Names(), help="Columns to learn from, in this order.  [default: all others]")
 @click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
+@click.option("--noise", metavar="COLUMN", help="Column of relative noise instead: a weight of 1/noise² each.")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option(
     "--like",

@@ -100,29 +100,33 @@ class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{value!r} is not numbers with commas between them, such as 1,8,64.", param, ctx)
 
 
-class Weights(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """``balanced``, or the weights of labels, as in ``spam=5,ham=1``."""
+class Pairs(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Numbers of names, such as ``bias=1e-6``; also certain words. ``kind`` says what the two are."""
 
-    name = "W"
+    name = "NAME=NUMBER,…"
+
+    def __init__(self, kind: str, example: str, *words: str) -> None:
+        self.kind, self.example, self.words = kind, example, words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, or a dict of labels and weights; what stands before the last ``=`` of a part is the label."""
-        if not isinstance(value, str) or value == "balanced":
+        """The word, or a dict of names and numbers; what stands before the last ``=`` of a part is the name."""
+        if not isinstance(value, str) or value in self.words:
             return value
-        weights: dict[str, float] = {}
+        found: dict[str, float] = {}
         for part in value.split(","):
-            label, there, weight = part.rpartition("=")
-            label = label.strip()
+            name, there, text = part.rpartition("=")
+            name = name.strip()
             try:
-                number = float(weight)
+                number = float(text)
             except ValueError:
                 there = ""
-            if not (there and label):
-                self.fail(f"{part!r} is not LABEL=WEIGHT: give balanced, or such as spam=5,ham=1.", param, ctx)
-            if label in weights:
-                self.fail(f"{label!r} has two weights.", param, ctx)
-            weights[label] = number
-        return weights
+            if not (there and name):
+                words = "".join(f"{word}, or " for word in self.words)
+                self.fail(f"{part!r} is not {self.kind}: give {words}such as {self.example}.", param, ctx)
+            if name in found:
+                self.fail(f"{name!r} has two {self.kind.partition('=')[2].lower()}s.", param, ctx)
+            found[name] = number
+        return found
 
 
 _FIT = (
@@ -178,6 +182,33 @@ _FIT = (
         "gain).",
     ),
     click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
+    click.option(
+        "--alpha-prior",
+        default="0,0",
+        type=Numbers(),
+        metavar="A,B",
+        help="Shape and rate of a Gamma prior on the precision of each weight; 0,0 is flat.",
+    ),
+    click.option(
+        "--noise-prior",
+        default="0,0",
+        type=Numbers(),
+        metavar="C,D",
+        help="Shape and rate of a Gamma prior on the precision of the noise: as if 2C rows more had left squared "
+        "errors of 2D in all, in the target's unit squared; 0,0 is flat.",
+    ),
+    click.option(
+        "--updates",
+        default="mackay",
+        metavar="U",
+        help="How precisions are updated: mackay, or em (expectation maximisation: steady, and far slower).",
+    ),
+    click.option(
+        "--fixed-alpha",
+        type=Pairs("NAME=ALPHA", "bias=1e-6"),
+        metavar="NAME=ALPHA,..",
+        help="Precisions that stay as they are: bias=ALPHA.  [default: none]",
+    ),
     click.option(
         "--kernel",
         default="gaussian",
@@ -290,7 +321,8 @@ _FIT = (
     ),
     click.option(
         "--class-weight",
-        type=Weights(),
+        type=Pairs("LABEL=WEIGHT", "spam=5,ham=1", "balanced"),
+        metavar="W",
         help="Weights of the rows of each class: balanced (each class the same in all), or LABEL=WEIGHT,… (others 1).  "
         "[default: 1 each]",
     ),

@@ -7,8 +7,9 @@ The evidence is that of the quadratic (MacKay 1992; Tipping 2001, §3),
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
-exact Laplace at the mode, where δ = 0. With α shared by the outputs of one column, α_i = Σ_kγ_ik / Σ_kμ_ik². As B moves
-with α this fixed point is no stationary point of the evidence, which need not rise every time.
+exact Laplace at the mode, where δ = 0; a prior of α is added (``core.priors``). With α shared by the outputs of one
+column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has its part of the prior. As B moves with α this fixed point is no
+stationary point of the evidence, which need not rise every time.
 
 **Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved
 too far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the
@@ -32,8 +33,9 @@ from numpy.typing import NDArray
 
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.statistics import BIAS
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality, strangers
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -44,7 +46,8 @@ class LaplaceState:
     """A fit of M columns and C outputs: α, the quadratic about ``weights``, and the posterior of that quadratic.
 
     ``alpha`` (M, C) is inf where output k has not the column; ``weights`` (M, C) are where ``block`` was measured, by
-    the ``passes``-th pass of this fit; ``posteriors`` are of each output's own columns, in order.
+    the ``passes``-th pass of this fit; ``posteriors`` are of each output's own columns, in order. ``prior`` is that of
+    each α, and says which stay as they are.
     """
 
     likelihood: str
@@ -54,6 +57,7 @@ class LaplaceState:
     block: LogisticBlock
     posteriors: tuple[Posterior, ...]
     passes: int = 0
+    prior: Prior = FLAT
 
     @property
     def n(self) -> int:
@@ -77,8 +81,15 @@ class LaplaceState:
 
     @property
     def log_evidence(self) -> float:
-        """In nats, of the quadratic at hand: Laplace's where ``weights`` are the mode."""
-        return float(sum(each.log_evidence for each in self.posteriors))
+        """In nats, of the quadratic at hand, with the prior of α: Laplace's where ``weights`` are the mode."""
+        return float(sum(each.log_evidence for each in self.posteriors)) + self.own_prior.log_density(
+            self.labels, self.alpha, None
+        )
+
+    @property
+    def own_prior(self) -> Prior:
+        """The prior's part of each output."""
+        return self.prior.shared(self.alpha.shape[1]) if self.likelihood == "multinomial" else self.prior
 
     @property
     def mean(self) -> Float:
@@ -129,7 +140,7 @@ class LaplaceState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats, outputs together."""
-        found: Float = evidence_gain(*self.sparsity_quality()).sum(axis=1)
+        found: Float = evidence_gain(*self.sparsity_quality(), self.own_prior.alpha).sum(axis=1)
         return found
 
     def take(self, columns: Int) -> LaplaceState:
@@ -144,13 +155,17 @@ class LaplaceState:
         return found
 
 
-def init(likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """Begin at α (M, C) with the quadratic ``block`` about ``weights`` (M, C)."""
-    return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block))
+def init(
+    likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
+) -> LaplaceState:
+    """Begin at α (M, C), but for those that the prior fixes, with the quadratic ``block`` about ``weights`` (M, C)."""
+    alpha = prior.fix(labels, alpha)
+    return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block), prior=prior)
 
 
 def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """The same fit at another α or about another point."""
+    """The same fit at another α, as far as it is not fixed, or about another point."""
+    alpha = state.prior.fix(state.labels, alpha)
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=_posteriors(alpha, weights, block))
 
 
@@ -183,23 +198,53 @@ def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, 
 
 
 def update(state: LaplaceState) -> LaplaceState:
-    """One MacKay update of α on the fixed quadratic, and pruning."""
-    gamma, mean = state.determinedness, state.mean
-    sparsity, quality = state.sparsity_quality()
-    relevance, square, s, q = gamma, mean**2, sparsity, quality**2
-    if state.likelihood == "multinomial":
-        relevance, square, s, q = (
-            np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in (gamma, mean**2, s, q)
-        )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = relevance / square
-    gone = ((q <= s) & (relevance < FADED)) | (relevance < LOST) | ~np.isfinite(alpha) | ~np.isfinite(state.alpha)
+    """One update of α on the fixed quadratic, MacKay's unless the prior has another, and pruning."""
+    gamma, square, variance, prior = state.determinedness, state.mean**2, state.variance, state.own_prior
+    s, q = state.sparsity_quality()
+    gamma, square, variance, s, q = _alike(state, gamma, square, variance, s, q**2)
+    alpha = prior.alpha_update(gamma, square, variance)
+    gone = (prior.alpha.worthless(s, q) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (gone & ~prior.held(state.labels)[:, None]) | ~np.isfinite(state.alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
     if state.likelihood == "multinomial":
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
-    alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
+    return _left(state, gone, np.where(gone, np.inf, np.maximum(alpha, floor)))
+
+
+def thin(state: LaplaceState) -> LaplaceState:
+    """Delete columns that gain nothing, but of near-copies only one at a time; see ``core.updates.thin``.
+
+    Returns the state itself where there are none.
+    """
+    s, q = state.sparsity_quality()
+    s, q = _alike(state, s, q**2)
+    there = np.isfinite(state.alpha)
+    failing = state.own_prior.alpha.worthless(s, q) & there & ~state.prior.held(state.labels)[:, None]
+    if not failing.any():
+        return state
+    gone = ~there
+    if state.likelihood == "multinomial":
+        gone[strangers(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
+    else:
+        for k, each in enumerate(state.posteriors):
+            active = np.flatnonzero(there[:, k])
+            gone[active[strangers((each,), np.flatnonzero(failing[active, k]))], k] = True
+    return _left(state, gone, np.where(gone, np.inf, state.alpha))
+
+
+def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
+    """Values (M, C), or their means over outputs where these have one α."""
+    if state.likelihood != "multinomial":
+        return values
+    return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
+
+
+def _left(state: LaplaceState, gone: NDArray[np.bool_], alpha: Float) -> LaplaceState:
+    """What is left at this α (M, C) without the columns that are gone from outputs.
+
+    A column that goes takes its part of the quadratic's centre with it: the gradient is that of the others there.
+    """
     kept = np.flatnonzero(~gone.all(axis=1))
-    # a column that goes takes its part of the quadratic's centre with it: the gradient is that of the others there
     shift = np.where(gone, state.weights, 0.0)
     block = _without(state.block, shift)
     weights = state.weights - shift
@@ -240,7 +285,15 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)
 
 
-def enter(likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha: Float, weights: Float) -> LaplaceState:
+def enter(
+    likelihood: str,
+    labels: Int,
+    block: LogisticBlock,
+    known: Int,
+    alpha: Float,
+    weights: Float,
+    prior: Prior = FLAT,
+) -> LaplaceState:
     """A fit of the columns ``labels``, begun where ``block`` was measured.
 
     ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the
@@ -253,7 +306,7 @@ def enter(likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha:
     together = block.take(np.concatenate([old, new]))
     begun = together.take(np.arange(len(old)))
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
-    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun)
+    there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
     s, q, precision = entry_factors(there, together)
     if likelihood == "multinomial":
         shape = s.shape
@@ -261,5 +314,5 @@ def enter(likelihood: str, labels: Int, block: LogisticBlock, known: Int, alpha:
         q = np.sqrt(q)
     joint, start = np.zeros((len(labels), weights.shape[1])), np.zeros((len(labels), weights.shape[1]))
     joint[old], start[old] = there.alpha, weights[order]
-    joint[new] = entry_precision(s, q, precision)
-    return init(likelihood, labels, joint, start, block)
+    joint[new] = entry_precision(s, q, precision, there.own_prior.alpha)
+    return init(likelihood, labels, joint, start, block, prior)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.laplace import LaplaceState, settled, update
+from partirvm.core.laplace import LaplaceState, settled, thin, update
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.secant import Pairs, among, newton_step, remember
 from partirvm.core.termination import Termination
@@ -120,7 +120,7 @@ def receive(
     small = rule.tol * now.n
     reached = now.decrement < SETTLED * small
     if search.settling and reached:
-        return replace(search, current=now), Termination.CONVERGED
+        return _converged(search, now, pairs)
     if now.passes >= rule.max_iterations:
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
@@ -130,9 +130,17 @@ def receive(
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
-            return replace(search, current=now), Termination.CONVERGED
+            return _converged(search, now, pairs)
         return _plain(now, 1.0, search.since, pairs, settling=True), None
     return _propose(now, rule, now.passes if search.step else search.since, look, pairs, search), None
+
+
+def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search, Termination | None]:
+    """The end, unless columns linger that are worth nothing: then the step that does without them."""
+    thinner = thin(now) if now.prior.lingers else now
+    if thinner is now:
+        return replace(search, current=now), Termination.CONVERGED
+    return _tried(now, thinner, now.passes, pairs), None
 
 
 def _propose(
@@ -161,11 +169,16 @@ def _propose(
         old = state.alpha[np.isin(state.labels, moved.labels)]
         alpha = np.where(np.isfinite(moved.alpha), old * np.exp(share * drift), np.inf)
         moved = settled(moved, alpha, moved.weights, moved.block)
+    return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
+
+
+def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> Search:
+    """The Newton step that belongs to the α and columns of ``moved``."""
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
     # what pruned columns take along is the quadratic's word alone, and far from its centre that is worth nothing
     baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
-    return Search(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs, drift=drift, share=share)
+    return Search(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs)
 
 
 def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:

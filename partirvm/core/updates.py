@@ -2,10 +2,12 @@
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 followed by pruning and one new factorisation, so that a state's α, β, posterior and evidence always belong together.
+Priors of α and β, EM in place of MacKay, and α that are fixed are in ``core.priors``; the evidence counts the priors.
 
 **Pruning.** For an active column the evidence as a function of α_i alone peaks at infinity when q_i² ≤ s_i (Tipping &
 Faul 2003, eq. 20). Deleting every such column at once loses evidence, since near-duplicates excuse each other; so a
 column goes only when, besides, the data hardly determine it (γ_i < ``FADED``): then deletions no longer interact.
+Where a prior or EM keeps α from infinity nothing fades: a fit that hardly moves is thinned out (``thin``).
 
 **Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
 interpolate would send β to infinity. The state says so in ``floored``.
@@ -13,7 +15,7 @@ interpolate would send β to infinity. The state says so in ``floored``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.statistics import BIAS, GramStatistics
 from partirvm.core.termination import Termination
 
@@ -49,6 +52,9 @@ other, and with them the digits of the residual; at this floor they fit no worse
 STRANGERS = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted at once."""
 
+LINGERING = 100.0
+"""Where columns linger they are thinned out once a step changes the evidence by less than this × tol nats per row."""
+
 HOPE = 1e-3
 """Columns that join together start at this fraction of the α that each would have alone.
 
@@ -69,8 +75,8 @@ class StopRule:
     """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or at a limit.
 
     Limits are ``max_iterations`` and kernel columns down to ``vectors``; None lets it converge. With ``guard`` a fit
-    whose residual has cancelled stops to ask for a pass. With ``thin`` it has converged only when no column is left
-    that the evidence would rather be without.
+    whose residual has cancelled stops to ask for a pass. With ``thin``, or where columns linger (``Prior.lingers``), it
+    has converged only when no column is left that the evidence would rather be without.
     """
 
     tol: float
@@ -86,7 +92,8 @@ class HyperState:
 
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
-    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows.
+    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` says what is
+    believed of α and β, and which α stay as they are.
     """
 
     statistics: GramStatistics
@@ -100,6 +107,7 @@ class HyperState:
     noise: GramStatistics | None = None
     noise_share: float = 1.0
     noise_every: int = 1
+    prior: Prior = FLAT
 
     @property
     def n_vectors(self) -> int:
@@ -123,12 +131,13 @@ class HyperState:
 
     @property
     def log_evidence(self) -> float:
-        """In nats, of the target as the model sees it."""
-        return self.posterior.log_evidence
+        """In nats, of the target as the model sees it, with the priors of α and β."""
+        beta = None if self.fixed_noise else self.beta
+        return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
-        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha))
+        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
 
 
 @dataclass(frozen=True)
@@ -150,24 +159,25 @@ def init(
     *,
     power: float,
     fixed_noise: bool = False,
+    prior: Prior = FLAT,
 ) -> HyperState:
-    """Start a fit at α (M,) and β, and factorise there."""
-    return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise)
+    """Start a fit at α (M,), but for those that the prior fixes, and β, and factorise there."""
+    alpha = prior.fix(statistics.labels, alpha)
+    return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise, prior=prior)
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
-    old = state.posterior
+    old, prior, before = state.posterior, state.prior, state.log_evidence
     gamma = old.determinedness
-    with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = gamma / old.mean**2
+    alpha = prior.alpha_update(gamma, old.mean**2, old.variance)
     refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
     beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
     sparsity, quality = old.sparsity_and_quality(state.alpha)
-    gone = ((quality**2 <= sparsity) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    kept = np.flatnonzero(~gone)
+    gone = (prior.alpha.worthless(sparsity, quality**2) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    kept = np.flatnonzero(~gone | prior.held(state.labels))
     statistics, noise = _columns(state, kept)
-    alpha = np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram))
+    alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram)))
     new = posterior(statistics, alpha, beta)
     state = replace(
         state,
@@ -179,14 +189,14 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         floored=floored,
         noise=noise,
     )
-    change = new.log_evidence - old.log_evidence
+    evidence = state.log_evidence
     return state, StepInfo(
-        state.iteration, state.n_vectors, len(gone) - len(kept), new.log_evidence, change, 1.0 / beta
+        state.iteration, state.n_vectors, len(gone) - len(kept), evidence, evidence - before, 1.0 / beta
     )
 
 
 def noise_precision(state: HyperState) -> tuple[float, bool]:
-    """MacKay's β = (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held it back.
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held it back.
 
     Of other rows, the residual and N − Σγ are those of a ``noise_share`` of all.
     """
@@ -194,7 +204,8 @@ def noise_precision(state: HyperState) -> tuple[float, bool]:
     if state.noise is not None:
         n, share = state.noise.n, state.noise_share
         residual = state.noise.residual(state.posterior.mean - state.noise.offset[:, 0])[0]
-    freedom = max(n - share * state.posterior.determinedness.sum(), 1.0)
+    determined = share * state.posterior.determinedness.sum()
+    freedom, residual = state.prior.noise_update(n, determined, residual, state.beta)
     ceiling = 1.0 / (NOISE_FLOOR * state.power)
     if residual * ceiling <= freedom:
         return ceiling, True
@@ -210,14 +221,16 @@ def maximise(
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
-        if reason is Termination.CONVERGED and rule.thin and state.iteration < rule.max_iterations:
+        slow = state.prior.lingers and reason is None and abs(info.change) < LINGERING * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or state.prior.lingers)
+        if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
     return state, reason
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns that fail q² > s, but of those that stand in for each other only one at a time.
+    """Delete columns that fail q² > s, or whatever the prior makes of it, but of near-copies only one at a time.
 
     Near-copies share what they explain, and each of them fails while the others are there; columns whose weights are
     hardly correlated in the posterior (below ``STRANGERS``) do not know of each other's deletion. Returns the state
@@ -225,23 +238,32 @@ def thin(state: HyperState) -> HyperState:
     """
     old = state.posterior
     sparsity, quality = old.sparsity_and_quality(state.alpha)
-    failing = np.flatnonzero(quality**2 <= sparsity)
+    worthless = state.prior.alpha.worthless(sparsity, quality**2)
+    failing = np.flatnonzero(worthless & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    order = failing[np.argsort(old.determinedness[failing], kind="stable")]
-    unit = np.zeros((len(state.alpha), len(order)))
-    unit[order, np.arange(len(order))] = old.scale[order]
-    half = solve_triangular(old.factor, unit, lower=True, check_finite=False)
-    correlation = np.abs(half.T @ half) / np.sqrt(np.outer(old.variance[order], old.variance[order]))
-    gone: list[int] = []
-    for k in range(len(order)):
-        if not gone or correlation[k, gone].max() < STRANGERS:
-            gone.append(k)
-    kept = np.setdiff1d(np.arange(len(state.alpha)), order[gone])
+    kept = np.setdiff1d(np.arange(len(state.alpha)), strangers((old,), failing))
     statistics, noise = _columns(state, kept)
     alpha = state.alpha[kept]
     new = posterior(statistics, alpha, state.beta)
     return replace(state, statistics=statistics, alpha=alpha, posterior=new, noise=noise)
+
+
+def strangers(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of these columns, the least determined first, whose weights are hardly correlated in any posterior."""
+    order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
+    unit = np.zeros((len(old[0].mean), len(order)))
+    correlation = np.zeros((len(order), len(order)))
+    for each in old:
+        unit[order, np.arange(len(order))] = each.scale[order]
+        half = solve_triangular(each.factor, unit, lower=True, check_finite=False)
+        found = np.abs(half.T @ half) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
+        correlation = np.maximum(correlation, found)
+    gone: list[int] = []
+    for k in range(len(order)):
+        if not gone or correlation[k, gone].max() < STRANGERS:
+            gone.append(k)
+    return order[gone]
 
 
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics, GramStatistics | None]:
@@ -292,26 +314,22 @@ def sparsity_quality(
     return np.maximum(s, 0.0), q
 
 
-def evidence_gain(s: Float, q: Float) -> Float:
+def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
     """Rise of the log evidence when a column of these s and q joins at its best α: ½[q²/s − 1 − log(q²/s)], else 0.
 
-    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s). Shape (P,), nats.
+    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s); with a prior of α as ``core.priors`` has it. Shape (P,), nats.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(s > 0, q**2 / s, 1.0)
-    ratio = np.maximum(ratio, 1.0)
-    return 0.5 * (ratio - 1.0 - np.log(ratio))
+    return prior.gain(s, q**2)
 
 
-def entry_precision(s: Float, q: Float, precision: Float) -> Float:
+def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
     """α at which new columns start (P,): ``HOPE`` × the best for each alone, or × s where there is none.
 
-    The best is s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20). A column that gains nothing alone may do so
-    beside others: a small α lets the data speak first. ``precision`` (P,) is βφᵀφ: the s of a near-copy of columns that
-    are there is rounding error, and is raised to a fraction of it.
+    The best is s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), or what the prior makes of it. A column that
+    gains nothing alone may do so beside others: a small α lets the data speak first. ``precision`` (P,) is βφᵀφ: the s
+    of a near-copy of columns that are there is rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    excess = q**2 - s
-    alpha = HOPE * np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s)
+    best = prior.peak(s, q**2)
     # a centre far from every row has a column of zeros: any α will do, the first step prunes it
-    return np.where(precision > ABSENT, alpha, 1.0)
+    return np.where(precision > ABSENT, HOPE * np.where(np.isfinite(best), best, s), 1.0)

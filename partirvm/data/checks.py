@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.source import Source
+from partirvm.core.moments import Moments
+from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
+
+FARTHEST = 1e60
+"""Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
@@ -96,6 +100,24 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
 
 def _listed(labels: Sequence[Any], most: int = 20) -> str:
     return ", ".join(map(repr, labels[:most])) + (", …" if len(labels) > most else "")
+
+
+def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
+    """Raise ``DataError`` for a column whose numbers cannot be squared and summed; ``scaled`` ones may be far from 1.
+
+    A target that is a class has codes, and these are near 1.
+    """
+    values = zip(columns.features, moments.inputs.mean, moments.inputs.variance, strict=True)
+    targets = ((columns.target, *each) for each in zip(moments.targets.mean, moments.targets.variance, strict=True))
+    for name, mean, variance in [*values, *targets]:
+        deviation = float(np.sqrt(variance))
+        if not np.isfinite([mean, deviation]).all():
+            raise DataError(f"the column {name!r} has numbers too large to be squared: divide it by a power of ten")
+        if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
+            raise DataError(
+                f"the column {name!r} has a standard deviation of {deviation:.0e}, too far from 1 to be used as it is: "
+                "standardize, or divide it by a power of ten"
+            )
 
 
 def check_weights(weights: Any) -> None:

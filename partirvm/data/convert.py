@@ -11,6 +11,7 @@ import numpy as np
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_dtype, numeric_array
 from partirvm.data.labels import CodedLabels
+from partirvm.data.noise import NoiseWeights
 from partirvm.data.readers import is_frame, module_of
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError, UsageError
@@ -111,7 +112,7 @@ def _frame_values(frame: Any) -> Any:
 
 def _values(name: str, values: Any) -> Any:
     """Targets or weights as an array that can be sliced."""
-    if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels):
+    if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels | NoiseWeights):
         return values
     if hasattr(values, "to_dask_array"):
         return values.to_dask_array(lengths=True)

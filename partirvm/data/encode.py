@@ -11,6 +11,7 @@ import numpy as np
 
 from partirvm.data.checks import check_dtype, unknown_column
 from partirvm.data.labels import plain_label
+from partirvm.data.noise import weights_of_noise
 from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
@@ -23,7 +24,8 @@ UNLABELLED = "To predict rows without a target, give the DATA of the training in
 class Roles:
     """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes.
 
-    Rows to be predicted have no ``target``, and then no ``classes``.
+    Rows to be predicted have no ``target``, and then no ``classes``. With ``noisy`` the column of weights holds
+    relative noise r, and the weights are 1/r².
     """
 
     features: tuple[str, ...]
@@ -31,6 +33,7 @@ class Roles:
     weights: str | None
     categorical: tuple[str, ...]
     classes: bool
+    noisy: bool = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -50,6 +53,7 @@ def assign_roles(
     features: Sequence[str] | None,
     categorical: Sequence[str],
     weights: str | None,
+    noise: str | None,
     classes: bool,
     like: Columns | None,
 ) -> Roles:
@@ -68,6 +72,12 @@ def assign_roles(
     target = target or reader.target
     weights = weights or reader.weights
     classes = classes and target is not None
+    if noise is not None and (weights is not None or classes):
+        beside = "the target is a class" if weights is None else f"there are weights, {weights!r}"
+        raise UsageError(
+            f"{reader.name}: the column {noise!r} cannot be the noise (`--noise`), as {beside}: noise is of numbers, "
+            "and is a weight of 1/noise²; multiply both into one column of weights."
+        )
     if target is None and like is None:
         if reader.features is not None:
             raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`). {UNLABELLED}")
@@ -75,13 +85,14 @@ def assign_roles(
             f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
             f"Its columns: {', '.join(reader.columns)}. {UNLABELLED}"
         )
-    for role, name in [("target", target), ("weights", weights)]:
+    for role, name in [("target", target), ("weights", weights), ("noise", noise)]:
         if name is not None and name not in reader.columns:
             error = unknown_column(name, role, reader.columns, reader.name)
             raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
+    weights, noisy = weights or noise, noise is not None
     if features is None:
         features = [name for name in reader.features or reader.columns if name not in (target, weights)]
-    roles = Roles(tuple(features), target, weights, tuple(categorical), classes)
+    roles = Roles(tuple(features), target, weights, tuple(categorical), classes, noisy)
     _check_roles(roles, reader)
     return roles
 
@@ -225,6 +236,9 @@ class Encoder:
         for place, column in enumerate(self.roles.wanted):
             levels = self.levels.get(column)
             into[:, place] = self._numbers(column, batch[column]) if levels is None else levels.codes(batch[column])
+        if self.roles.noisy and np.isfinite(into[:, -1]).all():
+            name = f"{self._name}: the noise (column {self.roles.weights!r})"
+            into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
         wrong = ~np.isfinite(into)
         if wrong.any():
             self.bad += int(wrong.sum())

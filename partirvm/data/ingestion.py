@@ -44,6 +44,7 @@ def ingest(
     features: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     weights: str | None = None,
+    noise: str | None = None,
     classes: bool = False,
     shuffle: int | None = 0,
     like: Any = None,
@@ -70,6 +71,8 @@ def ingest(
         Features whose values are labels: stored as integer codes, the labels in the attributes.
     weights : str, optional
         Column of precision weights, zero or positive.
+    noise : str, optional
+        Column of relative noise instead, positive: a row's noise variance is σ²·noise², its weight 1/noise².
     classes : bool
         The target is a class: stored as codes 0 … K−1, the labels in the attributes.
     shuffle : int or None
@@ -119,7 +122,14 @@ def ingest(
     known = _known_columns(like)
     reader = open_reader(source)
     roles = assign_roles(
-        reader, target=target, features=features, categorical=categorical, weights=weights, classes=classes, like=known
+        reader,
+        target=target,
+        features=features,
+        categorical=categorical,
+        weights=weights,
+        noise=noise,
+        classes=classes,
+        like=known,
     )
     encoder = Encoder(roles, reader, known)
     working = _working_memory(memory_limit)

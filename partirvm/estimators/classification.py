@@ -85,6 +85,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Labels that a dict does not name weigh 1.
     solver : {"auto", "fixed-point"}
         MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step.
+    alpha_prior : pair of float
+        Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
+        appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence
+        and prior together are better off without it. A kernel is learned without it.
+    updates : {"mackay", "em"}
+        How α is updated: by MacKay's fixed point, or by expectation maximisation, which takes far more steps.
+    fixed_alpha : None or dict of str and float
+        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias",
+        which then stays, too.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior.
     standardize : bool
@@ -118,7 +127,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     weights_ : ndarray of shape (n_relevance_vectors_,) for two classes, otherwise (K, n_relevance_vectors_)
     alpha_ : ndarray of the same shape; infinite where a class has not the vector, whose weight is zero then
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
-    log_evidence_ : float, nats
+    log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
     kernel_ : kernel, with what was learned of it
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
@@ -157,6 +166,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         moderate: bool | str = "auto",
         class_weight: Any = None,
         solver: str = "auto",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
+        updates: str = "mackay",
+        fixed_alpha: Any = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         stop_fraction: float = 0.5,
@@ -185,6 +197,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self.moderate = moderate
         self.class_weight = class_weight
         self.solver = solver
+        self.alpha_prior = alpha_prior
+        self.updates = updates
+        self.fixed_alpha = fixed_alpha
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.stop_fraction = stop_fraction

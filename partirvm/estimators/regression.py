@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.data import as_source
+from partirvm.data.noise import noise_weights
 from partirvm.estimators.base import RelevanceVectorMachine, in_memory
 from partirvm.model import Model
 from partirvm.model.frames import coded_frame
@@ -71,6 +72,19 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         MacKay's fixed point over all candidates.
     noise_variance : "estimate" or float
         σ² in the target's unit squared.
+    alpha_prior : pair of float
+        Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
+        appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence
+        and prior together are better off without it. A kernel is learned without it.
+    noise_prior : pair of float
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²: as if 2c rows more had left a sum of squared
+        residuals of 2d, in the target's unit squared. (0, 0) is flat in log σ².
+    updates : {"mackay", "em"}
+        How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
+        evidence and takes far more steps.
+    fixed_alpha : None or dict of str and float
+        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias",
+        which then stays, too.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
     standardize : bool
@@ -103,7 +117,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared
-    log_evidence_ : float, nats, of the target in its own units
+    log_evidence_ : float, nats, of the target in its own units; a prior adds its log density in log α and log σ², less
+        the largest value of that
     kernel_ : kernel, with what was learned of it
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
@@ -141,6 +156,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         selection: str = "auto",
         solver: str = "auto",
         noise_variance: float | str = "estimate",
+        alpha_prior: tuple[float, float] = (0.0, 0.0),
+        noise_prior: tuple[float, float] = (0.0, 0.0),
+        updates: str = "mackay",
+        fixed_alpha: Any = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         stop_fraction: float = 0.5,
@@ -169,6 +188,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.selection = selection
         self.solver = solver
         self.noise_variance = noise_variance
+        self.alpha_prior = alpha_prior
+        self.noise_prior = noise_prior
+        self.updates = updates
+        self.fixed_alpha = fixed_alpha
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.stop_fraction = stop_fraction
@@ -183,7 +206,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.random_state = random_state
         self.client = client
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None, sample_noise: Any = None
+    ) -> Self:
         """Train on X (N, d) and y (N,).
 
         Parameters
@@ -197,6 +222,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
         validation : pair (X, y) or DATA, optional
             Held-out rows: their error goes into ``history_`` and ends the fit when it stops falling.
+        sample_noise : array-like (N,), optional
+            Known relative noise of each row, positive, of the same kind as y: its noise variance is σ²·sample_noise².
+            That is a precision weight of 1/sample_noise², multiplied into ``sample_weight``.
 
         Raises
         ------
@@ -204,6 +232,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
         parameters = self.parameters()
+        if sample_noise is not None:
+            sample_weight = noise_weights(sample_noise, sample_weight)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
         self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self

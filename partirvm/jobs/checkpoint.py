@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior
+from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.scores import ClassScores, Ranking
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
@@ -84,6 +85,8 @@ VALUES: tuple[type, ...] = (
     instructions.Options,
     Design,
     Scaling,
+    Prior,
+    GammaDensity,
     HyperState,
     LaplaceState,
     LogisticBlock,

@@ -47,7 +47,7 @@ class Model:
             root=fit.posterior.root(),
             alpha=fit.alpha,
             noise_variance=scale**2 / fit.beta,
-            log_evidence=float(fit.posterior.log_evidence - n * np.log(scale)),
+            log_evidence=float(fit.log_evidence - n * np.log(scale)),
             n_rows=n,
             columns=columns,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.core.priors import UPDATES, GammaDensity, Prior
+from partirvm.core.statistics import BIAS
 from partirvm.errors import UsageError
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
@@ -46,6 +48,9 @@ MODERATE_ROWS = 10_000
 
 KNOWN_SOLVERS = ("auto", "fixed-point")
 
+NAMED_COLUMNS = {"bias": BIAS}
+"""Labels of the columns that have a name, whose α ``fixed_alpha`` may hold."""
+
 
 def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
@@ -69,6 +74,9 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     _whole("heuristic_rows", p.heuristic_rows, 1)
     if p.noise_variance != "estimate":
         _number("noise_variance", p.noise_variance, above=0.0)
+    p = replace(p, alpha_prior=_pair("alpha_prior", p.alpha_prior), noise_prior=_pair("noise_prior", p.noise_prior))
+    _one_of("updates", p.updates, UPDATES)
+    p = replace(p, fixed_alpha=_fixed(p.fixed_alpha))
     _number("stop_fraction", p.stop_fraction, least=0.0, below=1.0)
     _number("tol", p.tol, above=0.0)
     _whole("seed", p.seed, 0)
@@ -99,6 +107,29 @@ def _multiples(given: Any) -> tuple[float, ...]:
     if not found or len(set(found)) < len(found):
         raise UsageError(f"gamma_multiples is {given!r}: it must be different positive numbers, such as (1, 8, 64)")
     return tuple(map(float, found))
+
+
+def _pair(name: str, given: Any) -> tuple[float, float]:
+    """Shape and rate of a Gamma density."""
+    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    if len(found) != 2:
+        raise UsageError(f"{name} is {given!r}: it must be two numbers, shape and rate, such as (0.0, 0.0)")
+    for number in found:
+        _number(f"each of {name}", number, least=0.0)
+    return float(found[0]), float(found[1])
+
+
+def _fixed(given: Any) -> Mapping[str, float] | None:
+    """Names of columns and their α."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise UsageError(f"fixed_alpha is {given!r}: it must be None or a dict of names and numbers, {{'bias': 1e-6}}")
+    for name, alpha in given.items():
+        if name not in NAMED_COLUMNS:
+            raise UsageError(f"fixed_alpha names {name!r}; known: {', '.join(NAMED_COLUMNS)}")
+        _number(f"fixed_alpha of {name!r}", alpha, above=0.0)
+    return {name: float(alpha) for name, alpha in given.items()}
 
 
 def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
@@ -135,6 +166,18 @@ def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = Fals
     if not standardize:
         return Scaling(np.zeros(d), np.ones(d), t_shift, t_scale)
     return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
+
+
+def resolve_prior(parameters: FitParameters, target_scale: float) -> Prior:
+    """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is."""
+    shape, rate = parameters.noise_prior
+    fixed = sorted((NAMED_COLUMNS[name], alpha) for name, alpha in (parameters.fixed_alpha or {}).items())
+    return Prior(
+        GammaDensity(*parameters.alpha_prior),
+        GammaDensity(shape, rate / target_scale**2),
+        parameters.updates,
+        tuple(fixed),
+    )
 
 
 def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:

@@ -22,6 +22,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
+from partirvm.data.checks import check_range
 from partirvm.errors import DataError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels.design import Design
@@ -41,6 +42,7 @@ from partirvm.service.parameters import (
     resolve_likelihood,
     resolve_moderate,
     resolve_partition_size,
+    resolve_prior,
     resolve_scaling,
     resolve_strategy,
 )
@@ -91,6 +93,7 @@ def prepare(
     check_sources(source, held_out)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
+    check_range(moments, source.columns, scaled=parameters.standardize)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
@@ -178,6 +181,8 @@ def _remarks(
         *(name for name in ("multi_class",) if problem.n_classes <= 2 and _differs(name, given, default)),
         *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
         *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
+        *(name for name in ("noise_prior",) if not _estimates(problem) and _differs(name, given, default)),
+        *(name for name in ("fixed_alpha",) if problem.prior.fixed and not problem.bias),
     ]
     if strategy == "basic":
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
@@ -205,6 +210,11 @@ def _remarks(
     if given.final_likelihood != "full":
         remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
     return tuple(remarks)
+
+
+def _estimates(problem: Problem) -> bool:
+    """Whether there is a noise, and it is not given."""
+    return not problem.classifies and problem.noise_variance is None
 
 
 def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
@@ -311,6 +321,7 @@ def _problem(
             likelihood=resolve_class_likelihood(parameters, classes.n_classes),
             n_classes=classes.n_classes,
             codes=classes.codes,
+            prior=resolve_prior(parameters, 1.0),
         )
     scale = float(empty.scaling.t_scale[0])
     estimate = parameters.noise_variance == "estimate"
@@ -323,6 +334,7 @@ def _problem(
         target_scale=scale,
         shuffled=source.shuffled,
         held_out=held_out is not None,
+        prior=resolve_prior(parameters, scale),
     )
 
 

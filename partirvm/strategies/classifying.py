@@ -33,7 +33,7 @@ def nothing(problem: Problem) -> LaplaceState:
     none = np.zeros((0, outputs))
     shared = outputs if problem.likelihood == "ovr" else 1
     block = LogisticBlock(np.zeros(shared), none, np.zeros((outputs, 0, 0)), 0, 0)
-    return init(problem.likelihood, np.zeros(0, np.int64), none, none, block)
+    return init(problem.likelihood, np.zeros(0, np.int64), none, none, block, problem.prior)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Course:
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
         there = np.isin(start.labels, labels)
-        first = enter(task.likelihood, labels, block, start.labels[there], start.alpha[there], start.weights[there])
+        known = start.labels[there], start.alpha[there], start.weights[there]
+        first = enter(task.likelihood, labels, block, *known, task.prior)
         return replace(self, search=begin(replace(first, passes=1), task.rule, look))
 
     @property
@@ -105,7 +106,7 @@ def pool_gains(fit: LaplaceState, cross: LogisticCross) -> Float:
     """
     scale = fit.n / cross.n if fit.n else 1.0
     s, q = trial_factors(fit, scale * cross.cross, scale * cross.diagonal.T, scale * cross.gradient)
-    gains: Float = evidence_gain(s, q).sum(axis=1)
+    gains: Float = evidence_gain(s, q, fit.own_prior.alpha).sum(axis=1)
     return gains
 
 

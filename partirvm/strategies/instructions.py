@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import n_outputs
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, HyperState, StopRule
 from partirvm.kernels.design import Design
@@ -220,7 +221,8 @@ class Start:
 class Newton:
     """A classification fit of the columns of ``design``: logistic passes and Newton steps until ``rule`` ends it.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher.
+    Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher. ``prior`` is
+    that of each α.
     """
 
     design: Design
@@ -229,6 +231,7 @@ class Newton:
     rule: StopRule
     candidates: int
     rows: Int | None = None
+    prior: Prior = FLAT
 
 
 @dataclass(frozen=True)
@@ -356,7 +359,8 @@ class Problem:
     ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
     the user's; ``shuffled`` says that neighbouring rows are a random sample. Where ``likelihood`` is one of classes
-    (``core.logistic``), ``codes`` (N,) are those of all rows, one or two bytes each, and ``n_classes`` is K.
+    (``core.logistic``), ``codes`` (N,) are those of all rows, one or two bytes each, and ``n_classes`` is K. ``prior``
+    is that of α and of β, as the model sees the target, and says how they are updated, and which α stay as they are.
     """
 
     n_rows: int
@@ -370,6 +374,7 @@ class Problem:
     likelihood: str = "gaussian"
     n_classes: int = 0
     codes: NDArray[np.integer[Any]] | None = None
+    prior: Prior = FLAT
 
     @property
     def classifies(self) -> bool:

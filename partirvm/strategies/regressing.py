@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.posterior import posterior
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import (
@@ -45,7 +46,8 @@ def nothing(problem: Problem) -> HyperState:
     power = problem.power or 1.0
     share = FIRST_NOISE if problem.power else NOISE_FLOOR
     variance = share * power if problem.noise_variance is None else problem.noise_variance
-    return init(statistics, np.zeros(0), 1 / variance, power=power, fixed_noise=problem.noise_variance is not None)
+    fixed = problem.noise_variance is not None
+    return init(statistics, np.zeros(0), 1 / variance, power=power, fixed_noise=fixed, prior=problem.prior)
 
 
 def join(fit: HyperState, kept: Design, new: Design, block: GramBlock) -> HyperState:
@@ -63,11 +65,12 @@ class Warm:
     beta: float
     power: float
     fixed_noise: bool
+    prior: Prior = FLAT
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
         """Where this fit stands."""
-        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.power, fit.fixed_noise)
+        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.power, fit.fixed_noise, fit.prior)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
         """A beginning for the columns of two fits together, as far as they are among ``labels``.
@@ -94,7 +97,7 @@ def restart(
     statistics = empty.extend(labels, block, design.basis).take(order)
     start = statistics.take(np.arange(len(old)))
     alpha = np.maximum(warm.alpha, ALPHA_FLOOR * warm.beta * np.diagonal(start.gram))
-    begun = init(start, alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise)
+    begun = init(start, alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise, prior=warm.prior)
     fit = _enter(begun, statistics, labels)
     if noise is None:
         return fit
@@ -110,10 +113,12 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
     beta, new = fit.beta, slice(fit.statistics.n_columns, None)
     precision = beta * np.diagonal(statistics.gram)
-    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision[new])])
+    entry = entry_precision(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
+    alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * precision)
     order = positions(labels, statistics.labels)
-    return init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
+    statistics = statistics.take(order)
+    return init(statistics, alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise, prior=fit.prior)
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
@@ -171,7 +176,7 @@ def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **fa
         rows=n or problem.n_rows,
         vectors=fit.n_vectors,
         iterations=fit.iteration,
-        log_evidence=float(fit.posterior.log_evidence - n * np.log(scale)),
+        log_evidence=float(fit.log_evidence - n * np.log(scale)),
         noise_variance=scale**2 / fit.beta,
         train_rmse=scale * train_rmse(fit),
         floored=fit.floored,

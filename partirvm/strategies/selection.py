@@ -193,7 +193,7 @@ def column_gains(fit: HyperState, block: CrossBlock) -> Float:
         block.diagonal * scale,
         block.projection[:, 0] * scale,
     )
-    return evidence_gain(s, q)
+    return evidence_gain(s, q, fit.prior.alpha)
 
 
 def distinct(points: Float, others: Float) -> Int:

@@ -160,7 +160,8 @@ def _classify(state: SplitMergeState) -> Answer:
         assert isinstance(start, Start)
         rows = posterior_rows(state.problem, options, options.likelihood, design)
         rule = newton_rule(intermediate_rule(options, len(design.labels)), options)
-        tasks.append(Newton(design, state.problem.likelihood, start, rule, len(design.labels), rows))
+        problem = state.problem
+        tasks.append(Newton(design, problem.likelihood, start, rule, len(design.labels), rows, problem.prior))
     return replace(state, phase=Phase.FIT), tuple(tasks)
 
 

@@ -1,0 +1,48 @@
+"""Priors, updates and fixed precisions by the command line, into the job's spec and out of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ASKED = ("--alpha-prior", "1,0.1", "--noise-prior", "30,0.5", "--updates", "em", "--fixed-alpha", "bias=1e-6")
+FIT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "2")
+
+
+def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
+    """The model has the fixed α, and a prior of 10⁷ rows decides the noise; a resume may not change them."""
+    from partirvm import load_model
+
+    job = str(tmp_path / "job")
+    status, _, err = cli("fit", tour.train, job, *FIT, *ASKED, "--noise-prior", "5e6,1e5", "--quiet")
+    assert status == 0, err
+    spec = json.loads((Path(job) / "spec.json").read_text())["parameters"]
+    assert spec["alpha_prior"] == [1.0, 0.1]
+    assert spec["noise_prior"] == [5e6, 1e5]
+    assert (spec["updates"], spec["fixed_alpha"]) == ("em", {"bias": 1e-6})
+    model = load_model(job)
+    assert model.alpha[0] == 1e-6
+    assert model.noise_variance == pytest.approx(1e5 / 5e6, rel=0.02)
+    status, _, err = cli("resume", job, "--fixed-alpha", "bias=1")
+    assert status == 2
+    assert "--fixed-alpha cannot be changed by a resume" in err
+    status, _, err = cli("resume", job, "--alpha-prior", "1,0.1", "--max-rounds", "3", "--quiet")
+    assert status == 0, err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--alpha-prior", "1"), "alpha_prior is (1.0,): it must be two numbers"),
+        (("--noise-prior", "one,two"), "'one,two' is not numbers"),
+        (("--updates", "newton"), "updates is 'newton'; known: mackay, em"),
+        (("--fixed-alpha", "slope=1"), "fixed_alpha names 'slope'; known: bias"),
+        (("--fixed-alpha", "bias"), "'bias' is not NAME=ALPHA: give such as bias=1e-6"),
+    ],
+)
+def test_what_is_refused(options, message, tour, cli, tmp_path):
+    status, _, err = cli("fit", tour.train, str(tmp_path / "job"), *options)
+    assert status == 2
+    assert message in err

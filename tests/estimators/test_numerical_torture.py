@@ -1,0 +1,136 @@
+"""Data that are hard on arithmetic: finite answers with warnings that are known, or an error with a name."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from regressions import plane
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.errors import DataError, PartirvmError, PartirvmWarning
+
+seeds = st.integers(0, 2**32 - 1)
+scales = st.sampled_from([1e-8, 1.0, 1e8])
+
+
+@st.composite
+def rows(draw):
+    """2 to 30 rows, some of them twice, some features constant, of tiny and huge scales and far from zero."""
+    rng = np.random.default_rng(draw(seeds))
+    n, d = draw(st.sampled_from([2, 3, 12, 30])), draw(st.integers(1, 3))
+    X = rng.normal(size=(n, d))
+    y = np.sin(2 * X[:, 0]) + draw(st.sampled_from([0.0, 0.1, 1.0])) * rng.normal(size=n)
+    if draw(st.booleans()):
+        X = X[rng.integers(0, max(n // 2, 1), n)]
+    if draw(st.booleans()):
+        X[:, rng.integers(d)] = draw(st.sampled_from([0.0, -3.0, 1e6]))
+    scale = draw(scales)
+    return (X + draw(st.sampled_from([0.0, 1e3]))) * scale, y, scale
+
+
+@st.composite
+def options(draw, scale):
+    """Kernels far too wide and far too narrow, all strategies, priors."""
+    standardize = draw(st.booleans())
+    width = draw(st.sampled_from([0.01, 1.0, 100.0])) / (1.0 if standardize else scale**2)
+    kernel = draw(st.sampled_from(["gaussian", "gaussian", "matern32", "linear-spline", "linear"]))
+    strategy = draw(st.sampled_from(["auto", "basic", "working-set", "split-merge", "incremental"]))
+    return {
+        "kernel": kernel,
+        "standardize": standardize,
+        "strategy": strategy,
+        "random_state": 0,
+        "updates": draw(st.sampled_from(["mackay", "em"])),
+        "alpha_prior": draw(st.sampled_from([(0.0, 0.0), (1e-4, 1e-4), (1.0, 0.0), (0.0, 1.0)])),
+        **({"gamma": width} if kernel in ("gaussian", "matern32") else {}),
+        **({} if strategy in ("auto", "basic") else {"partition_size": draw(st.sampled_from([1, 3, 10]))}),
+    }
+
+
+def fitted(estimator, X, y):
+    """The fit, whose warnings must be those of partirvm; None where it is refused, by an error of partirvm."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PartirvmWarning)
+        try:
+            return estimator.fit(X, y)
+        except PartirvmError:
+            return None
+
+
+@settings(max_examples=20)
+@given(st.data(), rows(), scales)
+def test_numbers(data, drawn, target_scale):
+    """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
+    X, y, scale = drawn
+    noise = data.draw(st.sampled_from(["estimate", 1e-8 * target_scale**2, target_scale**2]))
+    model = RVMRegressor(noise_variance=noise, **data.draw(options(scale)))
+    model = fitted(model, X, y * target_scale)
+    assert model is not None, "all of these can be fitted"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartirvmWarning)
+        mean, std = model.predict(np.vstack([X, X + 1e3 * scale]), return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.isfinite(model.log_evidence_)
+    assert (std >= 0.999 * np.sqrt(model.noise_variance_)).all()
+    assert np.isfinite(std).all()
+
+
+@settings(max_examples=12)
+@given(st.data(), rows(), st.booleans())
+def test_classes(data, drawn, several):
+    X, y, scale = drawn
+    labels = np.digitize(y, [-0.5, 0.5] if several else [0.0])
+    model = fitted(RVMClassifier(**data.draw(options(scale))), X, labels)
+    assert (model is None) == (len(np.unique(labels)) == 1)
+    if model is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartirvmWarning)
+            found = model.predict_proba(np.vstack([X, X + 1e3 * scale]))
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+        assert (found >= 0).all()
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("options", [{}, {"alpha_prior": (0.0, 1e-3), "noise_prior": (3.0, 0.5)}])
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_predictions_follow_the_scale_of_the_target(standardize, options, scale):
+    """y in other units: the same predictions in these, and the same noise; so with priors, in their own units."""
+    X, y = plane(60)
+    other = dict(options)
+    if options:
+        c, d = options["noise_prior"]
+        a, b = options["alpha_prior"]
+        other["noise_prior"] = (c, d * scale**2)
+        other["alpha_prior"] = (a, b if standardize else b * scale**2)
+    here = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **options).fit(X, y)
+    there = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **other).fit(X, scale * y)
+    mean, std = here.predict(X, return_std=True)
+    for found, expected in zip(there.predict(X, return_std=True), (mean, std), strict=True):
+        np.testing.assert_allclose(found / scale, expected, atol=1e-4 * y.std())
+    assert there.n_relevance_vectors_ == here.n_relevance_vectors_
+    expected = here.log_evidence_ - len(y) * np.log(scale)
+    assert there.log_evidence_ == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("X_scale", "y_scale", "standardize", "message"),
+    [
+        (1e200, 1.0, True, "the column 'x0' has numbers too large to be squared"),
+        (1.0, 1e200, True, "the column 'y' has numbers too large to be squared"),
+        (1e-100, 1.0, False, "the column 'x0' has a standard deviation of 1e-100, too far from 1 to be used"),
+        (1.0, 1e100, False, "the column 'y' has a standard deviation of 9e.99, too far from 1 to be used"),
+    ],
+)
+def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, standardize, message):
+    X, y = plane(30)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    with pytest.raises(DataError, match=message):
+        RVMRegressor(gamma=0.3, standardize=standardize).fit(X * X_scale, y * y_scale)
+    if y_scale == 1.0:
+        with pytest.raises(DataError, match=message):
+            RVMClassifier(gamma=0.3, standardize=standardize).fit(X * X_scale, y > y.mean())

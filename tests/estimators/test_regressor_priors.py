@@ -1,0 +1,144 @@
+"""Priors, EM, fixed precisions and known noise through the estimators: units, refusals, jobs."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from regressions import plane, sinc
+from sklearn.base import clone
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.errors import DataError, UsageError
+
+
+def design(model, X):
+    """Bias and kernels of a fitted model, by pairwise differences of standardised rows."""
+    s = model.model_.design.scaling
+    centres = (model.relevance_vectors_ - s.x_shift) / s.x_scale
+    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, centres, np.array(model.model_.design.kernel.gamma))
+    return np.hstack([np.ones((len(X), int(model.model_.design.bias))), kernels])
+
+
+@pytest.mark.parametrize("options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40}])
+@pytest.mark.parametrize("updates", ["mackay", "em"])
+def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
+    """Dense evidence of y at the α and σ² found, a and b of the standardised problem, c and d in units of y."""
+    X, y = plane(150)
+    y = 40 * y
+    model = RVMRegressor(
+        gamma=0.3, alpha_prior=(1.0, 0.1), noise_prior=(20.0, 2e4), updates=updates, random_state=0, **options
+    ).fit(X, y)
+    scale = model.model_.design.scaling.t_scale[0]
+    t, beta = (y - y.mean()) / scale, scale**2 / model.noise_variance_
+    expected = naive.log_evidence(design(model, X), t, model.model_.alpha, beta) - len(y) * np.log(scale)
+    expected += naive.log_prior(model.model_.alpha, 1.0, 0.1).sum() + naive.log_prior(
+        1 / model.noise_variance_, 20, 2e4
+    )
+    assert model.log_evidence_ == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_strong_prior_decides_the_noise():
+    """10⁶ rows of prior experience with a mean square of 0.09 leave the data's own 0.04 nothing to say."""
+    X, y = sinc(100, 0.2)
+    model = RVMRegressor(gamma=4.0, noise_prior=(5e5, 4.5e4)).fit(X, y)
+    assert model.noise_variance_ == pytest.approx(0.09, rel=1e-3)
+
+
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge", "incremental"])
+def test_a_prior_with_a_rate_still_prunes(estimator, strategy):
+    """α cannot run off to infinity; what the evidence would rather be without goes all the same."""
+    X, y = sinc(70, 0.1)
+    y = y if estimator is RVMRegressor else y > 0.3
+    size = {} if strategy == "basic" else {"partition_size": 25}
+    model = estimator(gamma=4.0, strategy=strategy, alpha_prior=(0.0, 1e-4), random_state=0, **size).fit(X, y)
+    assert 2 <= model.n_relevance_vectors_ <= 25
+    assert model.alpha_.max() < 0.5 / 1e-4, "α ≤ (γ + 2a)/(2b)"
+
+
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge", "incremental"])
+def test_a_fixed_bias_stays(estimator, strategy):
+    X, y = sinc(70, 0.1)
+    y = y if estimator is RVMRegressor else y > 0.3
+    size = {} if strategy == "basic" else {"partition_size": 25}
+    model = estimator(gamma=4.0, strategy=strategy, fixed_alpha={"bias": 1e5}, random_state=0, **size).fit(X, y)
+    assert model.model_.design.bias
+    assert (model.model_.alpha[0] == 1e5).all()
+
+
+def test_rows_of_known_noise_weigh_by_its_inverse_square():
+    """The same fit as by weights; a row of zero weight is no row, and which of both says so makes no difference."""
+    X, y = sinc(150, 0.1)
+    rng = np.random.default_rng(3)
+    r, w = rng.uniform(0.5, 3, 150), rng.choice([0.0, 1.0, 2.0], 150)
+    there = w > 0
+    models = [
+        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w, sample_noise=r),
+        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w / r**2),
+        RVMRegressor(gamma=4.0).fit(X[there], y[there], sample_weight=w[there], sample_noise=r[there]),
+    ]
+    for other in models[1:]:
+        assert other.n_relevance_vectors_ == models[0].n_relevance_vectors_
+        assert other.log_evidence_ == pytest.approx(models[0].log_evidence_, rel=1e-8)
+        np.testing.assert_allclose(other.predict(X), models[0].predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask"])
+def test_rows_without_weight_are_absent_from_arrays_on_disk(kind):
+    """The rows stay in their tiles, and count for nothing: moments, candidates, posterior, noise."""
+    da, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
+    X, y = sinc(150, 0.1)
+    rng = np.random.default_rng(3)
+    r, w = rng.uniform(0.5, 3, 150), rng.choice([0.0, 1.0, 2.0], 150)
+    y[w == 0] = 1e3
+    there = w > 0
+
+    def array(values):
+        return da.from_array(values, chunks=60) if kind == "dask" else zarr.array(values, chunks=60)
+
+    options = {"gamma": 4.0, "strategy": "basic"}
+    parts = (np.ascontiguousarray(X), y, w, r)
+    all_rows = RVMRegressor(**options).fit(
+        *(array(values) for values in parts[:2]), sample_weight=array(w), sample_noise=array(r)
+    )
+    few = RVMRegressor(**options).fit(
+        *(array(values[there]) for values in parts[:2]), sample_weight=array(w[there]), sample_noise=array(r[there])
+    )
+    assert all_rows.log_evidence_ == pytest.approx(few.log_evidence_, rel=1e-8)
+    np.testing.assert_allclose(all_rows.predict(X), few.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha_prior": (1.0,)}, "alpha_prior is .*: it must be two numbers, shape and rate"),
+        ({"alpha_prior": (1.0, -1.0)}, "each of alpha_prior is -1.0: it must be a number ≥ 0"),
+        ({"noise_prior": "flat"}, "noise_prior is 'flat': it must be two numbers"),
+        ({"updates": "newton"}, "updates is 'newton'; known: mackay, em"),
+        ({"fixed_alpha": {"slope": 1.0}}, "fixed_alpha names 'slope'; known: bias"),
+        ({"fixed_alpha": {"bias": 0.0}}, "fixed_alpha of 'bias' is 0.0: it must be a number > 0"),
+        ({"fixed_alpha": 1e-6}, "fixed_alpha is 1e-06: it must be None or a dict"),
+    ],
+)
+def test_refusals(options, message):
+    X, y = sinc(20, 0.1)
+    with pytest.raises(UsageError, match=message):
+        clone(RVMRegressor(**options)).fit(X, y)
+
+
+def test_noise_that_is_none_is_refused():
+    X, y = sinc(20, 0.1)
+    with pytest.raises(DataError, match="sample_noise is 0 in row 4 "):
+        RVMRegressor().fit(X, y, sample_noise=np.where(np.arange(20) == 4, 0.0, 1.0))
+    with pytest.raises(UsageError, match="y and weights are part of DATA"):
+        RVMRegressor().fit("data.zarr", sample_noise=np.ones(20))
+
+
+def test_options_without_effect_are_named():
+    X, y = sinc(50, 0.1)
+    model = RVMRegressor(
+        gamma=1.0, noise_variance=0.01, noise_prior=(1, 1), fit_intercept=False, fixed_alpha={"bias": 1}
+    )
+    assert "without effect here: noise_prior, fixed_alpha" in str(model.fit(X, y).plan_)
