@@ -15,6 +15,9 @@ Int = NDArray[np.int64]
 PANEL_ROWS = 2048
 """Rows whose design is held at once. Part of the arithmetic of a pass: another number gives other rounding."""
 
+BIAS = -1
+"""Label of the bias column. Labels below zero are of *leading* columns, which no row offers and every fit has."""
+
 OFF = 1e-3
 """Relevance, as a fraction of the largest, below which a feature counts as switched off."""
 

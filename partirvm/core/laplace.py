@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve
-from partirvm.core.statistics import BIAS
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
 
 Float = NDArray[np.float64]
@@ -62,12 +61,12 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Kernel columns, the bias not counted."""
-        return int((self.labels != BIAS).sum())
+        """Kernel columns, the leading ones not counted."""
+        return int((self.labels >= 0).sum())
 
     @property
     def n_columns(self) -> int:
-        """M, the bias counted."""
+        """M, the leading ones counted."""
         return len(self.labels)
 
     @property

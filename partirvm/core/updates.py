@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from partirvm.core.posterior import Posterior, posterior
-from partirvm.core.statistics import BIAS, GramStatistics
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 
 Float = NDArray[np.float64]
@@ -103,8 +103,8 @@ class HyperState:
 
     @property
     def n_vectors(self) -> int:
-        """Active kernel columns, the bias not counted."""
-        return int((self.labels != BIAS).sum())
+        """Active kernel columns, the leading ones not counted."""
+        return int((self.labels >= 0).sum())
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -113,7 +113,7 @@ class HyperState:
 
     @property
     def n_columns(self) -> int:
-        """M, the bias counted."""
+        """M, the leading ones counted."""
         return self.statistics.n_columns
 
     @property

@@ -243,14 +243,14 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         return coded(y, labels), labels
 
     def _take(self, model: ClassModel) -> None:
-        bias = int(model.design.bias)
+        kernels = slice(model.design.n_leading, None)
         outputs = 0 if model.mean.shape[1] == 1 else slice(None)
         self.model_ = model
         self.relevance_vectors_ = model.design.centres
         self.n_relevance_vectors_ = model.n_vectors
-        self.weights_ = model.mean[bias:].T[outputs]
-        self.alpha_ = model.alpha[bias:].T[outputs]
-        self.intercept_ = model.mean[:bias].sum(axis=0)[outputs]
+        self.weights_ = model.mean[kernels].T[outputs]
+        self.alpha_ = model.alpha[kernels].T[outputs]
+        self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
         self.log_evidence_ = model.log_evidence
 
     def _predictors(self, X: Any) -> Float:

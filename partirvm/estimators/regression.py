@@ -212,7 +212,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         return y, None
 
     def _take(self, model: Model) -> None:
-        kernels = slice(int(model.design.bias), None)
+        kernels = slice(model.design.n_leading, None)
         self.model_ = model
         self.relevance_vectors_ = model.design.centres
         self.n_relevance_vectors_ = model.n_vectors

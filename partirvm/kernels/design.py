@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 
 from partirvm.kernels.base import Kernel, PreparedKernel
 from partirvm.kernels.several import PreparedSeveral, Several
-from partirvm.types import Scaling
+from partirvm.types import BIAS, Scaling
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+NONE = np.zeros(0, np.int64)
+"""No columns: positions of centres, or labels of leading columns."""
+
 
 @dataclass(frozen=True)
 class Design:
-    """M columns: ``bias`` first if it is there, then one kernel column per centre.
+    """M columns: the leading ones, the ``bias`` if it is there, then one kernel column per centre.
 
     ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 say which rows, and which of several
     kernels. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of the columns
@@ -42,8 +45,18 @@ class Design:
 
     @property
     def n_columns(self) -> int:
-        """M, the bias counted."""
-        return len(self.centres) + self.bias
+        """M, the leading ones counted."""
+        return self.n_leading + len(self.centres)
+
+    @property
+    def leading(self) -> Int:
+        """Labels of the leading columns, those before the kernels', (L,): of the bias, if it is there."""
+        return np.full(int(self.bias), BIAS, dtype=np.int64)
+
+    @property
+    def n_leading(self) -> int:
+        """L."""
+        return int(self.bias)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -90,26 +103,34 @@ class Design:
     def block(self, X: Float, out: Float | None = None) -> Float:
         """Φ of raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
         block = np.empty((self.n_columns, len(X))).T if out is None else out
-        block[:, : int(self.bias)] = 1.0
+        self.lead(X, block)
         if len(self.centres):
-            self._prepared(self.scaling.inputs(X), block[:, int(self.bias) :])
+            self._prepared(self.scaling.inputs(X), block[:, self.n_leading :])
         return block
+
+    def lead(self, X: Float, out: Float) -> None:
+        """Write the leading columns alone to their places in ``out`` (n, M)."""
+        out[:, : self.n_leading] = 1.0
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
 
         Arrays stored column by column are fastest.
         """
-        kernels = slice(int(self.bias), None)
+        kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
-    def take(self, centres: Int, *, bias: bool | None = None) -> Design:
-        """The design of some of the centres, by position; keeps the bias unless told otherwise."""
-        keep = self.bias if bias is None else bias
-        return replace(self, centres=self.centres[centres], labels=self.labels[centres], bias=keep)
+    def take(self, centres: Int, *, leading: Int | None = None) -> Design:
+        """The design of some of the centres, by position; keeps the leading columns unless told others, by label."""
+        some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
+        return some if leading is None else some.led_by(leading)
+
+    def led_by(self, leading: Int) -> Design:
+        """The same centres with these leading columns, by label."""
+        return replace(self, bias=bool((leading == BIAS).any()))
 
     def join(self, other: Design) -> Design:
-        """The centres of this design, then those of ``other``, and the bias if either has it."""
+        """The centres of this design, then those of ``other``, and the leading columns that either has."""
         return replace(
             self,
             bias=self.bias or other.bias,

@@ -59,7 +59,7 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
     """The largest kernel of each row as a fraction of its peak, (n,); 1 without local kernels. Overwrites ``block``."""
     if not (len(design.centres) and design.kernel.local):
         return 1.0
-    kernels = block[:, int(design.bias) :]
+    kernels = block[:, design.n_leading :]
     kernels /= heights
     return np.asarray(kernels.max(axis=1))
 

@@ -20,6 +20,7 @@ from partirvm.core.logistic import n_outputs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, HyperState, StopRule
 from partirvm.kernels.design import Design
+from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -380,6 +381,11 @@ class Problem:
     def n_outputs(self) -> int:
         """C, the number of linear predictors."""
         return n_outputs(self.likelihood, self.n_classes)
+
+    @property
+    def leading(self) -> Int:
+        """Labels of the leading columns, which every fit is offered: of the bias."""
+        return np.full(int(self.bias), BIAS, dtype=np.int64)
 
     @property
     def n_kernels(self) -> int:
