@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.backends.segments import Damaged, Disk, Memory, Segment, Segments
-from partirvm.kernels.design import Design
+from partirvm.kernels.design import NONE, Design
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -117,12 +117,11 @@ class Shelf:
 
     def fill(self, key: Key, run: int, design: Design, X: Float, out: Float) -> Fetched:
         """Write Φ of the rows X into ``out`` (n, M), stored column by column."""
-        bias = int(design.bias)
-        out[:, :bias] = 1.0
+        design.lead(X, out)
         with self._lock:
             kept = self._kept.pop(key, None) or _Kept()
         try:
-            return self._fill(kept, run, design, X, out.T[bias:])
+            return self._fill(kept, run, design, X, out.T[design.n_leading :])
         finally:
             with self._lock:
                 twin = self._kept.setdefault(key, kept)
@@ -160,7 +159,7 @@ class Shelf:
 
     def _evaluate(self, kept: _Kept, design: Design, new: Int, X: Float, rows: Float) -> int:
         """Evaluate the columns at these positions and keep as many as there is room for; returns failures to do so."""
-        sub = design.take(new, bias=False)
+        sub = design.take(new, leading=NONE)
         count, nbytes = self._reserve(len(new), rows.shape[1])
         if not count and len(new) == len(rows):
             sub.block(X, rows.T)

@@ -66,12 +66,12 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Kernel columns, the bias not counted."""
-        return int((self.labels != BIAS).sum())
+        """Kernel columns, the leading ones not counted."""
+        return int((self.labels >= 0).sum())
 
     @property
     def n_columns(self) -> int:
-        """M, the bias counted."""
+        """M, the leading ones counted."""
         return len(self.labels)
 
     @property

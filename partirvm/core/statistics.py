@@ -15,8 +15,9 @@ Rows may carry precision weights w_n, which enter as Φᵀdiag(w)Φ and so on; t
 *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr taken by a pass; everything downstream works
 with δ = μ − m, which is small, and nothing cancels. The offset is zero until a posterior asks for this.
 
-**Identity.** Columns carry labels (the row number of the centre; the bias is ``BIAS``) and the ``basis``, a hash of
-kernel parameters and scaling. Statistics of another basis are never joined: ``extend`` refuses.
+**Identity.** Columns carry labels and the ``basis``, a hash of kernel parameters and scaling. Statistics of another
+basis are never joined: ``extend`` refuses. A label ≥ 0 tells the centre (its row number), one below zero is of a
+*leading* column, which comes first and is no candidate: the bias has ``BIAS``.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.types import BIAS
+
+__all__ = ["BIAS", "CrossBlock", "GramBlock", "GramStatistics"]
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-BIAS = -1
-"""Label of the bias column."""
 
 EPS = float(np.finfo(np.float64).eps)
 

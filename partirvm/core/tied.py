@@ -1,4 +1,4 @@
-"""The tied RVM: one α for all kernel columns, one for the bias, and the slopes of its evidence in the design.
+"""The tied RVM: one α for all kernel columns, one for the leading ones, and the slopes of its evidence in the design.
 
 With nothing to prune, its evidence is a smooth function of the kernel's parameters: this is what they are learned by.
 α and β follow MacKay's fixed point with the sums over the tied columns in place of single ones (Tipping 2001,
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.posterior import Posterior, posterior
-from partirvm.core.statistics import BIAS, GramStatistics
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
 Float = NDArray[np.float64]
@@ -36,15 +36,15 @@ ALPHA_CEILING = 1e5
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, α of the bias, and the noise precision β (1 for classes)."""
+    """α of all kernel columns, α of the leading ones (the bias), and the noise precision β (1 for classes)."""
 
     alpha: float
-    bias: float
+    leading: float
     beta: float = 1.0
 
     def alphas(self, labels: Int) -> Float:
         """α of the columns with these labels, (M,)."""
-        return np.where(labels == BIAS, self.bias, self.alpha)
+        return np.where(labels < 0, self.leading, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) ->
 
 
 def retied(tied: Tied, labels: Int, determinedness: Float, square: Float, precision: Float, beta: float) -> Tied:
-    """α ← Σγ_i/Σμ_i² over the kernel columns, and over the bias, from γ, μ² and data precisions, (M,) or (M, C)."""
+    """α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading ones; γ, μ², data precisions are (M,) or (M, C)."""
 
     def ratio(columns: NDArray[np.bool_], before: float) -> float:
         if not columns.any():
@@ -97,8 +97,8 @@ def retied(tied: Tied, labels: Int, determinedness: Float, square: Float, precis
         alpha = float(determinedness[columns].sum()) / total if total > 0 else np.inf
         return float(np.clip(alpha, ALPHA_FLOOR * largest, ALPHA_CEILING * largest))
 
-    kernels = labels != BIAS
-    return Tied(ratio(kernels, tied.alpha), ratio(~kernels, tied.bias), beta)
+    kernels = labels >= 0
+    return Tied(ratio(kernels, tied.alpha), ratio(~kernels, tied.leading), beta)
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:

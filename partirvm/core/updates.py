@@ -111,8 +111,8 @@ class HyperState:
 
     @property
     def n_vectors(self) -> int:
-        """Active kernel columns, the bias not counted."""
-        return int((self.labels != BIAS).sum())
+        """Active kernel columns, the leading ones not counted."""
+        return int((self.labels >= 0).sum())
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -121,7 +121,7 @@ class HyperState:
 
     @property
     def n_columns(self) -> int:
-        """M, the bias counted."""
+        """M, the leading ones counted."""
         return self.statistics.n_columns
 
     @property

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.statistics import BIAS
 from partirvm.kernels import Several
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import AnyFit
+from partirvm.strategies.instructions import AnyFit, Problem
 from partirvm.strategies.selection import distinct
 
 Int = NDArray[np.int64]
 
 
 def labels_of(design: Design) -> Int:
-    """Labels of all columns of a design, the bias first."""
-    return np.concatenate([np.full(int(design.bias), BIAS, dtype=np.int64), design.labels])
+    """Labels of all columns of a design, the leading ones first."""
+    return np.concatenate([design.leading, design.labels])
 
 
 def positions(wanted: Int, labels: Int) -> Int:
@@ -42,6 +41,11 @@ def fresh(new: Design, present: Design) -> Int:
     return np.sort(np.concatenate(found))
 
 
+def lacking(problem: Problem, design: Design) -> Int:
+    """Labels of the leading columns that every fit is offered, and that a design lacks."""
+    return np.setdiff1d(problem.leading, design.leading)
+
+
 def left_out(chosen: Design, new: Design) -> int:
     """How many of the rows chosen bring no column."""
     return len(np.setdiff1d(chosen.rows, new.rows))
@@ -50,4 +54,4 @@ def left_out(chosen: Design, new: Design) -> int:
 def survivors(design: Design, fit: AnyFit) -> Design:
     """The columns of ``design`` that are still in the fit, in the fit's order."""
     labels = fit.labels
-    return design.take(positions(labels[labels != BIAS], design.labels), bias=bool((labels == BIAS).any()))
+    return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])

@@ -19,10 +19,10 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import Search, receive, settle
 from partirvm.core.posterior import Posterior, posterior
-from partirvm.core.statistics import BIAS, GramStatistics
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Held, Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
-from partirvm.kernels.design import Design
+from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.instructions import (
     BendPass,
@@ -103,7 +103,7 @@ class OfNumbers:
         """The pass that comes next; None once there is a ``point``."""
         if self.posterior is None:
             offset = np.zeros((0, len(self.design.scaling.t_shift)))
-            return GramPass(self.design.take(np.zeros(0, np.int64), bias=False), self.design, offset, rows=self.rows)
+            return GramPass(self.design.take(NONE, leading=NONE), self.design, offset, rows=self.rows)
         if self.slope is None:
             root = self.posterior.root()
             covariance = (root @ root.T)[None]
@@ -135,7 +135,7 @@ class OfNumbers:
         assert self.statistics is not None
         assert self.posterior is not None
         assert self.slope is not None
-        found, kernels = self.posterior, self.statistics.labels != BIAS
+        found, kernels = self.posterior, self.statistics.labels >= 0
         determined = float(found.determinedness[kernels].mean())
         n, weights = self.statistics.n, found.mean[:, None]
         return Point(found.log_evidence, self.slope, self.tied, n, determined, weights, residual=found.residual)
@@ -207,7 +207,7 @@ class OfClasses:
             self.slope,
             self.tied,
             mode.n,
-            float(mode.determinedness[mode.labels != BIAS].mean()),
+            float(mode.determinedness[mode.labels >= 0].mean()),
             mode.weights,
             surprise=mode.block.surprise,
             wrong=mode.block.wrong,

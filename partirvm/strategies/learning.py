@@ -178,7 +178,7 @@ class Learning:
         points, labels = event.points[there], state.chosen[there]
         empty = state.problem.empty
         offered = empty.with_centres(points, labels)
-        pool = offered.take(fresh(offered, empty), bias=state.problem.bias)
+        pool = offered.take(fresh(offered, empty), leading=state.problem.leading)
         return self._look(replace(state, pool=pool, centres=min(self.ask.centres, len(pool.labels))), fresh=True)
 
     def _look(self, state: LearningState, last: Point | None = None, *, fresh: bool = False) -> Answer:

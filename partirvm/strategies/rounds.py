@@ -18,9 +18,9 @@ from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
-from partirvm.kernels.design import Design
+from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import fresh, left_out, survivors
+from partirvm.strategies.columns import fresh, lacking, left_out, survivors
 from partirvm.strategies.fitting import AnyWarm, nothing, record, score
 from partirvm.strategies.instructions import (
     AnyFit,
@@ -166,7 +166,8 @@ class Rounds:
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
         if vectors < (each if self.divisible else wanted):
             return 0, Termination.VECTORS
-        columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - 1
+        beside = max(len(lacking(problem, state.design)), 1)
+        columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - beside
         if columns < min(wanted, vectors):
             return 0, Termination.MEMORY
         return int(min(wanted, vectors)) // each, None
@@ -177,8 +178,7 @@ class Rounds:
 
     def _admit(self, state: Any, chosen: Design) -> Answer:
         """Make these columns candidates; where nothing could follow this round, its fit is the last."""
-        bias = state.problem.bias and not state.design.bias
-        new = chosen.take(fresh(chosen, state.design), bias=bias)
+        new = chosen.take(fresh(chosen, state.design), leading=lacking(state.problem, state.design))
         state = replace(
             state,
             chosen=None,
@@ -298,7 +298,7 @@ class Rounds:
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.final_likelihood:
             return self._solve(state)
-        nobody = state.design.take(np.zeros(0, np.int64), bias=state.problem.bias and not state.design.bias)
+        nobody = state.design.take(NONE, leading=lacking(state.problem, state.design))
         return self._measure(state, nobody)
 
 

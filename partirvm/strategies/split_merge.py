@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.statistics import BIAS
 from partirvm.kernels.design import Design
 from partirvm.strategies.classifying import newton_rule
 from partirvm.strategies.columns import fresh, labels_of, left_out, survivors
@@ -118,8 +117,13 @@ def _count(state: SplitMergeState) -> int:
 
 def _batch(state: SplitMergeState) -> range:
     """Numbers of the partitions that come next: as many as may be fitted side by side."""
-    count = max(state.options.batch // (state.options.partition_size + 1) ** 2, 1)
+    count = max(state.options.batch // (state.options.partition_size + _beside(state)) ** 2, 1)
     return range(state.partitions, min(state.partitions + count, _count(state)))
+
+
+def _beside(state: SplitMergeState) -> int:
+    """Columns beside the candidates of a fit: the bias, or room for it, and functions."""
+    return max(len(state.problem.leading), 1)
 
 
 def _rows(state: SplitMergeState, number: int) -> Int:
@@ -127,7 +131,7 @@ def _rows(state: SplitMergeState, number: int) -> Int:
 
 
 def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
-    empty, bias, start = state.problem.empty, state.problem.bias, 0
+    empty, start = state.problem.empty, 0
     designs: list[Design] = []
     for number in _batch(state):
         rows = _rows(state, number)
@@ -135,7 +139,7 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
         there = slice(None) if event.present is None else event.present[here]
         points, rows = event.points[here][there], rows[there]
         chosen = empty.with_centres(points, rows)
-        new = chosen.take(fresh(chosen, empty), bias=bias)
+        new = chosen.take(fresh(chosen, empty), leading=state.problem.leading)
         state = replace(state, partitions=number + 1, duplicates=state.duplicates + left_out(chosen, new))
         if len(new.labels):
             designs.append(new)
@@ -217,7 +221,7 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
 
 def _part(design: Design, solved: Solved) -> Part:
     fit = solved.fit
-    return Part(survivors(design, fit), fit.losses()[fit.labels != BIAS], warm(fit))
+    return Part(survivors(design, fit), fit.losses()[fit.labels >= 0], warm(fit))
 
 
 def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
@@ -238,7 +242,7 @@ def _merge(state: SplitMergeState) -> Answer:
     while len(state.below) > 1:
         left, right = state.below[:2]
         design, duplicates, dropped = _joined(left, right, state)
-        elements += (len(design.labels) + 1) ** 2
+        elements += (len(design.labels) + _beside(state)) ** 2
         if designs and elements > state.options.batch:
             break
         designs.append(design)
@@ -265,12 +269,12 @@ def _last(state: SplitMergeState) -> Answer:
 
 
 def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, int, int]:
-    """The columns of both and the bias, how many were duplicates, and how many had to go for a limit."""
+    """The columns of both and the leading ones, how many were duplicates, and how many had to go for a limit."""
     options = state.options
     new = fresh(right.design, left.design)
-    design = replace(left.design.join(right.design.take(new)), bias=state.problem.bias)
+    design = left.design.join(right.design.take(new)).led_by(state.problem.leading)
     duplicates = len(right.design.labels) - len(new)
-    columns = np.inf if options.max_columns is None else options.max_columns - 1
+    columns = np.inf if options.max_columns is None else options.max_columns - _beside(state)
     room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
     if len(design.labels) <= room:
         return design, duplicates, 0

@@ -22,8 +22,9 @@ from partirvm.backends.passes import MomentsPass
 from partirvm.backends.segments import CHUNK, Damaged, Disk
 from partirvm.backends.threads import one_blas_thread
 from partirvm.kernels import Gaussian
+from partirvm.kernels.design import NONE
 from partirvm.strategies.instructions import GramPass, ResidualPass
-from partirvm.types import PANEL_ROWS
+from partirvm.types import BIAS, PANEL_ROWS
 
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 STORES = ["memory", "zarr"]
@@ -98,7 +99,7 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, ro
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
-                asked = MANY.take(np.array(columns, dtype=np.int64), bias=bias)
+                asked = MANY.take(np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS))
                 numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
                 blocks = TileBlocks(tile, replace(keeping, run=run))
                 out = np.empty((asked.n_columns, len(numbers))).T
@@ -140,13 +141,13 @@ def counts(executor, data, blocks, pass_):
 def test_columns_are_evaluated_once_while_they_are_wanted(data, keep, where):
     """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new ones alone."""
     executor, blocks = LocalExecutor(2), keep(where)
-    kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), bias=False)
+    kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(kept, new, np.zeros((61, 1))))
     assert (fetched.evaluated, fetched.kept) == (100 * N, 0)
     survivors = MANY.take(np.arange(0, 100, 3))
     _, fetched = counts(executor, data, blocks, ResidualPass(survivors, np.zeros((35, 1))))
     assert (fetched.evaluated, fetched.kept) == (0, 34 * N)
-    fresh = MANY.take(np.arange(150, 170), bias=False)
+    fresh = MANY.take(np.arange(150, 170), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
     assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
     executor.close()

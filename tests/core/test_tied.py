@@ -71,7 +71,7 @@ def test_updates_come_to_rest_where_the_evidence_is_level(rng, weighted, bias):
         alpha = np.where(labels == BIAS, np.exp(logs[1]), np.exp(logs[0]))
         return naive.log_evidence(Phi, t, alpha, np.exp(logs[2]), w)
 
-    logs = np.log([tied.alpha, tied.bias, tied.beta])
+    logs = np.log([tied.alpha, tied.leading, tied.beta])
     np.testing.assert_allclose(found.log_evidence, evidence(logs), rtol=1e-10)
     for move in STEP * np.eye(3):
         assert abs(evidence(logs + move) - evidence(logs - move)) / (2 * STEP) < 1e-4
@@ -155,7 +155,7 @@ def test_updates_of_classes_share_what_they_see(rng, likelihood):
     Sigma = naive.laplace(likelihood, Phi, codes, alpha, mode, w)[0]
     gamma = 1 - alpha * np.array([np.diagonal(each) for each in Sigma]).T
     np.testing.assert_allclose(tied.alpha, gamma[1:].sum() / (mode[1:] ** 2).sum(), rtol=1e-6)
-    np.testing.assert_allclose(tied.bias, gamma[0].sum() / (mode[0] ** 2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(tied.leading, gamma[0].sum() / (mode[0] ** 2).sum(), rtol=1e-6)
     np.testing.assert_array_equal(moved.alpha[1:], np.full((2, mode.shape[1]), tied.alpha))
     H = block.curvature + np.array([np.diag(each) for each in moved.alpha.T])
     np.testing.assert_allclose(tied_laplace.covariances(moved), np.linalg.inv(H))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.types import Scaling
+from partirvm.kernels.design import NONE, Design
+from partirvm.types import BIAS, Scaling
 
 D = 3
 
@@ -42,8 +42,8 @@ def test_take_and_join_are_columns(rng):
     made, X = design(rng), rng.normal(size=(20, D))
     whole = made.block(X)
     np.testing.assert_allclose(made.take(np.array([3, 1])).block(X), whole[:, [0, 4, 2]], rtol=1e-12)
-    np.testing.assert_allclose(made.take(np.array([2]), bias=False).block(X), whole[:, [3]], rtol=1e-12)
-    parts = made.take(np.array([0, 1]), bias=False), made.take(np.array([2, 3, 4]), bias=True)
+    np.testing.assert_allclose(made.take(np.array([2]), leading=NONE).block(X), whole[:, [3]], rtol=1e-12)
+    parts = made.take(np.array([0, 1]), leading=NONE), made.take(np.array([2, 3, 4]), leading=np.array([BIAS]))
     joined = parts[0].join(parts[1])
     assert joined.bias
     np.testing.assert_allclose(joined.block(X), whole, rtol=1e-12)
@@ -56,7 +56,7 @@ def test_the_basis_is_kernel_and_scaling_not_centres(rng):
     scaling = made.scaling
     same = [
         made.take(np.array([1])),
-        made.take(np.arange(5), bias=False),
+        made.take(np.arange(5), leading=NONE),
         made.with_centres(np.ones((2, D)), np.arange(2)),
     ]
     assert {other.basis for other in same} == {made.basis}

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Kernel, Laplacian, Linear, OnColumns, Product, Several, Sum, kernel_from_spec
-from partirvm.kernels.design import Design
+from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.several import multiples
 from partirvm.strategies.columns import fresh
 from partirvm.types import Scaling
@@ -55,7 +55,7 @@ def test_a_column_keeps_its_bits_among_others(rng):
     design, X = made(rng, origin=np.full(D, 0.1)), rng.normal(size=(40, D))
     whole = design.block(X)
     some = rng.permutation(len(design.labels))[:20]
-    np.testing.assert_array_equal(design.take(some, bias=False).block(X), whole[:, 1 + some])
+    np.testing.assert_array_equal(design.take(some, leading=NONE).block(X), whole[:, 1 + some])
     np.testing.assert_array_equal(design.block(X, np.empty(whole.shape)), whole)
 
 
