@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.statistics import BIAS
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality, strangers
 
 Float = NDArray[np.float64]

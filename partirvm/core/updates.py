@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.priors import FLAT, GammaDensity, Prior
-from partirvm.core.statistics import BIAS, GramStatistics
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 
 Float = NDArray[np.float64]

@@ -99,8 +99,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     updates : {"mackay", "em"}
         How α is updated: by MacKay's fixed point, or by expectation maximisation, which takes far more steps.
     fixed_alpha : None or dict of str and float
-        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias",
-        which then stays, too.
+        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias" or
+        another of ``basis_names_``, which then stay, too.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior.
     standardize : bool

@@ -90,8 +90,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
         evidence and takes far more steps.
     fixed_alpha : None or dict of str and float
-        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias",
-        which then stays, too.
+        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias" or
+        another of ``basis_names_``, which then stay, too.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
     standardize : bool

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import UPDATES, GammaDensity, Prior
-from partirvm.core.statistics import BIAS
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.planning.keeping import STORES
@@ -49,9 +48,6 @@ MODERATE_ROWS = 10_000
 """Most rows of two classes whose probabilities are moderated unless told otherwise."""
 
 KNOWN_SOLVERS = ("auto", "fixed-point")
-
-NAMED_COLUMNS = {"bias": BIAS}
-"""Labels of the columns that have a name, whose α ``fixed_alpha`` may hold."""
 
 
 def check_parameters(parameters: FitParameters) -> FitParameters:
@@ -139,8 +135,6 @@ def _fixed(given: Any) -> Mapping[str, float] | None:
     if not isinstance(given, Mapping):
         raise UsageError(f"fixed_alpha is {given!r}: it must be None or a dict of names and numbers, {{'bias': 1e-6}}")
     for name, alpha in given.items():
-        if name not in NAMED_COLUMNS:
-            raise UsageError(f"fixed_alpha names {name!r}; known: {', '.join(NAMED_COLUMNS)}")
         _number(f"fixed_alpha of {name!r}", alpha, above=0.0)
     return {name: float(alpha) for name, alpha in given.items()}
 
@@ -181,10 +175,17 @@ def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = Fals
     return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
 
 
-def resolve_prior(parameters: FitParameters, target_scale: float) -> Prior:
-    """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is."""
+def resolve_prior(parameters: FitParameters, target_scale: float, labels: Mapping[str, int]) -> Prior:
+    """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is.
+
+    ``labels`` are those of the leading columns, by their names, of which ``fixed_alpha`` may hold the α. Raises
+    ``UsageError`` where it names another.
+    """
     shape, rate = parameters.noise_prior
-    fixed = sorted((NAMED_COLUMNS[name], alpha) for name, alpha in (parameters.fixed_alpha or {}).items())
+    held = parameters.fixed_alpha or {}
+    for name in held:
+        _one_of("a name in fixed_alpha", name, labels)
+    fixed = sorted((labels[name], alpha) for name, alpha in held.items())
     return Prior(
         GammaDensity(*parameters.alpha_prior),
         GammaDensity(shape, rate / target_scale**2),

@@ -26,6 +26,7 @@ from partirvm.data.checks import check_range
 from partirvm.errors import DataError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
+from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import Disk, KernelStore, choose
@@ -53,7 +54,7 @@ from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
-from partirvm.types import PANEL_ROWS, FitParameters
+from partirvm.types import BIAS, PANEL_ROWS, FitParameters
 
 CALIBRATION_ROWS = 1024
 
@@ -198,7 +199,7 @@ def _remarks(
         *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
         *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
         *(name for name in ("noise_prior",) if not _estimates(problem) and _differs(name, given, default)),
-        *(name for name in ("fixed_alpha",) if problem.prior.fixed and not problem.bias),
+        *(name for name in ("fixed_alpha",) if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]),
     ]
     if given.kernel == NoKernel.name:
         beside = ("strategy", "partition_size", "heuristic_rows", "max_vectors", "stop_rule", "kernel_store")
@@ -329,6 +330,7 @@ def _problem(
     moments: Moments,
     classes: Classes | None,
 ) -> Problem:
+    labels = labels_by_name(empty.functions, source.columns.features)
     if classes is not None:
         return Problem(
             n_rows=source.n_rows,
@@ -342,7 +344,7 @@ def _problem(
             likelihood=resolve_class_likelihood(parameters, classes.n_classes),
             n_classes=classes.n_classes,
             codes=classes.codes,
-            prior=resolve_prior(parameters, 1.0),
+            prior=resolve_prior(parameters, 1.0, labels),
         )
     scale = float(empty.scaling.t_scale[0])
     estimate = parameters.noise_variance == "estimate"
@@ -355,7 +357,7 @@ def _problem(
         target_scale=scale,
         shuffled=source.shuffled,
         held_out=held_out is not None,
-        prior=resolve_prior(parameters, scale),
+        prior=resolve_prior(parameters, scale, labels),
     )
 
 

@@ -88,6 +88,6 @@ def rehearsal(problem: Problem, options: Options, rows: Int, heard: Gathered, ke
     there = slice(None) if heard.present is None else heard.present
     empty = replace(problem.empty, kernel=kernel)
     offered = empty.with_centres(heard.points[there], rows[there])
-    design = offered.take(fresh(offered, empty), bias=problem.bias)
+    design = offered.take(fresh(offered, empty), leading=problem.leading)
     rule = replace(final_rule(options), tol=INTERMEDIATE * options.tol, guard=False)
     return Rehearsal(problem, design, rows, newton_rule(rule, options) if problem.classifies else rule)

@@ -117,7 +117,7 @@ def test_rows_without_weight_are_absent_from_arrays_on_disk(kind):
         ({"alpha_prior": (1.0, -1.0)}, "each of alpha_prior is -1.0: it must be a number ≥ 0"),
         ({"noise_prior": "flat"}, "noise_prior is 'flat': it must be two numbers"),
         ({"updates": "newton"}, "updates is 'newton'; known: mackay, em"),
-        ({"fixed_alpha": {"slope": 1.0}}, "fixed_alpha names 'slope'; known: bias"),
+        ({"fixed_alpha": {"slope": 1.0}}, "a name in fixed_alpha is 'slope'; known: bias"),
         ({"fixed_alpha": {"bias": 0.0}}, "fixed_alpha of 'bias' is 0.0: it must be a number > 0"),
         ({"fixed_alpha": 1e-6}, "fixed_alpha is 1e-06: it must be None or a dict"),
     ],
