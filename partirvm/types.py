@@ -72,8 +72,9 @@ class FitParameters:
     a rule's name, a number or one number per feature, ``gamma_multiples`` by what it is multiplied in each of several
     kernels, ``gamma_prior`` that of those learned; ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit``
     bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows,
-    ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is
-    to be a class, or a number; None that the data know. ``kernel_store`` says where kernel blocks are kept between
+    ``noise_every`` of iterations; ``multi_output`` says what several targets share; ``heuristic_rows`` caps the rows
+    that measure ρ. ``classify`` says that the target is to be a class, or a number; None that the data know.
+    ``kernel_store`` says where kernel blocks are kept between
     passes ("auto", "memory", "zarr" or "none"), and changes no result.
     """
 
@@ -96,6 +97,7 @@ class FitParameters:
     noise_prior: tuple[float, float] = (0.0, 0.0)
     updates: str = "mackay"
     fixed_alpha: Mapping[str, float] | None = None
+    multi_output: str = "shared"
     fit_intercept: bool = True
     standardize: bool = True
     stop_fraction: float = 0.5

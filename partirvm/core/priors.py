@@ -193,14 +193,14 @@ class Prior:
                 return (1.0 + a) / (square + variance + b)
             return (determinedness + a) / (square + b)
 
-    def noise_update(self, n: float, determined: float, residual: float, beta: float) -> tuple[float, float]:
-        """Numerator and denominator of the next β, from N, Σγ, ‖t − Φμ‖² and the present β."""
+    def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
+        """Numerator and denominator of the next β, from N, Σγ, ‖t − Φμ‖² and the present β of each target, (T,)."""
         c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
         if self.updates == "em":
-            return n + c, residual + determined / beta + d
-        return max(n - determined, 1.0) + c, residual + d
+            return np.full_like(residual, n + c), residual + determined / beta + d
+        return np.maximum(n - determined, 1.0) + c, residual + d
 
-    def log_density(self, labels: Int, alpha: Float, beta: float | None) -> float:
+    def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """What the priors add to the evidence, nats; infinite α are of columns that are not there, β None is fixed."""
         found = 0.0
         if not self.alpha.flat:

@@ -148,6 +148,16 @@ class GramStatistics:
         """M, the number of columns."""
         return len(self.labels)
 
+    @property
+    def n_targets(self) -> int:
+        """T, the number of targets."""
+        return len(self.energy)
+
+    def target(self, number: int) -> GramStatistics:
+        """The statistics of one of the targets alone; the Gram matrix is shared."""
+        one = slice(number, number + 1)
+        return replace(self, projection=self.projection[:, one], energy=self.energy[one], offset=self.offset[:, one])
+
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
         """Join P new columns with these labels. The block's pass must have used this statistic's columns and offset.
 
@@ -178,6 +188,23 @@ class GramStatistics:
             offset=np.concatenate([self.offset, np.zeros_like(block.projection)]),
             n=block.n,
             log_weight=block.log_weight,
+        )
+
+    def merge(self, other: GramStatistics) -> GramStatistics:
+        """Statistics of the rows of both, of the same columns; those of ``other`` are brought to this offset.
+
+        Raises ``ValueError`` if the columns are others.
+        """
+        if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
+            raise ValueError("statistics of other columns cannot be merged")
+        other = other.shift(self.offset - other.offset)
+        return replace(
+            self,
+            gram=self.gram + other.gram,
+            projection=self.projection + other.projection,
+            energy=self.energy + other.energy,
+            n=self.n + other.n,
+            log_weight=self.log_weight + other.log_weight,
         )
 
     def residual(self, delta: Float) -> tuple[float, float]:

@@ -9,6 +9,9 @@ Faul 2003, eq. 20). Deleting every such column at once loses evidence, since nea
 column goes only when, besides, the data hardly determine it (γ_i < ``FADED``): then deletions no longer interact.
 Where a prior or EM keeps α from infinity nothing fades: a fit that hardly moves is thinned out (``thin``).
 
+**Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
+gain is that of all targets together (``core.shared``). Then β and ``power`` are (T,), μ and γ (M, T).
+
 **Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
 interpolate would send β to infinity. The state says so in ``floored``.
 """
@@ -22,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals
 from partirvm.core.priors import FLAT, GammaDensity, Prior
+from partirvm.core.shared import fails, fixed_point, optimum
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 
@@ -98,9 +102,9 @@ class HyperState:
 
     statistics: GramStatistics
     alpha: Float
-    beta: float
-    posterior: Posterior
-    power: float
+    beta: float | Float
+    posterior: AnyPosterior
+    power: float | Float
     fixed_noise: bool
     iteration: int = 0
     floored: bool = False
@@ -137,7 +141,7 @@ class HyperState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
-        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+        return column_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
 
 
 @dataclass(frozen=True)
@@ -155,30 +159,33 @@ class StepInfo:
 def init(
     statistics: GramStatistics,
     alpha: Float,
-    beta: float,
+    beta: float | Float,
     *,
-    power: float,
+    power: float | Float,
     fixed_noise: bool = False,
     prior: Prior = FLAT,
 ) -> HyperState:
-    """Start a fit at α (M,), but for those that the prior fixes, and β, and factorise there."""
-    alpha = prior.fix(statistics.labels, alpha)
-    return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise, prior=prior)
+    """Start a fit at α (M,), but for those that the prior fixes, and β, and factorise there.
+
+    Of several targets β and ``power`` are (T,).
+    """
+    alpha, noise = prior.fix(statistics.labels, alpha), fixed_noise
+    return HyperState(statistics, alpha, beta, any_posterior(statistics, alpha, beta), power, noise, prior=prior)
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    gamma = old.determinedness
-    alpha = prior.alpha_update(gamma, old.mean**2, old.variance)
+    gamma = _most(old.determinedness)
+    alpha = _alpha_update(prior, old)
     refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
     beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
-    sparsity, quality = old.sparsity_and_quality(state.alpha)
-    gone = (prior.alpha.worthless(sparsity, quality**2) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
     statistics, noise = _columns(state, kept)
-    alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram)))
-    new = posterior(statistics, alpha, beta)
+    floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
+    alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
+    new = any_posterior(statistics, alpha, beta)
     state = replace(
         state,
         statistics=statistics,
@@ -191,25 +198,48 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     )
     evidence = state.log_evidence
     return state, StepInfo(
-        state.iteration, state.n_vectors, len(gone) - len(kept), evidence, evidence - before, 1.0 / beta
+        state.iteration,
+        state.n_vectors,
+        len(gone) - len(kept),
+        evidence,
+        evidence - before,
+        float(np.mean(1.0 / beta)),
     )
 
 
-def noise_precision(state: HyperState) -> tuple[float, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held it back.
+def _alpha_update(prior: Prior, old: AnyPosterior) -> Float:
+    """The next α (M,): of several targets MacKay's, no other prior than the flat one is for these."""
+    if isinstance(old, JointPosterior):
+        return fixed_point(old.determinedness, old.mean)
+    return prior.alpha_update(old.determinedness, old.mean**2, old.variance)
+
+
+def _worthless(state: HyperState) -> NDArray[np.bool_]:
+    """Whether evidence and prior would rather be without each column (M,)."""
+    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.alpha.worthless(s, q**2)
+
+
+def _most(values: Float) -> Float:
+    """Of values (M,) or (M, T) the largest over targets (M,): what all of them can do without."""
+    return values if values.ndim == 1 else np.asarray(values.max(axis=1, initial=0.0))
+
+
+def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held (any of) it.
 
     Of other rows, the residual and N − Σγ are those of a ``noise_share`` of all.
     """
-    n, residual, share = state.statistics.n, state.posterior.residual, 1.0
+    n, residual, share = state.statistics.n, np.atleast_1d(state.posterior.residual), 1.0
     if state.noise is not None:
         n, share = state.noise.n, state.noise_share
-        residual = state.noise.residual(state.posterior.mean - state.noise.offset[:, 0])[0]
-    determined = share * state.posterior.determinedness.sum()
-    freedom, residual = state.prior.noise_update(n, determined, residual, state.beta)
-    ceiling = 1.0 / (NOISE_FLOOR * state.power)
-    if residual * ceiling <= freedom:
-        return ceiling, True
-    return float(freedom / residual), False
+        residual = residuals(state.noise, state.posterior.means)
+    determined = share * np.atleast_1d(state.posterior.determinedness.sum(axis=0))
+    freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
+    ceiling = 1.0 / (NOISE_FLOOR * np.atleast_1d(state.power))
+    held = residual * ceiling <= freedom
+    beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
+    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(held.any())
 
 
 def maximise(
@@ -237,15 +267,14 @@ def thin(state: HyperState) -> HyperState:
     itself where none fails. A column's deletion never lowers the evidence (Tipping & Faul 2003, eq. 20).
     """
     old = state.posterior
-    sparsity, quality = old.sparsity_and_quality(state.alpha)
-    worthless = state.prior.alpha.worthless(sparsity, quality**2)
-    failing = np.flatnonzero(worthless & ~state.prior.held(state.labels))
+    failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    kept = np.setdiff1d(np.arange(len(state.alpha)), strangers((old,), failing))
+    each = old.each if isinstance(old, JointPosterior) else (old,)
+    kept = np.setdiff1d(np.arange(len(state.alpha)), strangers(each, failing))
     statistics, noise = _columns(state, kept)
     alpha = state.alpha[kept]
-    new = posterior(statistics, alpha, state.beta)
+    new = any_posterior(statistics, alpha, state.beta)
     return replace(state, statistics=statistics, alpha=alpha, posterior=new, noise=noise)
 
 
@@ -273,7 +302,7 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics
         return statistics, state.noise
     if statistics.offset.any():
         # a column about to go has hardly any weight left, but its offset may date from when it had
-        statistics = statistics.shift(state.posterior.mean[:, None] - statistics.offset)
+        statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept), None if state.noise is None else state.noise.take(kept)
 
 
@@ -283,7 +312,7 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    noise = 0.5 * state.beta * state.posterior.rounding
+    noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
     refreshed = (state.iteration - 1) % state.noise_every == 0
     if refreshed and info.pruned == 0 and abs(info.change) < max(rule.tol * state.statistics.n, noise):
         return Termination.CONVERGED
@@ -295,17 +324,32 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
 def candidate_factors(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
     """s and q (Tipping & Faul 2003, eqs. 19 and 22) of the columns that ``statistics`` has beyond those of ``state``.
 
-    ``statistics`` must hold the state's columns first, in order, with the same offset. Shapes (P,).
+    ``statistics`` must hold the state's columns first, in order, with the same offset. Shapes (P,), of several
+    targets (P, T).
     """
-    M, old, beta = state.statistics.n_columns, state.posterior, state.beta
+    M = state.statistics.n_columns
     cross, diagonal = statistics.gram[:M, M:], np.diagonal(statistics.gram)[M:]
-    return sparsity_quality(old, beta, statistics.offset[:M, 0], cross, diagonal, statistics.projection[M:, 0])
+    return any_sparsity_quality(state, statistics.offset[:M], cross, diagonal, statistics.projection[M:])
+
+
+def any_sparsity_quality(
+    state: HyperState, offset: Float, cross: Float, diagonal: Float, projection: Float
+) -> tuple[Float, Float]:
+    """s and q, (P,) or (P, T), of columns from offset (M, T), cross (M, P), diagonal (P,) and projection (P, T)."""
+    old, beta = state.posterior, state.beta
+    if not isinstance(old, JointPosterior):
+        return sparsity_quality(old, float(beta), offset[:, 0], cross, diagonal, projection[:, 0])
+    found = [
+        sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
+        for k, (one, b) in enumerate(zip(old.each, np.atleast_1d(beta).tolist(), strict=True))
+    ]
+    return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
 
 
 def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,)."""
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
     if not len(cross):
         return beta * diagonal, beta * projection
     whitened = solve_triangular(old.factor, old.scale[:, None] * cross, lower=True, check_finite=False)
@@ -317,19 +361,35 @@ def sparsity_quality(
 def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
     """Rise of the log evidence when a column of these s and q joins at its best α: ½[q²/s − 1 − log(q²/s)], else 0.
 
-    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s); with a prior of α as ``core.priors`` has it. Shape (P,), nats.
+    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s); with a prior of α as ``core.priors`` has it. Nats, of any shape.
     """
     return prior.gain(s, q**2)
 
 
+def column_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """The same of each column (P,), where several targets share its α from s and q (P, T)."""
+    return optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
+
+
 def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
-    """α at which new columns start (P,): ``HOPE`` × the best for each alone, or × s where there is none.
+    """α at which new columns start: ``HOPE`` × the best for each alone, or × s where there is none. Of any shape.
 
     The best is s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20), or what the prior makes of it. A column that
-    gains nothing alone may do so beside others: a small α lets the data speak first. ``precision`` (P,) is βφᵀφ: the s
-    of a near-copy of columns that are there is rounding error, and is raised to a fraction of it.
+    gains nothing alone may do so beside others: a small α lets the data speak first. ``precision`` is βφᵀφ: the s of a
+    near-copy of columns that are there is rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    best = prior.peak(s, q**2)
+    return _entry(prior.peak(s, q**2), s, precision)
+
+
+def column_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+    """The same of each column (P,), where several targets share its α from s, q and precision (P, T)."""
+    if s.ndim == 1:
+        return entry_precision(s, q, precision, prior)
+    s = np.maximum(s, DEPENDENT * precision)
+    return _entry(optimum(s, q)[0], s.mean(axis=1), precision.max(axis=1))
+
+
+def _entry(best: Float, s: Float, precision: Float) -> Float:
     # a centre far from every row has a column of zeros: any α will do, the first step prunes it
     return np.where(precision > ABSENT, HOPE * np.where(np.isfinite(best), best, s), 1.0)

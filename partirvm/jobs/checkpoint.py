@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock, LogisticCross
-from partirvm.core.posterior import Posterior
+from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.scores import ClassScores, Ranking
@@ -94,6 +94,7 @@ VALUES: tuple[type, ...] = (
     LogisticCross,
     StopRule,
     Posterior,
+    JointPosterior,
     GramStatistics,
     GramBlock,
     CrossBlock,

@@ -17,7 +17,10 @@ Float = NDArray[np.float64]
 
 
 class Fitted(Protocol):
-    """What is asked of a model: mean and α, (M,) or (M, C), and Σ = RRᵀ by its root, (M, M) or (C, M, M)."""
+    """What is asked of a model: mean and α, (M,) or (M, C), and Σ = RRᵀ by its root, (M, M) or (C, M, M).
+
+    Of T targets that share vectors the mean is (M, T), α (M,) and the root (T, M, M).
+    """
 
     @property
     def design(self) -> Design: ...
@@ -35,8 +38,8 @@ class Fitted(Protocol):
 class Bases:
     """The bias and the B basis functions, those that were pruned too: ``names`` (B + 1,), the bias first.
 
-    ``weights`` (B + 1,), of classes (B + 1, C), are of the standardised problem, 0 where pruned; ``alpha`` likewise, ∞
-    where pruned. ``relevance`` (B + 1,) is the log evidence, in nats, that the deletion of each function would cost
+    ``weights`` (B + 1,), of classes (B + 1, C) and of targets (B + 1, T), are of the standardised problem, 0 where
+    pruned; ``alpha`` likewise, but (B + 1,) of targets that share it, ∞ where pruned. ``relevance`` (B + 1,) is the log evidence, in nats, that the deletion of each function would cost
     while all else stays as it is (Tipping & Faul 2003, eq. 27), outputs together: 0 where pruned. Functions that can
     stand in for each other are each of little relevance.
     """
@@ -53,11 +56,13 @@ def bases_of(model: Fitted) -> Bases:
     places = {label: place for place, label in enumerate(labels.values())}
     mine = np.array([places[label] for label in design.leading.tolist()], dtype=np.int64)
     count, shape = design.n_leading, (len(labels), *model.mean.shape[1:])
-    weights, alpha, relevance = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
+    weights, relevance = np.zeros(shape), np.zeros(shape)
+    alpha = np.full((len(labels), *model.alpha.shape[1:]), np.inf)
     weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
+    own = model.alpha[:count].reshape(count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:])
     variance = np.einsum("...mk,...mk->...m", model.root, model.root)[..., :count].T  # (L,) or (L, C)
-    there = np.isfinite(model.alpha[:count]) & (variance > 0)
+    there = np.isfinite(own) & (variance > 0)
     precision = 1.0 / np.where(there, variance, 1.0)
-    sparsity = np.maximum(precision - np.where(there, model.alpha[:count], 0.0), 0.0)
+    sparsity = np.maximum(precision - np.where(there, own, 0.0), 0.0)
     relevance[mine] = np.where(there, evidence_gain(sparsity, model.mean[:count] * precision), 0.0)
     return Bases(tuple(labels), weights, alpha, relevance.reshape(len(labels), -1).sum(axis=1))

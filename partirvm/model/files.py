@@ -2,12 +2,14 @@
 
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
 of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``, ``x_scale`` (d,), ``t_shift``,
-``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the column names and class labels, the evidence;
-the noise of a regression, likelihood and moderation of a classification. They are written last: a group without them is
-not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
+``t_scale`` (1,); of T targets ``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,). Attributes: ``kind``,
+``format``, the kernel's spec, the column names and class labels, the evidence; the noise of a regression, likelihood
+and moderation of a classification. They are written last: a group without them is not a model. NaN is a lost chunk in
+every array; ∞ occurs in the ``alpha`` of classes alone.
 
 Format 1 is a regression, format 2 a classification, format 3 either with basis functions of its own: their spec is
-``basis``, and ``active`` are the numbers of those that the model has. Versions that know only a lower one refuse it.
+``basis``, and ``active`` are the numbers of those that the model has. Format 4 is a regression of several targets, with
+or without these. Versions that know only a lower one refuse it.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-NUMBERS, CLASSES, WITH_BASIS = 1, 2, 3
+NUMBERS, CLASSES, WITH_BASIS, TARGETS = 1, 2, 3, 4
 """Formats."""
 
-FORMAT = WITH_BASIS
+FORMAT = TARGETS
 """The newest format that is read."""
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
@@ -87,6 +89,8 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
         own = {"format": NUMBERS, "noise_variance": model.noise_variance}
     if design.functions is not None:
         own |= {"format": WITH_BASIS, "basis": design.functions.spec(), "active": design.active.tolist()}
+    if isinstance(model, Model) and model.n_targets > 1:
+        own |= {"format": TARGETS, "noise_variance": np.asarray(model.noise_variance).tolist()}
     return {
         "kind": KIND,
         "kernel": design.kernel.spec(),
@@ -166,7 +170,8 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
     }
     if classifies:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    return Model(noise_variance=about["noise_variance"], **common)
+    noise = about["noise_variance"]
+    return Model(noise_variance=np.array(noise) if isinstance(noise, list) else noise, **common)
 
 
 def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:

@@ -19,11 +19,12 @@ from partirvm.backends.segments import CHUNK, Damaged
 from partirvm.backends.segments import Disk as Chunks
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
+from partirvm.core.priors import Prior
 from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.data.checks import check_range
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
@@ -53,6 +54,7 @@ from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
+from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, PANEL_ROWS, FitParameters
 
@@ -82,51 +84,48 @@ def prepare(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    known: Problem | None = None,
 ) -> Prepared:
     """Check data and parameters, resolve every "auto", and plan.
 
-    ``interrupted`` is asked between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
+    A problem that is ``known`` keeps its scaling and its kernel, and only its rows are these. ``interrupted`` is asked
+    between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
     answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
     ``MemoryLimitError`` if the fit cannot fit.
     """
     _look(interrupted)
     parameters = check_parameters(parameters)
+    if source.n_targets > 1 and parameters.multi_output != "shared":
+        raise UsageError(
+            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
+            "them shared vectors ('shared'); for vectors of their own fit each target by itself, as RVMRegressor does"
+        )
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns, scaled=parameters.standardize)
-    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
-    kernel = resolve_kernel(parameters, moments, source.columns)
-    origin = scaling.inputs(moments.inputs.mean)
-    empty = Design(
-        kernel,
-        scaling,
-        np.zeros((0, source.n_features)),
-        NONE,
-        bias=False,
-        origin=origin,
-        functions=resolve_basis(parameters, source, scaling),
-    )
-    classes = find_classes(source, parameters, executor)
-    problem = _problem(source, held_out, parameters, empty, moments, classes)
+    if known is None:
+        problem = _new_problem(source, held_out, parameters, moments, executor)
+    else:
+        problem = replace(known, n_rows=source.n_rows, shuffled=source.shuffled, held_out=held_out is not None)
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(
         source.n_rows,
         source.n_features,
         source.n_targets,
         source.tile_rows,
-        problem.n_outputs,
+        problem.n_outputs if problem.classifies else problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
-    learns_it = problem.power and _enough(parameters, moments)
-    learned = measuring.kernel(problem, all_rows=strategy == "basic") if learns_it else None
+    learns_now = known is None and problem.power and _enough(parameters, moments)
+    learned = measuring.kernel(problem, all_rows=strategy == "basic") if learns_now else None
     if learned is not None:
-        problem = replace(problem, empty=replace(empty, kernel=learned.kernel))
+        problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
     measured: tuple[Entry, ...] = () if learned is None else learned.lines
     notes: tuple[str, ...] = () if learned is None else learned.notes
@@ -305,6 +304,11 @@ def _check_held_out(source: Source, held_out: Source) -> None:
             f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
             "must have the same columns"
         )
+    if held_out.n_targets != source.n_targets:
+        raise DataError(
+            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
+            "have the same"
+        )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
             f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
@@ -320,6 +324,25 @@ def _check_held_out(source: Source, held_out: Source) -> None:
 def _kind(source: Source) -> str:
     classes = source.columns.classes
     return "a number" if classes is None else f"one of the classes {', '.join(map(str, classes))}"
+
+
+def _new_problem(
+    source: Source, held_out: Source | None, parameters: FitParameters, moments: Moments, executor: Executor
+) -> Problem:
+    """The problem of these rows, with the kernel that the parameters name."""
+    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
+    kernel = resolve_kernel(parameters, moments, source.columns)
+    origin = scaling.inputs(moments.inputs.mean)
+    empty = Design(
+        kernel,
+        scaling,
+        np.zeros((0, source.n_features)),
+        NONE,
+        bias=False,
+        origin=origin,
+        functions=resolve_basis(parameters, source, scaling),
+    )
+    return _problem(source, held_out, parameters, empty, moments, find_classes(source, parameters, executor))
 
 
 def _problem(
@@ -346,18 +369,35 @@ def _problem(
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),
         )
-    scale = float(empty.scaling.t_scale[0])
-    estimate = parameters.noise_variance == "estimate"
+    scales, targets = empty.scaling.t_scale, moments.targets
+    powers = (targets.variance * targets.total / targets.n) / scales**2
+    several = source.n_targets > 1 and bool(powers.any())
+    if several and not powers.all():
+        which = int(np.flatnonzero(powers == 0)[0])
+        raise DataError(
+            f"target {which} of {source.n_targets} is constant: leave it out, or give each target vectors of its own "
+            "with multi_output='independent'"
+        )
+    prior = resolve_prior(parameters, float(scales[0]), labels)
+    if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
+        raise UsageError(
+            f"alpha_prior, noise_prior and updates={parameters.updates!r} are for one target, y has "
+            f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
+        )
+    noise = None
+    if parameters.noise_variance != "estimate":
+        noise = float(parameters.noise_variance) / scales**2
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=parameters.fit_intercept,
-        power=float(moments.targets.variance[0] * moments.targets.total / moments.targets.n) / scale**2,
-        noise_variance=None if estimate else float(parameters.noise_variance) / scale**2,
-        target_scale=scale,
+        power=float(powers.mean()),
+        noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
+        target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out is not None,
-        prior=resolve_prior(parameters, scale, labels),
+        prior=prior,
+        powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
     )
 
 

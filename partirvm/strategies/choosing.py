@@ -208,7 +208,7 @@ class Choosing:
         form = EACH if ahead.mean() > ahead.std(ddof=1) / np.sqrt(len(ahead)) else ONE
         errors = sums / held
         if not problem.classifies:
-            errors = problem.target_scale * np.sqrt(errors)
+            errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
         one, each = float(errors[best]), float(errors[-1])
         return {"form": form, "rows": held, "width": float(WIDTHS[best]), "one": one, "each": each}
 

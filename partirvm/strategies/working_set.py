@@ -108,14 +108,14 @@ class WorkingSet(Relearning):
 
     def _propose(self, state: Any, room: int) -> Answer:
         problem, options = state.problem, state.options
-        first_or_check = state.round == 1 or state.flat == FLAT_ROUNDS - 1
+        first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else options.selection
         state = replace(state, selection=selection)
         if problem.classifies and selection != "random":
             return self._surprises(state, room)
         if selection == "error":
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
-            look = ResidualPass(state.design, state.fit.posterior.mean[:, None], room, state.used, rows)
+            look = ResidualPass(state.design, state.fit.posterior.means, room, state.used, rows)
             return replace(state, phase=Phase.ERRORS, chosen=rows), (look,)
         rows = _random(state, state.used, room * POOL if selection == "gain" else room)
         phase = Phase.POOL if selection == "gain" else Phase.ROWS
