@@ -39,9 +39,9 @@ class Bases:
     """The bias and the B basis functions, those that were pruned too: ``names`` (B + 1,), the bias first.
 
     ``weights`` (B + 1,), of classes (B + 1, C) and of targets (B + 1, T), are of the standardised problem, 0 where
-    pruned; ``alpha`` likewise, but (B + 1,) of targets that share it, ∞ where pruned. ``relevance`` (B + 1,) is the log evidence, in nats, that the deletion of each function would cost
-    while all else stays as it is (Tipping & Faul 2003, eq. 27), outputs together: 0 where pruned. Functions that can
-    stand in for each other are each of little relevance.
+    pruned; ``alpha`` likewise, but (B + 1,) of targets that share it, ∞ where pruned. ``relevance`` (B + 1,) is the log
+    evidence, in nats, that the deletion of each function would cost while all else stays as it is (Tipping & Faul 2003,
+    eq. 27), outputs together: 0 where pruned. Functions that can stand in for each other are each of little relevance.
     """
 
     names: tuple[str, ...]
