@@ -15,6 +15,9 @@ Int = NDArray[np.int64]
 PANEL_ROWS = 2048
 """Rows whose design is held at once. Part of the arithmetic of a pass: another number gives other rounding."""
 
+EXTRA_COLUMNS = 256
+"""Test rows whose extra basis functions are evaluated together. Part of the arithmetic, as ``PANEL_ROWS`` is."""
+
 OFF = 1e-3
 """Relevance, as a fraction of the largest, below which a feature counts as switched off."""
 
