@@ -226,14 +226,14 @@ def together(sizes: Sequence[int], most: int) -> list[slice]:
 
 def _check_rows(model: Model, moments: Moments) -> None:
     """Refuse rows that cannot be those that trained the model. Raises ``DataError``."""
-    rows = moments.targets.n
-    if rows != model.n_rows:
+    rows, variance = moments.targets.n, float(moments.targets.variance[0])
+    if rows != model.n_rows and variance:  # a constant target is not fitted to any
         raise DataError(
             f"the model's posterior is of {model.n_rows:,} rows, those to augment it with are {rows:,}: they must be "
             "all rows of the fit, and its final_likelihood must be 'full'"
         )
     mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
-    if abs(mean - wanted) > 1e-9 * float(np.sqrt(moments.targets.variance[0])) + 1e-12 * abs(wanted):
+    if abs(mean - wanted) > 1e-9 * variance**0.5 + 1e-12 * abs(wanted):
         raise ChangedDataError(
             f"the mean of the target was {wanted:.9g} in the model's fit, in the rows to augment it with it is "
             f"{mean:.9g}: they must be the rows of the fit"
