@@ -95,9 +95,9 @@ class Augmenting:
     ) -> Augmenting:
         """Check that the rows may be those that trained the model, and see how many test rows a pass may serve.
 
-        Their features have been checked before.
-        ``tile_rows`` are those of a tile of test rows; ``memory_limit`` bounds each process, as in a fit. Raises
-        ``DataError`` for other rows than the model's, ``MemoryLimitError`` if not even one piece can be served.
+        Their features have been checked before. ``tile_rows`` are those of a tile of test rows; ``memory_limit``
+        bounds each process, as in a fit. Raises ``DataError`` for other rows than the model's, ``MemoryLimitError`` if
+        not even one piece can be served.
         """
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
