@@ -19,6 +19,9 @@ PANEL_ROWS = 2048
 BIAS = -1
 """Label of the bias column. Labels below zero are of *leading* columns, which no row offers and every fit has."""
 
+EXTRA_COLUMNS = 256
+"""Test rows whose extra basis functions are evaluated together. Part of the arithmetic, as ``PANEL_ROWS`` is."""
+
 OFF = 1e-3
 """Relevance, as a fraction of the largest, below which a feature counts as switched off."""
 

@@ -73,6 +73,18 @@ def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
     return k.T @ cho_solve(factor, t), 1 / beta + (rows**2 / alpha).sum(axis=1) - np.sum(k * cho_solve(factor, k), 0)
 
 
+def predict_augmented(rows, heights, extra, Phi, t, alpha, beta, precision, w=None):
+    """``predict`` of each row by its own RVM, with one column more: ``extra`` (N, G), ``heights`` (G,) at the row.
+
+    Its weight has the prior precision ``precision`` (G,) (Rasmussen & Quiñonero-Candela 2005).
+    """
+    own = [
+        predict(np.append(row, height)[None], np.column_stack([Phi, phi]), t, np.append(alpha, a), beta, w)
+        for row, height, phi, a in zip(rows, heights, extra.T, precision, strict=True)
+    ]
+    return tuple(np.concatenate(parts) for parts in zip(*own, strict=True))
+
+
 def determinedness(Phi, t, alpha, beta, w=None):
     """γ = 1 − αΣ_ii (eq. 17)."""
     return 1 - alpha * np.diagonal(posterior(Phi, t, alpha, beta, w)[1])

@@ -70,6 +70,7 @@ EXCEPTIONS = {
         "backends.Executor",
         "backends.executor_for",
         "data.as_source",
+        "data.source.Source",
         "data.noise.noise_weights",
         "jobs.driver.MemoryJournal",
         "jobs.driver.Outcome",

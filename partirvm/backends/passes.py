@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
 from partirvm.core import tied, tied_laplace
+from partirvm.core.augment import ExtraColumns
 from partirvm.core.drawing import drawn
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
@@ -29,6 +30,7 @@ from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import (
+    AugmentPass,
     BendPass,
     GainPass,
     GramPass,
@@ -239,6 +241,22 @@ def _slope(pass_: SlopePass, tile: Tile) -> Float:
     return reduce(add, starmap(statistic, _panels(tile, pass_.rows, design)))
 
 
+def _augment(pass_: AugmentPass, tile: Tile) -> ExtraColumns:
+    design, ends = pass_.design, np.cumsum([0, *(extra.n_columns for extra in pass_.extras)])
+    widest = max((extra.n_columns for extra in pass_.extras), default=0)
+    place = np.empty(min(PANEL_ROWS, len(tile.X)) * widest)
+    total = ExtraColumns.none(int(ends[-1]), design.n_columns)
+    for panel, block in _panels(tile, None, design):
+        residual = design.scaling.targets(panel.t)[:, 0] - block @ pass_.mean
+        if panel.weights is not None:
+            block *= panel.weights[:, None]
+            residual *= panel.weights
+        for extra, first, end in zip(pass_.extras, ends[:-1], ends[1:], strict=True):
+            F = extra.block(panel.X, _columns(place, len(panel.X), extra.n_columns))
+            total.accumulate(slice(first, end), F, block, residual, panel.weights)
+    return total
+
+
 @dataclass(frozen=True)
 class _Panel:
     """Some rows of a tile: their numbers, inputs, targets and weights."""
@@ -297,4 +315,5 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     LogisticScorePass: _logistic_score,
     BendPass: _bend,
     SlopePass: _slope,
+    AugmentPass: _augment,
 }

@@ -263,12 +263,20 @@ def fit(
 @click.argument("job")
 @click.argument("data")
 @click.argument("output")
+@options.augment
 @options.scheduler
 @options.overwrite
 @options.quiet
 @options.as_json
 def predict(
-    job: str, data: str, output: str, scheduler: str | None, overwrite: bool, quiet: bool, as_json: bool
+    job: str,
+    data: str,
+    output: str,
+    augment: str | None,
+    scheduler: str | None,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
@@ -282,9 +290,14 @@ def predict(
     such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
     A folder that nobody will go on with can be deleted.
 
+    Far from all relevance vectors std falls back to that of the noise. With --augment TRAIN_DATA, which must be the
+    DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 2,048 rows, or fewer where
+    memory is short, this takes a pass over TRAIN_DATA. It is for targets that are numbers.
+
     \b
     Examples:
       partirvm predict jobs/run1 new.zarr predictions.csv
+      partirvm predict jobs/run1 new.zarr predictions.csv --augment trips.zarr
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import service
@@ -303,6 +316,7 @@ def predict(
                 job,
                 place(data, client),
                 output,
+                augment=None if augment is None else place(augment, client),
                 client=client,
                 overwrite=overwrite,
                 progress=on_tile,
@@ -318,15 +332,17 @@ def predict(
 @partirvm.command()
 @click.argument("job")
 @click.argument("data")
+@options.augment
 @options.scheduler
 @options.quiet
-def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> dict[str, Any]:
+def evaluate(job: str, data: str, augment: str | None, scheduler: str | None, quiet: bool) -> dict[str, Any]:
     """Measure the model of JOB on DATA that it has not seen.
 
     Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
     density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target. Of
     a model of classes: n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
-    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc.
+    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment is that of
+    `partirvm predict`.
 
     \b
     Example:
@@ -339,6 +355,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool) -> dict[st
         scores = service.evaluate(
             job,
             place(data, client),
+            augment=None if augment is None else place(augment, client),
             client=client,
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )

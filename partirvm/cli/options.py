@@ -370,6 +370,11 @@ quiet = click.option("--quiet", is_flag=True, help="No progress; errors and warn
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what stands there already.")
 scheduler = _FIT[-1]
+augment = click.option(
+    "--augment",
+    metavar="TRAIN_DATA",
+    help="The DATA of the fit: a basis function more at each row makes std grow away from them (RVM*).",
+)
 reason = click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at the job later.")
 detach = click.option(
     "--detach", is_flag=True, help="With --scheduler: hand the fit over to the cluster and return at once."

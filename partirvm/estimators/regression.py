@@ -6,22 +6,27 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.backends import Executor, executor_for
 from partirvm.data import as_source
 from partirvm.data.noise import noise_weights
+from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, array_of, in_memory
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.model import Model, bases_of
 from partirvm.model.frames import coded_frame
+from partirvm.service.augmenting import augmented_rows
 from partirvm.service.parameters import check_parameters
-from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
+from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
 from partirvm.service.preparing import Prepared
 from partirvm.service.updating import Memory, Rows, check_updatable, first, update
 from partirvm.types import FitParameters
+
+Float = NDArray[np.float64]
 
 
 class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc]
@@ -378,17 +383,29 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.log_evidence_ = model.log_evidence
         self._take_bases(bases_of(model))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
         Of T targets both are (n, T).
-        X is of any kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
+        X is of any kind that ``fit`` takes.
+
+        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
+        DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
+        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
+        √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
+        over them, N·n·M products for N rows of the fit, n of X and M basis functions.
+
+        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` are not the rows of the fit;
+        ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
         """
         check_is_fitted(self)
         if hasattr(self, "estimators_"):
             each = [one.predict(X, return_std=return_std) for one in self.estimators_]
             return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
         model: Model = self.model_
+        if augment is not None:
+            both = self._augmented(X, self._training_again(augment))
+            return both if return_std else both[0]
         if in_memory(X):
             X = coded_frame(X, model.columns.categories)
             X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -401,6 +418,36 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             far = int(found[:, -1].sum())
         warn_of_far_rows(far, len(mean), model)
         return (mean, std) if return_std else mean
+
+    def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
+        """Mean and standard deviation of each row, with the rows of the fit."""
+        model: Model = self.model_
+        if in_memory(X):
+            X = validate_data(self, coded_frame(X, model.columns.categories), dtype=np.float64, reset=False)
+            source = as_source(X, columns=model.columns)
+        else:
+            source = as_source(X)
+            check_features(model, source)
+        return augmented_rows(model, source, training, self.client, self.memory_limit)
+
+    def _training_again(self, augment: Any) -> Source:
+        """The rows of the fit, in the order given."""
+        model: Model = self.model_
+        if isinstance(augment, tuple | list):
+            if len(augment) not in (2, 3):
+                raise UsageError(
+                    f"augment has {len(augment)} parts: it must be (X, y) or (X, y, sample_weight) of the fit, or DATA"
+                )
+            X, y, *weights = augment
+            if in_memory(X):
+                X = coded_frame(X, model.columns.categories)
+                X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+                return as_source(X, y, *weights, columns=model.columns)
+            training = as_source(X, y, *weights)
+        else:
+            training = as_source(augment)
+        check_features(model, training)
+        return training
 
 
 def columns_of(y: Any) -> int:

@@ -21,6 +21,13 @@ T: a posterior of each target stays, and the nodes of its passes, which share th
 
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
 ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.
+
+A prediction with a column more for each of G test rows (``core.augment``), in pieces of C = min(EXTRA_COLUMNS, G) of
+them, takes the same tiles and, with M columns of the model,
+
+    node      = f G (M + 2)                            statistic of the extra columns
+    pass      = threads (tile + 2 f B (M + C + d + 2) + f C M + node) + (log₂ tiles + threads + 2) node
+    tested    = 3 f R' (d + T + 4) + 4 f C M           a tile of R' test rows, and the end of a piece
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
-from partirvm.types import PANEL_ROWS
+from partirvm.types import EXTRA_COLUMNS, PANEL_ROWS
 
 FLOAT = 8
 
@@ -199,3 +206,30 @@ def most_columns(
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, tested: int) -> int:
+    """Bytes of a pass with G = ``extra`` columns beside the M = ``columns`` of a model, over training rows of a shape.
+
+    ``tested`` are the rows of a tile of test rows.
+    """
+    d, piece = shape.n_features, min(EXTRA_COLUMNS, extra)
+    rows = min(shape.tile_rows, shape.n_rows)
+    tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
+    panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (columns + piece + d + 2)
+    node = FLOAT * extra * (columns + 2)
+    waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 2) * node
+    ending = 3 * FLOAT * tested * (d + shape.n_targets + 4) + 4 * FLOAT * piece * columns
+    return threads * (tile + panel + FLOAT * piece * columns + node) + waiting + ending
+
+
+def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, tested: int, most: int) -> int:
+    """The most test rows, ``most`` at most and in whole pieces, of a pass within ``budget`` bytes; 0 if none fit.
+
+    >>> augment_rows(DataShape(20_000_000, 16, 1, 8192), 1000, 2, 200 << 20, 8192, 4096)
+    512
+    """
+    for rows in range(most - most % EXTRA_COLUMNS, 0, -EXTRA_COLUMNS):
+        if augment_bytes(shape, columns, rows, threads, tested) <= budget:
+            return rows
+    return 0

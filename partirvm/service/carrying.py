@@ -411,20 +411,26 @@ def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
 
 
 def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
+    what = difference(source, began)
+    if what is not None:
+        raise ChangedDataError(
+            f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back"
+        )
+
+
+def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
+    """How data differ from the fingerprint in a job's specification, for people; None if they do not."""
     then = Fingerprint(**{**began, "hashes": tuple(began["hashes"])})
     now = source.fingerprint()
     if now == then:
-        return
+        return None
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
+    if shapes[0] != shapes[1]:
+        return f"{shapes[0]} values then, {shapes[1]} now"
     tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
-    what = f"{shapes[0]} values then, {shapes[1]} now"
-    if shapes[0] == shapes[1]:
-        what = f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
-        if not tiles:
-            what = "its tiles are of another size"
-    raise ChangedDataError(
-        f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back"
-    )
+    if not tiles:
+        return "its tiles are of another size"
+    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
 
 
 def _compare_versions(began: dict[str, str]) -> None:

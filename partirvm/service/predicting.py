@@ -25,6 +25,7 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, ClassModel, Model
+from partirvm.service.augmenting import augmented_scores, augmenting_of, original_rows, training_source
 from partirvm.service.output import Column, check_output, open_output
 from partirvm.service.partial import Partial, partial_prediction
 from partirvm.storage import storing
@@ -81,7 +82,7 @@ class PredictTile:
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and predict it."""
         tile = source.tile(number)
-        rows = source.original_rows(number) if isinstance(source, ZarrSource) else tile.start + np.arange(len(tile.X))
+        rows = original_rows(source, tile)
         values, nearness = predicted_values(self.model, tile.X, linked=self.linked)
         return np.column_stack([rows, values, nearness < FAR])
 
@@ -105,6 +106,7 @@ def predict(
     data: str,
     output: str,
     *,
+    augment: str | None = None,
     client: Any = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -119,32 +121,47 @@ def predict(
     row and column and 16 more per row. Where a call is interrupted, or its process is killed, the next one of
     the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same bytes.
 
+    ``augment`` is the DATA that JOB was fitted to: each row is predicted with a basis function more at itself, so that
+    ``std`` grows away from the training rows (``core.augment``). That takes passes over them, of whose tiles
+    ``progress`` then hears. Raises ``UsageError`` for classes, ``ChangedDataError`` for DATA other than the fit's,
+    ``MemoryLimitError`` where not even a few rows at a time fit in the memory limit of JOB.
+
     Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, or a
     place in DATA or JOB, ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is no file and no earlier
     prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave tiles to go on with
     have a note that says so.
     """
-    model, source = JobStore(job).model(), ZarrSource(data)
+    store, source = JobStore(job), ZarrSource(data)
+    model = store.model()
     check_features(model, source)
-    path = check_output(output, (job, data), overwrite=overwrite)
+    places = (job, data) if augment is None else (job, data, augment)
+    path = check_output(output, places, overwrite=overwrite)
+    training = None if augment is None else training_source(store, augment)
     executor = executor_for(client)
     try:
+        augmenting = None if training is None else augmenting_of(store, model, training, executor, source)
         with storing(output):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with partial_prediction(path, _identity(model, source), note or (lambda message: None)) as partial:
-            check_output(output, (job, data), overwrite=overwrite)  # another process may just have written it
+        identity = _identity(model, source, training)
+        with partial_prediction(path, identity, note or (lambda message: None)) as partial:
+            check_output(output, places, overwrite=overwrite)  # another process may just have written it
             here = partial.n_whole
 
             def report(done: int, total: int) -> None:
                 if progress is not None:
                     progress(here + done, here + total)
 
-            for number, predicted in executor.map(PredictTile(model), source, partial.missing, report):
-                partial.keep(number, predicted)
+            if augmenting is not None:
+                for predicted in augmenting.tiles(source, partial.missing, progress):
+                    partial.keep(predicted.tile.number, predicted.records)
+            else:
+                for number, predicted in executor.map(PredictTile(model), source, partial.missing, report):
+                    partial.keep(number, predicted)
             far = _write(path, partial, model, source.n_rows)
     finally:
         executor.close()
-    warn_of_far_rows(far, source.n_rows, model)
+    if augmenting is None:
+        warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
 
 
@@ -167,26 +184,35 @@ def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int) -> int:
     return far
 
 
-def _identity(model: AnyModel, source: ZarrSource) -> dict[str, Any]:
+def _identity(model: AnyModel, source: ZarrSource, training: ZarrSource | None) -> dict[str, Any]:
     """All that the bits of a prediction depend on, as JSON."""
-    hashes = "".join(source.fingerprint().hashes)
+    augmented = {} if training is None else {"augmented": _digest(training)}
     return {
         "kind": "partirvm-partial-prediction",
         "format": 1,
         "model": model.digest(),
-        "data": hashlib.blake2b(hashes.encode(), digest_size=16).hexdigest(),
+        "data": _digest(source),
         "shuffle": source.seed,
         "n_rows": source.n_rows,
         "tile_rows": source.tile_rows,
         "columns": list(value_names(model)),
         "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
+        **augmented,
     }
+
+
+def _digest(source: ZarrSource) -> str:
+    hashes = "".join(source.fingerprint().hashes)
+    return hashlib.blake2b(hashes.encode(), digest_size=16).hexdigest()
 
 
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
     """Say how many rows the model knows nothing of."""
     if far:
-        what = "prediction is little more than the mean of the target, and the standard deviation does not grow there"
+        what = (
+            "prediction is little more than the mean of the target, and the standard deviation does not grow there, "
+            "as it would with `augment`"
+        )
         if isinstance(model, ClassModel):
             what = "probabilities are little more than those that the bias alone gives, everywhere the same"
         if model.design.functions is not None:
@@ -198,21 +224,29 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
         )
 
 
-def evaluate(job: str, data: str, *, client: Any = None, progress: Progress | None = None) -> dict[str, Any]:
+def evaluate(
+    job: str, data: str, *, augment: str | None = None, client: Any = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Scores of a job's model on DATA, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
     fraction). Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``,
     ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only): ``core.scores.ClassScores``.
-    Classes may be in another order in DATA than in the model. Raises ``DataError`` if DATA have no target, or other
-    features, or classes that the model does not know.
+    Classes may be in another order in DATA than in the model. ``augment`` is that of ``predict``. Raises ``DataError``
+    if DATA have no target, or other features, or classes that the model does not know, and as ``predict`` does.
     """
-    model, source = JobStore(job).model(), ZarrSource(data)
+    store, source = JobStore(job), ZarrSource(data)
+    model = store.model()
     require_target(source)
     check_features(model, source)
+    training = None if augment is None else training_source(store, augment)
     executor = executor_for(client)
     try:
-        scores = score(model, source, executor, progress)
+        if training is None:
+            scores = score(model, source, executor, progress)
+        else:
+            _require_number_target(model, source)
+            scores = augmented_scores(augmenting_of(store, model, training, executor, source), source, progress)
     finally:
         executor.close()
     counts = {"n_rows": scores.n, "n_vectors": model.n_vectors}
@@ -238,12 +272,16 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
     if isinstance(model, ClassModel):
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+    _require_number_target(model, source)
+    scales = model.design.scaling.t_scale
+    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scales**2)
+
+
+def _require_number_target(model: AnyModel, source: Source) -> None:
     if source.columns.classes not in (None, model.columns.classes):
         raise DataError(
             f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
         )
-    scales = model.design.scaling.t_scale
-    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scales**2)
 
 
 def check_features(model: AnyModel, source: Source) -> None:

@@ -167,6 +167,19 @@ class SlopePass:
     rows: Int | None = None
 
 
+@dataclass(frozen=True)
+class AugmentPass:
+    """What extra columns have to do with all rows and a model of mean (M,); answered by ``core.augment.ExtraColumns``.
+
+    ``extras`` are designs whose columns, G in all, follow each other. Each is evaluated and multiplied by itself, so
+    that no column's bits depend on the designs beside its own.
+    """
+
+    design: Design
+    mean: Float
+    extras: tuple[Design, ...]
+
+
 Pass: TypeAlias = (
     GramPass
     | ResidualPass
@@ -177,6 +190,7 @@ Pass: TypeAlias = (
     | LogisticScorePass
     | BendPass
     | SlopePass
+    | AugmentPass
 )
 
 

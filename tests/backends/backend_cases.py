@@ -19,7 +19,15 @@ from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import BendPass, GramPass, ResidualPass, ScorePass, SlopePass, Solve
+from partirvm.strategies.instructions import (
+    AugmentPass,
+    BendPass,
+    GramPass,
+    ResidualPass,
+    ScorePass,
+    SlopePass,
+    Solve,
+)
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
@@ -100,6 +108,7 @@ PASSES = {
         KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
     ),
     "bend": BendPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
+    "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
 }
 
 
@@ -121,6 +130,11 @@ def expected(pass_):
         mean = np.average(X, axis=0, weights=w)
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
+    if isinstance(pass_, AugmentPass):
+        F = np.hstack([phi(extra, X) for extra in pass_.extras])
+        kept = phi(pass_.design, X)
+        r = t[:, 0] - kept @ pass_.mean
+        return {"energy": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
     if isinstance(pass_, GramPass):
         kept, new = phi(pass_.kept, X), phi(pass_.new, X)
         r = t - kept @ pass_.offset

@@ -9,7 +9,7 @@ import pytest
 from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMRegressor, service
+from partirvm import RVMRegressor, ingest, service
 from partirvm.backends import LocalExecutor
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine
@@ -103,3 +103,34 @@ def test_fits_at_the_same_time_leave_blas_as_it_was():
         together = list(pool.map(fit, range(4)))
     assert [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"] == before
     assert set(together) == {fit()}
+
+
+@pytest.fixture(scope="module")
+def augmented(data, tmp_path_factory):
+    """A job, rows to predict, and what one process writes of them with a column more for each."""
+    folder = tmp_path_factory.mktemp("augmented")
+    service.fit(data.url, str(folder / "job"), FitParameters(**{**vars(PARAMETERS), "max_rounds": 1}))
+    X, y, w = rows()
+    ingest((X[:700] * 1.5, y[:700], w[:700]), folder / "test.zarr", tile_rows=400)
+    service.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)
+    return folder
+
+
+@pytest.mark.parametrize("where", ["one_worker", "three_workers"])
+def test_augmented_predictions_have_the_same_bytes_everywhere(request, data, augmented, tmp_path, where):
+    """Passes over DATA on workers, however many."""
+    job, tested, there = augmented / "job", augmented / "test.zarr", tmp_path / "there.csv"
+    client = request.getfixturevalue(where)
+    service.predict(str(job), str(tested), str(there), augment=data.url, client=client)
+    assert there.read_bytes() == (augmented / "here.csv").read_bytes()
+
+
+def test_augmented_predictions_of_arrays_have_the_same_bits_on_a_cluster(three_workers):
+    """Rows to predict and rows of the fit that live in this process."""
+    X, y, w = rows()
+    model = RVMRegressor(gamma=0.3, partition_size=20, max_rounds=1, strategy="working-set", random_state=0).fit(
+        X, y, sample_weight=w
+    )
+    here = model.predict(X[:300], return_std=True, augment=(X, y, w))
+    model.client = three_workers
+    assert bits(model.predict(X[:300], return_std=True, augment=(X, y, w))) == bits(here)

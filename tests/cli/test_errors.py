@@ -99,6 +99,15 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "prediction of others": (("predict", "{job}", "{wide}", "p.csv"), r"trained on 2 features.*the data have 3"),
     "evaluation of others": (("evaluate", "{job}", "{wide}"), r"trained on 2 features.*the data have 3"),
     "columns in another order": (("evaluate", "{job}", "{turned}"), r"\['a', 'b'\].*\['b', 'a'\].*same order"),
+    "augmenting with others": (
+        ("predict", "{job}", "{test}", "p.csv", "--augment", "{test}"),
+        r"test\.zarr: these are not the DATA that .*job was fitted to \(3,000 × 2 values then, 700 .*train\.zarr",
+    ),
+    "augmenting with a part that changed": (
+        ("evaluate", "{job}", "{test}", "--augment", "{reordered}"),
+        r"reordered\.zarr: these are not the DATA .*2 of its 2 tiles have other values",
+    ),
+    "augmenting an evaluation of others": (("evaluate", "{job}", "{wide}", "--augment", "{train}"), r"2 features.*3"),
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
     "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv: there is something.*--overwrite"),
@@ -122,6 +131,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
     service.ingest((X, y), folder / "wide.zarr")
     service.ingest(str(tour.folder / "test.csv"), folder / "turned.zarr", target="fare", features=["b", "a"])
+    service.ingest(str(tour.folder / "train.csv"), folder / "reordered.zarr", target="fare", shuffle=77)
     service.ingest((X, None), folder / "strange.zarr", like=folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
     service.ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)

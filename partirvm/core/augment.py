@@ -1,0 +1,79 @@
+"""RVM*: a basis function more at each test input, so that the variance grows away from the data.
+
+Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
+relevance vectors the columns of an RVM vanish, and with them its variance: it is surest where it knows least. RVM*
+adds, for each test input x* by itself, a column φ†(x) = k(x, x*) whose weight has the prior precision α†, and
+conditions on the training rows again, at the α and β that there are. By block inversion of the posterior precision
+
+    [ H     βc     ]        H = βΦᵀWΦ + A = Σ⁻¹,   c = ΦᵀWφ†,
+    [ βcᵀ   α† + β φ†ᵀWφ† ]
+
+of M + 1 columns, the prediction is that of the M and a little more:
+
+    s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
+    mean* = φ(x*)ᵀμ + e·q / (α† + s)
+    var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
+
+s and q are Tipping & Faul's sparsity and quality of the new column, e what of it the others cannot say at x*.
+
+With α† = 1/var(t), where k(x, x) = 1, the function's value at x* has the targets' variance beforehand. That is kept for
+kernels of any height by α† = k(x*, x*)²/var(t), so that no result depends on the kernel's unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ExtraColumns:
+    """What G extra columns F (n, G) have to do with n rows, as additive statistics.
+
+    ``energy`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
+    """
+
+    energy: Float
+    cross: Float
+    projection: Float
+
+    @classmethod
+    def none(cls, extra: int, columns: int) -> Self:
+        """Of no rows: G = ``extra``, M = ``columns``."""
+        return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
+
+    def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
+        """Add rows to the columns ``some``, in place: their F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
+        self.energy[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
+        self.cross[some] += F.T @ weighted
+        self.projection[some] += F.T @ residual
+
+    def __add__(self, other: ExtraColumns) -> ExtraColumns:
+        return ExtraColumns(self.energy + other.energy, self.cross + other.cross, self.projection + other.projection)
+
+    def __getitem__(self, some: slice) -> ExtraColumns:
+        """Those of some of the columns."""
+        return ExtraColumns(self.energy[some], self.cross[some], self.projection[some])
+
+
+def augmentation(
+    extra: ExtraColumns, block: Float, heights: Float, root: Float, beta: float, variance: float
+) -> tuple[Float, Float]:
+    """What the extra column of each of G test rows adds to mean and variance there, (G,) each.
+
+    ``block`` (G, M) is Φ of the test rows, ``heights`` (G,) their k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ, and
+    ``variance`` that of the targets as the model sees them. Nothing is added where that is 0.
+    """
+    if not variance > 0:
+        return np.zeros(len(heights)), np.zeros(len(heights))
+    projected = beta * (extra.cross @ root)
+    sparsity = np.maximum(beta * extra.energy - np.einsum("gm,gm->g", projected, projected), 0.0)
+    own = heights - np.einsum("gm,gm->g", block @ root, projected)
+    precision = heights**2 / variance + sparsity
+    ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)
+    return ratio * (beta * extra.projection), ratio * own

@@ -1,0 +1,168 @@
+"""``predict(X, augment=…)``: RVM* against a dense one, in the target's units; its deviation away from the data."""
+
+from __future__ import annotations
+
+import re
+
+import naive
+import numpy as np
+import pytest
+from regressions import plane, sinc
+
+from partirvm import RVMClassifier, RVMRegressor, ingest
+from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.kernels import Gaussian, LocalFunction, Several
+from partirvm.service import augmenting
+
+FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+
+
+def dense(model, X, y, tested, w=None):
+    """Mean and standard deviation by a dense RVM for each row, that has a column more: in the target's units."""
+    fitted = model.model_
+    s, gamma = fitted.design.scaling, np.asarray(fitted.design.kernels[0].gamma)
+    x, z, c = ((rows - s.x_shift) / s.x_scale for rows in (X, tested, fitted.design.centres))
+    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.noise_variance
+    Phi, rows = (
+        np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)]) for some in (x, z)
+    )
+    w = np.ones(len(t)) if w is None else w
+    precision = 1 / np.average((t - np.average(t, weights=w)) ** 2, weights=w)
+    ones, extra = np.ones(len(z)), naive.gaussian(x, z, gamma)
+    mean, variance = naive.predict_augmented(rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w)
+    return s.t_shift[0] + s.t_scale[0] * mean, s.t_scale[0] * np.sqrt(variance)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("standardize", "unit"), [(True, 1.0), (True, 1e6), (False, 1.0), (False, 1e4)])
+def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, unit, weighted):
+    """In any unit of the target and of the inputs, with weights, zero among them; more test rows than a piece holds."""
+    X, y = plane(150, d=2)
+    X, y = 3 * X, unit * y
+    w = np.random.default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
+    model = RVMRegressor(gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0)
+    model.fit(X, y, sample_weight=w)
+    tested = np.vstack([X[:5], np.random.default_rng(2).uniform(-12, 12, size=(300, 2))])
+    mean, std = model.predict(tested, return_std=True, augment=(X, y) if w is None else (X, y, w))
+    wanted, deviation = dense(model, X, y, tested, w)
+    np.testing.assert_allclose(mean, wanted, rtol=1e-9, atol=1e-9 * unit)
+    np.testing.assert_allclose(std, deviation, rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(tested, augment=(X, y) if w is None else (X, y, w)), mean)
+
+
+@FAR
+@pytest.mark.parametrize("standardize", [True, False])
+def test_the_deviation_grows_away_from_the_data(standardize):
+    """There it is √(σ² + var(t)), where that of an RVM without a bias falls back to σ; among the data both agree."""
+    X, y = sinc(noise=0.1)
+    y = 1000 * (y - y.mean())
+    gamma = 3.0 if standardize else 0.1
+    model = RVMRegressor(gamma=gamma, standardize=standardize, fit_intercept=False, random_state=0).fit(X, y)
+    among, beyond = np.linspace(-9, 9, 50)[:, None], np.array([[-60.0], [70.0]])
+    noise = model.noise_variance_
+    np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], np.sqrt(noise), rtol=1e-9)
+    mean, std = model.predict(beyond, return_std=True, augment=(X, y))
+    np.testing.assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
+    np.testing.assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
+    plain, grown = (model.predict(among, return_std=True, augment=rows)[1] for rows in (None, (X, y)))
+    assert (grown >= plain).all()
+    assert (grown < 1.2 * plain).all()
+    away = model.predict(10 + np.arange(12.0)[:, None], return_std=True, augment=(X, y))[1]
+    assert (np.diff(away) > -1e-9 * away[1:]).all()
+
+
+def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
+    """Turned round, as DATA, as Dask arrays: the same predictions to rounding; of DATA, for DATA, in their order."""
+    import dask.array as da
+
+    X, y = plane(600, d=2)
+    model = RVMRegressor(gamma=0.3, partition_size=40, max_rounds=2, random_state=0, strategy="working-set").fit(X, y)
+    tested = plane(400, d=2, seed=4)[0]
+    mean, std = model.predict(tested, return_std=True, augment=(X, y))
+    ingest((X, y), tmp_path / "train.zarr", tile_rows=64)
+    ingest(plane(400, d=2, seed=4), tmp_path / "test.zarr", tile_rows=100)
+    arrays = da.from_array(X, chunks=(200, 2)), da.from_array(y, chunks=200)
+    for again in ((X[::-1], y[::-1]), str(tmp_path / "train.zarr"), arrays):
+        for rows in (tested, str(tmp_path / "test.zarr")):
+            found = model.predict(rows, return_std=True, augment=again)
+            np.testing.assert_allclose(found, (mean, std), rtol=1e-10)
+
+
+@FAR
+def test_no_warning_of_rows_far_away_where_the_deviation_tells(recwarn):
+    X, y = sinc()
+    model = RVMRegressor(gamma=3.0, random_state=0).fit(X, y)
+    recwarn.clear()
+    model.predict([[1000.0]], augment=(X, y))
+    assert not recwarn.list
+
+
+def test_of_several_kernels_the_first_is_augmented():
+    """The extra function of a model that has wide and narrow ones, with weights of their own, is a wide one."""
+    X, y = plane(200, d=2)
+    model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0)), (1.0, 5.0)), random_state=0).fit(X, y)
+    found = model.predict(X[:20] + 1.5, return_std=True, augment=(X, y))
+    fitted = model.model_
+    s = fitted.design.scaling
+    x, z = (X - s.x_shift) / s.x_scale, (X[:20] + 1.5 - s.x_shift) / s.x_scale
+    blocks = [fitted.design.block(rows) for rows in (X, X[:20] + 1.5)]
+    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.noise_variance
+    mean, variance = naive.predict_augmented(
+        blocks[1], np.ones(20), naive.gaussian(x, z, 0.3), blocks[0], t, fitted.alpha, beta, np.full(20, 1 / t.var())
+    )
+    np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
+    np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
+
+
+@FAR
+def test_a_callable_kernel_of_any_height_is_augmented():
+    """Twenty times the kernel changes nothing: the value added has the targets' variance all the same."""
+    X, y = sinc()
+    found = []
+    for height in (1.0, 20.0):
+        kernel = LocalFunction(lambda A, B, height=height: height * naive.gaussian(A, B, 3.0))
+        model = RVMRegressor(kernel=kernel, fit_intercept=False, random_state=0, tol=1e-12).fit(X, y)
+        found.append(model.predict([[0.0], [60.0]], return_std=True, augment=(X, y))[1])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
+    assert found[1][1] == pytest.approx(np.sqrt(model.noise_variance_ + y.var()), rel=1e-9)
+
+
+def test_a_constant_target_has_nothing_to_grow_to():
+    X = np.linspace(0, 1, 30)[:, None]
+    with pytest.warns(match="constant"):
+        model = RVMRegressor(gamma=1.0).fit(X, np.full(30, 7.0))
+    mean, std = model.predict([[50.0]], return_std=True, augment=(X, np.full(30, 7.0)))
+    assert mean == pytest.approx(7)
+    assert std == pytest.approx(np.sqrt(model.noise_variance_))
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_other_rows_than_the_fits_are_refused(monkeypatch):
+    X, y = plane(200, d=2)
+    model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
+    for again, error, message in [
+        ((X[:-1], y[:-1]), DataError, "posterior is of 200 rows, those to augment it with are 199"),
+        ((X, y + 1), ChangedDataError, "mean of the target was"),
+        ((X[:, :1], y), ValueError, "1 feature"),
+        ((X,), UsageError, r"augment has 1 parts: it must be \(X, y\)"),
+        (X, DataError, "the data have no target"),
+    ]:
+        with pytest.raises(error, match=message):
+            model.predict(X[:3], augment=again)
+    with pytest.raises(ValueError, match=re.escape("X has 1 features, but RVMRegressor is expecting 2")):
+        model.predict(X[:3, :1], augment=(X, y))
+    some = RVMRegressor(
+        gamma=0.3, strategy="working-set", partition_size=30, max_rounds=2, likelihood="sample",
+        final_likelihood="sample", likelihood_rows=100, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    with pytest.raises(DataError, match=r"posterior is of 100 rows.*final_likelihood"):
+        some.predict(X[:3], augment=(X, y))
+    model.set_params(memory_limit="20MiB")
+    with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
+        model.predict(X[:3], augment=(X, y))
+    assert augmenting.MOST_ROWS % augmenting.EXTRA_COLUMNS == 0
+
+
+def test_classes_have_no_such_thing():
+    with pytest.raises(TypeError, match="augment"):
+        RVMClassifier().predict(np.zeros((1, 1)), augment=None)
