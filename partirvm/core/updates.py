@@ -86,7 +86,8 @@ class HyperState:
 
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
-    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows.
+    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``entered`` (M,) are the
+    columns that have joined since the last step, at an α that no step has seen; None where none has.
     """
 
     statistics: GramStatistics
@@ -100,6 +101,7 @@ class HyperState:
     noise: GramStatistics | None = None
     noise_share: float = 1.0
     noise_every: int = 1
+    entered: NDArray[np.bool_] | None = None
 
     @property
     def n_vectors(self) -> int:
@@ -178,6 +180,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         iteration=state.iteration + 1,
         floored=floored,
         noise=noise,
+        entered=None,
     )
     change = new.log_evidence - old.log_evidence
     return state, StepInfo(

@@ -346,6 +346,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
         centres=centres,
         gamma_prior=parameters.gamma_prior,
         learning_columns=plan.learning_columns,
+        solver=parameters.solver,
     )
 
 

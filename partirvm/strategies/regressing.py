@@ -113,7 +113,9 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision[new])])
     alpha = np.maximum(alpha, ALPHA_FLOOR * precision)
     order = positions(labels, statistics.labels)
-    return init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
+    entered = order >= fit.statistics.n_columns
+    begun = init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
+    return replace(begun, entered=entered)
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
