@@ -11,9 +11,11 @@
 the next ones make superfluous, and end where no single change gains; the fixed point prunes in one go what it should
 have kept, and never takes anything back. Each leaves the other's optimum by itself. So from where the fixed point ends,
 actions over all candidates and the fixed point of what is active take turns (``improve``), until a turn gains less than
-``TURN`` × tol·N nats. The evidence never ends below that of the fixed point. The same is done from where actions alone
-end, whose optimum is at times the better and then has few columns; that growth may cost ``SHARE`` of what the
-fixed point did, in counted multiplications, and is given up beyond: with as many columns it never was ahead.
+``TURN`` × tol·N nats. Then a fit grows from nothing by actions alone, whose optimum is at times the better one and
+has few columns then. Where it has many it is dear, and never was the better one: beyond ``SHARE`` of the cost of the
+fixed point (counted multiplications, so that the clock decides nothing) it goes on only if it is within ``NEAR``·N nats
+of the best so far, and up to ``MOST`` times that cost. The better of the ends is taken, so that the evidence is never
+below the fixed point's.
 """
 
 from __future__ import annotations
@@ -29,17 +31,23 @@ from partirvm.core.updates import HyperState, StepInfo, StopRule, maximise
 
 SOLVERS = ("auto", "fixed-point", "fast")
 
-LOOSE = 100.0
+LOOSE = 10.0
 """Multiple of ``tol`` to which turns converge, and that an action has to gain; the last turn converges to ``tol``."""
 
-TURN = 1000.0
+TURN = 100.0
 """Multiple of ``tol``·N nats that a turn has to gain for another to follow."""
 
-REFRESHES = 3
-"""Refreshes of a turn: some 16 + M/4 actions, after which all α together do better."""
+REFRESHES = 4
+"""Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
 
-SHARE = 0.5
-"""Part of the fixed point's multiplications that growth from nothing may cost."""
+SHARE, MOST = 0.5, 4.0
+"""Multiples of the fixed point's cost that growth from nothing may take: first, and where it looks well."""
+
+FREE = 5e9
+"""Multiplications, a fraction of a second, that growth may take in any case: small fits are worth both."""
+
+NEAR = 0.02
+"""Nats per row below the best within which growth looks well."""
 
 Watch = Callable[[StepInfo], None]
 
@@ -69,11 +77,12 @@ def _better(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperSta
         return found
     ends = [found, improve(found[0], state, rule, on_step)]
     nothing = replace(state, iteration=0, entered=np.ones(state.n_columns, bool))
-    loose = StopRule(LOOSE * rule.tol, rule.max_iterations, guard=False)
-    grown, reason = grow(nothing, loose, on_step, most_cost=SHARE * cost)
-    if reason is Termination.CONVERGED:
-        ends.append(improve(grown, state, rule, on_step))
-    best, reason = max(ends, key=lambda end: end[0].log_evidence)
+    free = replace(rule, guard=False)
+    grown = grow(nothing, free, on_step, most_cost=max(SHARE * cost, FREE))
+    near = grown[0].log_evidence > max(end[0].log_evidence for end in ends) - NEAR * state.n
+    if near and grown[1] is not Termination.CONVERGED:
+        grown = grow(_among(state, grown[0]), free, on_step, most_cost=MOST * cost)
+    best, reason = max([*ends, grown], key=lambda end: end[0].log_evidence)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
@@ -82,7 +91,7 @@ def improve(
 ) -> tuple[HyperState, Termination]:
     """Turns of actions and of the fixed point from ``fit``, whose columns are some of those of ``whole``; converged.
 
-    The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew.
+    The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
     """
     most = fit.iteration + rule.max_iterations
     loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
@@ -92,7 +101,8 @@ def improve(
         turned, _ = maximise(grown, loose, on_step)
         gain = turned.log_evidence - fit.log_evidence
         fit = turned if gain > 0 else replace(fit, iteration=turned.iteration)
-    last, reason = maximise(fit, replace(rule, max_iterations=most, guard=False), on_step)
+    final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
+    last, reason = maximise(fit, final, on_step)
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
 
 

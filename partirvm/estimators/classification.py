@@ -84,7 +84,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
         Labels that a dict does not name weigh 1.
     solver : {"auto", "fixed-point"}
-        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step.
+        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step; there is no other
+        for classes.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior.
     standardize : bool

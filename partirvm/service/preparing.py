@@ -22,7 +22,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
@@ -89,6 +89,7 @@ def prepare(
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
+    _check_solver(parameters, source)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
@@ -208,6 +209,12 @@ def _remarks(
 
 def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
     return bool(getattr(given, name) != getattr(default, name))
+
+
+def _check_solver(parameters: FitParameters, source: Source) -> None:
+    """Actions on one column at a time are of a Gaussian likelihood; that of classes moves with every one of them."""
+    if parameters.solver == "fast" and source.columns.classes is not None:
+        raise UsageError("solver 'fast' is of targets that are numbers: for classes it must be 'auto' or 'fixed-point'")
 
 
 def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> str:
