@@ -242,3 +242,56 @@ def map_weights(Phi, t, alpha, beta):
     """w of lowest β‖t − Φw‖² + Σ α w², by least squares of the stacked system: no normal equations."""
     stacked = np.vstack([np.sqrt(beta) * Phi, np.diag(np.sqrt(alpha))])
     return np.linalg.lstsq(stacked, np.concatenate([np.sqrt(beta) * t, np.zeros(len(alpha))]), rcond=None)[0]
+
+
+def contribution(alpha, s, q):
+    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)] of one column, 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
+    return 0.0 if np.isinf(alpha) else 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
+
+
+def best_action(Phi, t, active, beta):
+    """(gain, kind, column, α) of the action that gains most, with ``active`` α by column; Σ, μ, S and Q from scratch.
+
+    S and Q of eqs. 24 and 25; of an active column s = αS/(α − S), q = αQ/(α − S) (eq. 23).
+    """
+    columns = list(active)
+    mu, Sigma = posterior(Phi[:, columns], t, np.array(list(active.values())), beta)
+    inside = beta * Phi[:, columns].T @ Phi
+    S = beta * (Phi**2).sum(axis=0) - np.einsum("mk,mn,nk->k", inside, Sigma, inside)
+    Q = beta * Phi.T @ (t - Phi[:, columns] @ mu)
+    found = []
+    for j in range(Phi.shape[1]):
+        before = active.get(j, np.inf)
+        s, q = (S[j], Q[j]) if np.isinf(before) else np.array([S[j], Q[j]]) * before / (before - S[j])
+        after = s**2 / (q**2 - s) if q**2 > s else np.inf
+        kind = "add" if np.isinf(before) else "delete" if np.isinf(after) else "estimate"
+        found.append((contribution(after, s, q) - contribution(before, s, q), kind, j, after))
+    return max(found, key=lambda action: action[0])
+
+
+def tipping_faul(Phi, t, beta, *, least, between):
+    """Tipping & Faul's algorithm from no column: a list of (kind, column, α, log evidence), and the last β.
+
+    Each action is that of largest gain, while that is above ``least``; β is MacKay's after ``between(M)`` actions, and
+    whenever none gains, until it changes the evidence by less than ``least``.
+    """
+    active, actions, since = {}, [], 0
+
+    def parts():
+        return Phi[:, list(active)], t, np.array(list(active.values())), beta
+
+    while True:
+        gain, kind, j, alpha = best_action(Phi, t, active, beta)
+        if gain > least and since < between(len(active)):
+            if kind == "delete":
+                del active[j]
+            else:
+                active[j] = alpha
+            actions.append((kind, j, alpha, log_evidence(*parts())))
+            since += 1
+            continue
+        before, done, since = log_evidence(*parts()), since, 0
+        beta = mackay(*parts())[1]
+        rests = abs(log_evidence(*parts()) - before) < least
+        if not done and rests and best_action(Phi, t, active, beta)[0] <= least:
+            return actions, beta

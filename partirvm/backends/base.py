@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping
 from partirvm.backends.passes import AnyPass
+from partirvm.core import solvers
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StepInfo, maximise
+from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.source import Source
 from partirvm.planning.plan import Machine
 from partirvm.strategies.instructions import Solve
@@ -34,7 +35,7 @@ class Solution:
 def solution(solve: Solve, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
     """A dense fit from beginning to end, where it is called. ``on_step`` hears of each step, and may raise to leave."""
     began = time.time()
-    fit, reason = maximise(solve.start, solve.rule, on_step)
+    fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step)
     return Solution(fit, reason, began, time.time())
 
 

@@ -192,7 +192,7 @@ _FIT = (
         "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
         "gain).",
     ),
-    click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, or auto."),
+    click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, fast or auto."),
     click.option(
         "--alpha-prior",
         default="0,0",

@@ -97,7 +97,8 @@ class HyperState:
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
     over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` says what is
-    believed of α and β, and which α stay as they are.
+    believed of α and β, and which α stay as they are. ``entered`` (M,) are the columns that have joined since the last
+    step, at an α that no step has seen; None where none has.
     """
 
     statistics: GramStatistics
@@ -112,6 +113,7 @@ class HyperState:
     noise_share: float = 1.0
     noise_every: int = 1
     prior: Prior = FLAT
+    entered: NDArray[np.bool_] | None = None
 
     @property
     def n_vectors(self) -> int:
@@ -195,6 +197,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         iteration=state.iteration + 1,
         floored=floored,
         noise=noise,
+        entered=None,
     )
     evidence = state.log_evidence
     return state, StepInfo(

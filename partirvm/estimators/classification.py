@@ -91,7 +91,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
         Labels that a dict does not name weigh 1.
     solver : {"auto", "fixed-point"}
-        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step.
+        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step; there is no other
+        for classes.
     alpha_prior : pair of float
         Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
         appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence

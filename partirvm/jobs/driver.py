@@ -17,8 +17,9 @@ from partirvm.backends.base import Blocks, Executor
 from partirvm.backends.blocks import Fetched
 from partirvm.backends.process import peak_memory
 from partirvm.backends.threads import one_blas_thread
+from partirvm.core import solvers
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StepInfo, maximise
+from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel, model_of
@@ -279,7 +280,7 @@ class Driver:
 
         began = time.time()
         self._check()
-        fit, reason = maximise(solve.start, solve.rule, on_step)
+        fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step)
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 

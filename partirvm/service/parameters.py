@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import UPDATES, GammaDensity, Prior
+from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.planning.keeping import STORES
@@ -49,8 +50,6 @@ AUTO_PARTITION = (32, 1000)
 MODERATE_ROWS = 10_000
 """Most rows of two classes whose probabilities are moderated unless told otherwise."""
 
-KNOWN_SOLVERS = ("auto", "fixed-point")
-
 
 def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
@@ -63,7 +62,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
     _one_of("stop_rule", p.stop_rule, STOP_RULES)
     _one_of("selection", p.selection, ("auto", *SELECTIONS))
-    _one_of("solver", p.solver, KNOWN_SOLVERS)
+    _one_of("solver", p.solver, SOLVERS)
     _one_of("multi_output", p.multi_output, MULTI_OUTPUT)
     _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
     if not isinstance(p.moderate, bool | np.bool_):

@@ -103,6 +103,7 @@ def prepare(
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
+    _check_solver(parameters, source)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns, scaled=parameters.standardize)
@@ -240,6 +241,20 @@ def _estimates(problem: Problem) -> bool:
 
 def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
     return bool(getattr(given, name) != getattr(default, name))
+
+
+def _check_solver(parameters: FitParameters, source: Source) -> None:
+    """Actions on one column at a time are of a Gaussian likelihood; that of classes moves with every one of them."""
+    if parameters.solver != "fast":
+        return
+    believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
+    for there, what in (
+        (source.columns.classes is not None, "classes"),
+        (source.n_targets > 1, "several targets at once"),
+        (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
+    ):
+        if there:
+            raise UsageError(f"solver 'fast' knows nothing of {what}: it must be 'auto' or 'fixed-point'")
 
 
 def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> str:
@@ -422,6 +437,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
         centres=centres,
         gamma_prior=parameters.gamma_prior,
         learning_columns=plan.learning_columns,
+        solver=parameters.solver,
     )
 
 

@@ -203,11 +203,15 @@ class Gather:
 
 @dataclass(frozen=True)
 class Solve:
-    """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher."""
+    """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher.
+
+    ``solver`` says how (``core.solvers``).
+    """
 
     start: HyperState
     rule: StopRule
     candidates: int
+    solver: str = "fixed-point"
 
 
 @dataclass(frozen=True)
@@ -449,6 +453,7 @@ class Options:
     ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
     does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
     where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
+    ``solver`` says how dense fits are solved (``core.solvers``).
     """
 
     partition_size: int
@@ -472,6 +477,7 @@ class Options:
     centres: int = 0
     gamma_prior: str = "flat"
     learning_columns: int = 0
+    solver: str = "fixed-point"
 
 
 class Strategy(Protocol):

@@ -124,8 +124,9 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
-    statistics = statistics.take(order)
-    return init(statistics, alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise, prior=fit.prior)
+    entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
+    begun = init(statistics, alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise, prior=fit.prior)
+    return replace(begun, entered=entered)
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:

@@ -235,7 +235,7 @@ class Rounds:
         if state.problem.classifies:
             return self._classify(state)
         rule = unguarded(self._rule(state), state.fit, state.rebases)
-        return replace(state, phase=Phase.FIT), (Solve(state.fit, rule, state.candidates),)
+        return replace(state, phase=Phase.FIT), (Solve(state.fit, rule, state.candidates, state.options.solver),)
 
     def _on_fit(self, state: Any, event: Any) -> Answer:
         state = replace(state, design=survivors(state.design, event.fit), fit=event.fit, reason=event.reason)

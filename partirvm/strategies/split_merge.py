@@ -177,7 +177,7 @@ def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
         assert isinstance(start, Warm)
         fit = restart(state.problem, state.options, start, design, *blocks)
         rule = replace(intermediate_rule(state.options, fit.n_vectors), guard=False)
-        solves.append(Solve(fit, rule, fit.n_vectors))
+        solves.append(Solve(fit, rule, fit.n_vectors, state.options.solver))
     return replace(state, phase=Phase.FIT), tuple(solves)
 
 

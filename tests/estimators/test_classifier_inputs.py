@@ -163,6 +163,8 @@ def test_what_is_refused(tmp_path):
         made.fit(da.from_array(X), da.from_array(codes), sample_weight=da.from_array((codes == 0).astype(float)))
     with pytest.raises(DataError, match="no row has a weight above zero"):
         made.fit(X, codes, sample_weight=np.zeros(len(X)))
+    with pytest.raises(UsageError, match="'auto' or 'fixed-point'"):
+        RVMClassifier(solver="fast").fit(X, codes)
     with pytest.raises(UsageError, match="names 'x'"):
         RVMClassifier(class_weight={"x": 1.0}).fit(X, codes)
     with pytest.raises(UsageError, match="fewer than two classes"):

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from simulator import Simulator, wave
 
+from partirvm.core.solvers import SOLVERS
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import STOP_RULES, Options
 from partirvm.strategies.likelihood import LIKELIHOODS
@@ -53,6 +54,7 @@ def runs(draw, names=NAMES, likelihoods=LIKELIHOODS):
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         max_iterations=60,
         seed=draw(st.integers(0, 5)),
+        solver=draw(st.sampled_from(SOLVERS)),
     )
     return draw(st.sampled_from(names)), simulator, options
 

@@ -9,10 +9,10 @@ import naive
 import numpy as np
 from scipy.stats import norm
 
+from partirvm.core import solvers
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
-from partirvm.core.updates import maximise
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.strategies import STRATEGIES
@@ -131,8 +131,8 @@ class Simulator:
                 return Passed(self._residual(instruction))
             case ScorePass():
                 return Passed(self._score(instruction))
-            case Solve(fit, rule, _):
-                return Solved(*maximise(fit, rule))
+            case Solve(fit, rule, _, solver):
+                return Solved(*solvers.solve(fit, rule, solver))
             case Save() | Log():
                 return Saved()
         raise AssertionError(f"no answer to {instruction}")

@@ -1,0 +1,196 @@
+"""The posterior of a few active ones of many candidate columns, kept up to date while single columns come and go.
+
+G = ΦᵀΦ and b = Φᵀt of all K candidates are at hand; M of them are *active*. With Σ and μ of these, and of all
+
+    S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25),
+
+a change of one α changes Σ by a matrix of rank one, and μ, S and Q follow (their appendix): O(KM + M²) flops, bound by
+the reading of M rows of G and of Σ. No row of the data is read.
+
+Of an inactive candidate s = S and q = Q; of an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii, which keep the digits
+that are lost to those from S and Q (their eq. 23) where the data say much more than the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.updates import DEPENDENT, sparsity_quality
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+ROOM = 64
+"""Columns that can join before arrays grow."""
+
+
+class ActiveColumns:
+    """Mutable: ``columns`` (M,) are positions of the active candidates, in the order of their coming.
+
+    ``alpha``, ``mean``, ``variance`` (M,) are theirs, ``S`` and ``Q`` (K,) those of all. ``statistics`` are of all K
+    candidates (one target) and must not be changed by others. ``refresh`` computes everything anew.
+    """
+
+    def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
+        K = statistics.n_columns
+        self.statistics = statistics
+        self.beta = beta
+        self.diagonal: Float = np.ascontiguousarray(np.diagonal(statistics.gram))
+        self.place: Int = np.full(K, -1)
+        self._columns: Int = np.array(columns, dtype=np.int64)
+        self._alpha: Float = np.array(alpha, dtype=np.float64)
+        self._mean: Float = np.zeros(len(columns))
+        self._rows: Float = np.empty((len(columns), K))
+        self._Sigma: Float = np.zeros((len(columns), len(columns)), order="F")
+        self._rows[:] = statistics.gram[self._columns]
+        self.place[self._columns] = np.arange(len(columns))
+        self.M = len(columns)
+        self.posterior: Posterior = self.refresh(beta)
+
+    @property
+    def columns(self) -> Int:
+        """Positions of the active candidates (M,)."""
+        return self._columns[: self.M]
+
+    @property
+    def alpha(self) -> Float:
+        """α of the active candidates (M,)."""
+        return self._alpha[: self.M]
+
+    @property
+    def mean(self) -> Float:
+        """μ (M,)."""
+        return self._mean[: self.M]
+
+    @property
+    def variance(self) -> Float:
+        """The diagonal of Σ (M,)."""
+        return self._Sigma.diagonal()[: self.M]
+
+    def refresh(self, beta: float) -> Posterior:
+        """Everything anew at this β: one Cholesky factorisation, 2M³ + KM² flops."""
+        self.beta, M = beta, self.M
+        back = self.statistics.offset.copy()
+        back[self.columns] = 0.0
+        if back.any():
+            self.statistics = self.statistics.shift(-back)
+        found = posterior(self.statistics.take(self.columns), self.alpha, beta)
+        if M:
+            inverse = np.tril(lapack.dpotri(found.factor, lower=1)[0])
+            inverse += np.tril(inverse, -1).T
+            inverse *= found.scale
+            inverse *= found.scale[:, None]
+            self._Sigma[:] = 0.0
+            self._Sigma[:M, :M] = inverse
+        self._mean[:M] = found.mean
+        offset, projection = self.statistics.offset[self.columns, 0], self.statistics.projection[:, 0]
+        self.S, self.Q = sparsity_quality(found, beta, offset, self._rows[:M], self.diagonal, projection)
+        self.posterior = found
+        return found
+
+    def add(self, column: int, alpha: float) -> None:
+        """Activate a candidate at this α."""
+        if len(self._rows) == self.M:
+            self._grow()
+        M, beta = self.M, self.beta
+        tied = np.zeros(len(self._rows))
+        tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
+        row = self.statistics.gram[column]
+        change = beta * (row - tied[:M] @ self._rows[:M])
+        variance = 1.0 / (alpha + self.S[column])
+        mean = variance * self.Q[column]
+        self.S -= variance * change**2
+        self.Q -= mean * change
+        self._mean[:M] -= mean * tied[:M]
+        self._mean[M], self._alpha[M], self._columns[M], self._rows[M] = mean, alpha, column, row
+        self.place[column] = M
+        self.M += 1
+        tied[M] = -1.0
+        self._add_outer(variance, tied)
+
+    def change(self, column: int, alpha: float) -> None:
+        """Give an active candidate another α."""
+        i = self.place[column]
+        change = alpha - self._alpha[i]
+        self._scale(i, change / (1.0 + change * self._Sigma[i, i]))
+        self._alpha[i] = alpha
+
+    def delete(self, column: int) -> None:
+        """Take an active candidate out; the last one takes its place."""
+        i, last = int(self.place[column]), self.M - 1
+        self._scale(i, 1.0 / self._Sigma[i, i])
+        Sigma = self._Sigma
+        if i != last:
+            self._rows[i] = self._rows[last]
+            Sigma[:, i] = Sigma[:, last]
+            Sigma[i, :] = Sigma[last, :]
+            Sigma[i, i] = Sigma[last, last]
+            for each in (self._mean, self._alpha, self._columns):
+                each[i] = each[last]
+            self.place[self._columns[i]] = i
+        Sigma[last, :] = 0.0
+        Sigma[:, last] = 0.0
+        self.place[column] = -1
+        self.M = last
+
+    def sparsity_and_quality(self) -> tuple[Float, Float]:
+        """s and q of all candidates (K,): what each would meet if it were not active."""
+        s, q = np.maximum(self.S, 0.0), self.Q.copy()
+        precision = 1.0 / self.variance
+        s[self.columns] = np.maximum(precision - self.alpha, 0.0)
+        q[self.columns] = self.mean * precision
+        return s, q
+
+    def now(self) -> Posterior:
+        """The last posterior with the mean, variance, γ and residual of now; its factor and evidence are of then."""
+        gamma = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0)
+        return replace(
+            self.posterior,
+            mean=self.mean.copy(),
+            variance=self.variance.copy(),
+            determinedness=gamma,
+            residual=self._residual(),
+        )
+
+    def drift(self) -> float:
+        """How far Q of the active columns is from αμ, what it is at any posterior, in units of √S."""
+        if not self.M:
+            return 0.0
+        off = np.abs(self.Q[self.columns] - self.alpha * self.mean)
+        least = DEPENDENT * self.beta * self.diagonal[self.columns]
+        return float(np.max(off / np.sqrt(np.maximum(self.S[self.columns], least))))
+
+    def _residual(self) -> float:
+        """‖t − Φμ‖² from β(b − Gδ) = Q, which for active columns is αμ."""
+        delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
+        delta[self.columns] += self.mean
+        quality[self.columns] = self.alpha * self.mean
+        return float(self.statistics.energy[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
+
+    def _scale(self, i: int, kappa: float) -> None:
+        """Σ −= κΣ_iΣ_iᵀ, and what follows."""
+        column = self._Sigma[:, i].copy()
+        change = self.beta * (column[: self.M] @ self._rows[: self.M])
+        mean = kappa * self._mean[i]
+        self.S += kappa * change**2
+        self.Q += mean * change
+        self._mean[: self.M] -= mean * column[: self.M]
+        self._add_outer(-kappa, column)
+
+    def _add_outer(self, factor: float, x: Float) -> None:
+        """Σ += factor·xxᵀ in place; x is zero beyond M."""
+        blas.dger(factor, x, x[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
+
+    def _grow(self) -> None:
+        M, room = self.M, self.M + ROOM
+        rows, Sigma = np.empty((room, self._rows.shape[1])), np.zeros((room, room), order="F")
+        rows[:M], Sigma[:M, :M] = self._rows, self._Sigma
+        self._rows, self._Sigma = rows, Sigma
+        self._mean, self._alpha = np.resize(self._mean, room), np.resize(self._alpha, room)
+        self._columns = np.resize(self._columns, room)

@@ -1,0 +1,190 @@
+"""Single actions against Tipping & Faul's algorithm done densely, and what holds of any fit by actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from partirvm.core.fast import FEWEST, PART, Greedy, grow
+from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
+from partirvm.core.termination import Termination
+from partirvm.core.updates import DEPENDENT, HyperState, StopRule, init
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+seeds = st.integers(0, 2**32 - 1)
+FIRST = 10.0
+RULE = StopRule(1e-7, 500)
+
+
+def statistics_of(Phi, t, w=None, labels=None):
+    """Of the whole design."""
+    labels = np.arange(Phi.shape[1]) if labels is None else labels
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None], w)
+    return GramStatistics.empty("b").extend(labels, block, "b")
+
+
+def nothing_of(statistics, *, fixed_noise=False, power=1.0) -> HyperState:
+    """A fit whose columns have all just entered."""
+    M = statistics.n_columns
+    state = init(statistics, np.ones(M), FIRST, power=power, fixed_noise=fixed_noise)
+    return replace(state, entered=np.ones(M, bool))
+
+
+def bumps(seed, N=40, K=24, width=1.0):
+    """Gaussian bumps of places on a line, and a noisy wave: neighbours stand in for each other."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(-5, 5, N))[:, None]
+    Phi = naive.gaussian(x, rng.uniform(-5, 5, (K, 1)), 1 / width**2)
+    return Phi, np.sin(x[:, 0]) + rng.normal(size=N) * 10 ** rng.uniform(-1.5, 0)
+
+
+def recorded(state, rule=RULE):
+    """Where ``grow`` ended, why, and its actions."""
+    actions = []
+    fit, reason = grow(state, rule, on_action=actions.append)
+    return fit, reason, actions
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_every_action_is_that_of_the_dense_algorithm(block):
+    """Kinds, columns, α, evidence of all actions, and the end, on 50 problems; no rank-one update in the other."""
+    for seed in range(10 * block, 10 * block + 10):
+        Phi, t = bumps(seed)
+        expected, beta = naive.tipping_faul(
+            Phi, t, FIRST, least=RULE.tol * len(t), between=lambda M: FEWEST + M // PART
+        )
+        fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
+        assert reason is Termination.CONVERGED
+        assert [(a.kind, a.column) for a in actions] == [(kind, j) for kind, j, _, _ in expected]
+        np.testing.assert_allclose([a.alpha for a in actions], [alpha for _, _, alpha, _ in expected], rtol=1e-6)
+        evidence = [action.log_evidence for action in actions]
+        np.testing.assert_allclose(evidence, [each for _, _, _, each in expected], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
+        last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
+        np.testing.assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
+
+
+def dense_gain(Phi, t, fit) -> float:
+    """Nats that the best single action would still gain, by the dense formulas."""
+    active = dict(zip(fit.labels.tolist(), fit.alpha.tolist(), strict=True))
+    return float(naive.best_action(Phi, t, active, fit.beta)[0])
+
+
+@given(seeds, st.sampled_from([0.3, 1.0, 3.0]))
+def test_the_evidence_rises_to_where_no_action_gains(seed, width):
+    """Each action's gain is positive and at the end none is left, whatever the width of the bumps; Σ stays exact."""
+    Phi, t = bumps(seed, 30, 20, width)
+    fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
+    assert reason is Termination.CONVERGED
+    assert min(action.gain for action in actions) > RULE.tol * len(t)
+    assert dense_gain(Phi, t, fit) < 2 * RULE.tol * len(t)
+    dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
+    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-7, atol=1e-6)
+
+
+@given(seeds)
+def test_rank_one_changes_add_up_to_a_refresh(seed):
+    """After any number of actions Σ, μ, S, Q and the residual are those of a factorisation, to rounding."""
+    Phi, t = bumps(seed)
+    greedy = Greedy(nothing_of(statistics_of(Phi, t)))
+    for _ in range(40):
+        action = greedy.action(0.0, thin=False)
+        if action:
+            greedy.do(action)
+    active = greedy.active
+    held = active.variance.copy(), active.mean.copy(), active.S.copy(), active.Q.copy(), active.now().residual
+    found = active.refresh(FIRST)
+    for old, new in zip(held, (active.variance, active.mean, active.S, active.Q, found.residual), strict=True):
+        np.testing.assert_allclose(old, new, rtol=1e-6, atol=1e-8 * np.max(np.abs(new)))
+    assert active.drift() < 1e-9
+
+
+@settings(max_examples=20)
+@given(seeds)
+def test_weights_and_a_residual_target_change_nothing(seed):
+    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the fit."""
+    Phi, t = bumps(seed, 30, 12)
+    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
+    twice = np.repeat(np.arange(len(t)), w.astype(int))
+    plain = statistics_of(Phi[twice], t[twice])
+    m = np.linspace(-1, 1, 12)
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
+    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.energy)
+    fits = [
+        grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
+        for statistics in (plain, moved)
+    ]
+    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
+    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
+    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
+    assert fits[0].beta == fits[1].beta == FIRST
+
+
+@settings(max_examples=20)
+@given(seeds)
+def test_noise_may_come_from_other_rows(seed):
+    """σ² of the fit is MacKay's over those rows, the posterior that of the others."""
+    Phi, t = bumps(seed, 60, 12)
+    state = nothing_of(statistics_of(Phi[:40], t[:40]))
+    state = replace(state, noise=statistics_of(Phi[20:], t[20:]), noise_share=40 / 60)
+    fit, reason = grow(state, replace(RULE, max_iterations=50))
+    assume(reason is Termination.CONVERGED)  # such a σ² maximises nothing, and may go round in circles with the columns
+    mu, _ = naive.posterior(Phi[:40, fit.labels], t[:40], fit.alpha, fit.beta)
+    gamma = naive.determinedness(Phi[:40, fit.labels], t[:40], fit.alpha, fit.beta)
+    residual = np.sum((t[20:] - Phi[20:, fit.labels] @ mu) ** 2)
+    np.testing.assert_allclose(1 / fit.beta, residual / (40 - 40 / 60 * gamma.sum()), rtol=1e-2)
+    np.testing.assert_allclose(fit.posterior.mean, mu, rtol=1e-6, atol=1e-8)
+
+
+def test_copies_stay_out_and_near_copies_may_join():
+    """Of equal columns one joins; two that differ by what the target needs join both, however small their angle: the
+    cosine of these is above 0.999, and each is worth more than 3 nats."""
+    Phi, t = bumps(0)
+    fit, _ = grow(nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True))
+    assert len(set(fit.labels % Phi.shape[1])) == fit.n_columns
+    rng = np.random.default_rng(0)
+    first = 3 + rng.normal(size=100)
+    second = first + 0.03 * rng.normal(size=100)
+    assert first @ second / np.sqrt(first @ first * (second @ second)) > 0.999
+    t = first + 10 * (second - first) + 0.1 * rng.normal(size=100)
+    near = statistics_of(np.stack([first, second], axis=1), t)
+    fit, _ = grow(nothing_of(near), RULE)
+    assert fit.n_columns == 2
+    assert fit.losses().min() > 3
+
+
+def test_a_copy_of_active_columns_is_not_added():
+    """Where the prior says next to nothing a copy's s is rounding, whatever its q promises."""
+    Phi, t = bumps(1, 60, 10)
+    statistics = statistics_of(np.hstack([Phi, Phi]), t)
+    start = replace(nothing_of(statistics), alpha=np.full(20, 1e-10), entered=np.arange(20) >= 10)
+    greedy = Greedy(start)
+    assert (greedy.active.S[10:] < DEPENDENT * FIRST * np.diagonal(statistics.gram)[10:]).all()
+    greedy.active.Q[10:] = 1e3
+    assert greedy.best().column < 10
+
+
+def test_deletions_end_at_the_vectors_of_the_rule():
+    """A fit that begins with more of them stops on the way down, one that begins with fewer converges; no bias is
+    counted, and the watcher may leave."""
+    Phi, t = bumps(3)
+    labels = np.arange(Phi.shape[1]) - 1
+    assert labels[0] == BIAS
+    statistics = statistics_of(Phi, t, labels=labels)
+    begun = init(statistics, np.ones(len(labels)), FIRST, power=1.0)
+    fit, reason = grow(begun, replace(RULE, vectors=12))
+    assert (reason, fit.n_vectors) == (Termination.HALVED, 12)
+    fit, reason = grow(nothing_of(statistics), replace(RULE, vectors=2))
+    assert (reason, fit.n_vectors > 2) == (Termination.CONVERGED, True)
+    assert grow(begun, replace(RULE, max_iterations=2))[1] is Termination.ITERATIONS
+
+    def leave(info):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grow(begun, RULE, leave)

@@ -1,0 +1,93 @@
+"""The two ways of a dense fit, and that "auto" ends no lower than either."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm.core.solvers import improve, solve
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState, StopRule, entry_precision, init, maximise
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+RULE = StopRule(1e-7, 500, thin=True)
+
+
+def bumps(seed, N=80, d=2):
+    """Gaussian columns about all rows, and a noisy target; wide ones for odd seeds."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, d))
+    t = np.sin(2 * X[:, 0]) + X[:, -1] ** 2 + 10 ** rng.uniform(-1.5, 0) * rng.normal(size=N)
+    return naive.gaussian(X, X, 0.1 if seed % 2 else 1.0), t - t.mean()
+
+
+def start_of(Phi, t) -> HyperState:
+    """All columns have just entered, each where it would start alone."""
+    labels, beta = np.arange(Phi.shape[1]), 10 / t.var()
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
+    statistics = GramStatistics.empty("b").extend(labels, block, "b")
+    s, q = beta * np.diagonal(statistics.gram), beta * statistics.projection[:, 0]
+    begun = init(statistics, entry_precision(s, q, s), beta, power=float(t.var()))
+    return replace(begun, entered=np.ones(len(labels), bool))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_auto_is_no_worse_than_either(seed):
+    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that of actions from nothing; its posterior
+    and evidence are those of its α and β."""
+    Phi, t = bumps(seed)
+    start = start_of(Phi, t)
+    ends = {solver: solve(start, RULE, solver) for solver in ("fixed-point", "fast", "auto")}
+    assert {reason for _, reason in ends.values()} == {Termination.CONVERGED}
+    fixed, fast, auto = (ends[solver][0] for solver in ("fixed-point", "fast", "auto"))
+    assert auto.log_evidence >= fixed.log_evidence
+    assert auto.log_evidence >= fast.log_evidence - 1e-3 * len(t)
+    for fit in (fast, auto):
+        dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
+        np.testing.assert_allclose(fit.log_evidence, dense, atol=1e-4)
+        assert (np.diff(fit.labels) > 0).all()
+        assert fit.entered is None
+
+
+def test_a_poor_start_is_improved_by_columns_that_were_gone():
+    """From the fit of five columns turns reach at least what actions from nothing do, less a nat in a thousand rows."""
+    Phi, t = bumps(2)
+    start = start_of(Phi, t)
+    poor, _ = maximise(replace(start_of(Phi[:, :5], t), statistics=start.statistics.take(np.arange(5))), RULE)
+    better, reason = improve(poor, start, RULE)
+    assert reason is Termination.CONVERGED
+    assert better.log_evidence > poor.log_evidence + 10
+    assert better.log_evidence >= solve(start, RULE, "fast")[0].log_evidence - 1e-3 * len(t)
+
+
+def test_fits_that_end_early_are_left_to_the_fixed_point():
+    """Half of the candidates are what pruning comes down to."""
+    start, rule = start_of(*bumps(0)), replace(RULE, vectors=40)
+    fit, reason = solve(start, rule, "auto")
+    same, _ = solve(start, rule, "fixed-point")
+    assert reason is Termination.HALVED
+    np.testing.assert_array_equal(fit.alpha, same.alpha)
+
+
+def test_fixed_noise_stays_and_steps_are_heard():
+    """β is as it was; iterations count up over all stages, and whoever listens may leave at any of them."""
+    start = replace(start_of(*bumps(1)), fixed_noise=True)
+    heard = []
+    fit, _ = solve(start, RULE, "auto", heard.append)
+    alone = []
+    solve(start, RULE, "fixed-point", alone.append)
+    assert fit.beta == start.beta
+    assert len(heard) > len(alone)
+    assert {1 / info.noise_variance for info in heard} == {start.beta}
+
+    def leave(info):
+        if len(alone) == len(heard):
+            raise InterruptedError
+        alone.append(info)
+
+    with pytest.raises(InterruptedError):
+        solve(start, RULE, "auto", leave)
