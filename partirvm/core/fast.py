@@ -115,7 +115,12 @@ class Greedy:
         return Action(kind, j, float(alpha[j]), float(gain[j]), self.log_evidence + float(gain[j]))
 
     def action(self, least: float, *, thin: bool) -> Action | None:
-        """The best action if it gains more than so many nats; else with ``thin`` the best deletion; else none."""
+        """The best action if it gains more than so many nats; else with ``thin`` the best deletion; else none.
+
+        None where there is no candidate.
+        """
+        if not len(self.leading):
+            return None
         found = self.best()
         if found.gain <= least and thin:
             found, least = self.best(deletion=True), 0.0
