@@ -92,9 +92,7 @@ def determinedness(Phi, t, alpha, beta, w=None):
 
 def mackay(Phi, t, alpha, beta, w=None):
     """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18)."""
-    w = ones(Phi, w)
-    mu, gamma = posterior(Phi, t, alpha, beta, w)[0], determinedness(Phi, t, alpha, beta, w)
-    return gamma / mu**2, ((w > 0).sum() - gamma.sum()) / (w @ (t - Phi @ mu) ** 2)
+    return updates(Phi, t, alpha, beta, (0.0, 0.0, 0.0, 0.0), "mackay", w)
 
 
 def log_prior(x, shape, rate):

@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import Posterior, factorise, solve
+from partirvm.core.posterior import Posterior, factorise, solve, strangers
 from partirvm.core.priors import FLAT, Prior
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality, strangers
+from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

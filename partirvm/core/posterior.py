@@ -17,17 +17,21 @@ independent, so that the posterior is one of each target, H_τ = β_τΦᵀΦ + 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
 
 Float = NDArray[np.float64]
+
+STRANGERS = 0.1
+"""Absolute posterior correlation of two weights below which their columns may be deleted at once."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Raises of the unit diagonal tried in turn."""
@@ -227,3 +231,20 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     solution = scale * lapack.dpotrs(factor, scale * right, lower=1)[0]
     inverse = lapack.dpotri(factor, lower=1)[0]
     return solution, scale**2 * np.diagonal(inverse)
+
+
+def strangers(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of these columns, the least determined first, whose weights are hardly correlated in any posterior."""
+    order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
+    unit = np.zeros((len(old[0].mean), len(order)))
+    correlation = np.zeros((len(order), len(order)))
+    for each in old:
+        unit[order, np.arange(len(order))] = each.scale[order]
+        half = solve_triangular(each.factor, unit, lower=True, check_finite=False)
+        found = np.abs(half.T @ half) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
+        correlation = np.maximum(correlation, found)
+    gone: list[int] = []
+    for k in range(len(order)):
+        if not gone or correlation[k, gone].max() < STRANGERS:
+            gone.append(k)
+    return order[gone]

@@ -2,7 +2,8 @@
 
 With nothing to prune, its evidence is a smooth function of the kernel's parameters: this is what they are learned by.
 α and β follow MacKay's fixed point with the sums over the tied columns in place of single ones (Tipping 2001,
-eqs. 16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖².
+eqs. 16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernels are learned without the priors, the EM
+updates and the fixed α of ``core.priors``: a fixed noise is all that they share with the fit.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 

@@ -18,14 +18,14 @@ interpolate would send β to infinity. The state says so in ``floored``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals
+from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.shared import fails, fixed_point, optimum
 from partirvm.core.statistics import GramStatistics
@@ -52,9 +52,6 @@ ALPHA_FLOOR = 1e-12
 It bounds the condition of the scaled H. Smooth targets under a wide kernel ask for weights of ±1e7 that cancel each
 other, and with them the digits of the residual; at this floor they fit no worse and nothing cancels.
 """
-
-STRANGERS = 0.1
-"""Absolute posterior correlation of two weights below which their columns may be deleted at once."""
 
 LINGERING = 100.0
 """Where columns linger they are thinned out once a step changes the evidence by less than this × tol nats per row."""
@@ -266,7 +263,7 @@ def thin(state: HyperState) -> HyperState:
     """Delete columns that fail q² > s, or whatever the prior makes of it, but of near-copies only one at a time.
 
     Near-copies share what they explain, and each of them fails while the others are there; columns whose weights are
-    hardly correlated in the posterior (below ``STRANGERS``) do not know of each other's deletion. Returns the state
+    hardly correlated in the posterior (``strangers``) do not know of each other's deletion. Returns the state
     itself where none fails. A column's deletion never lowers the evidence (Tipping & Faul 2003, eq. 20).
     """
     old = state.posterior
@@ -279,23 +276,6 @@ def thin(state: HyperState) -> HyperState:
     alpha = state.alpha[kept]
     new = any_posterior(statistics, alpha, state.beta)
     return replace(state, statistics=statistics, alpha=alpha, posterior=new, noise=noise)
-
-
-def strangers(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of these columns, the least determined first, whose weights are hardly correlated in any posterior."""
-    order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
-    unit = np.zeros((len(old[0].mean), len(order)))
-    correlation = np.zeros((len(order), len(order)))
-    for each in old:
-        unit[order, np.arange(len(order))] = each.scale[order]
-        half = solve_triangular(each.factor, unit, lower=True, check_finite=False)
-        found = np.abs(half.T @ half) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
-        correlation = np.maximum(correlation, found)
-    gone: list[int] = []
-    for k in range(len(order)):
-        if not gone or correlation[k, gone].max() < STRANGERS:
-            gone.append(k)
-    return order[gone]
 
 
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics, GramStatistics | None]:

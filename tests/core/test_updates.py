@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from partirvm.core.posterior import STRANGERS
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import (
     FADED,
     HOPE,
     NOISE_FLOOR,
-    STRANGERS,
     StopRule,
     candidate_factors,
     entry_precision,
