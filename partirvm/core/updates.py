@@ -132,7 +132,7 @@ class HyperState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
-        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha))
+        return joint_gain(*self.posterior.sparsity_and_quality(self.alpha))
 
 
 @dataclass(frozen=True)
@@ -315,10 +315,8 @@ def sparsity_quality(
 def evidence_gain(s: Float, q: Float) -> Float:
     """Rise of the log evidence when a column of these s and q joins at its best α: ½[q²/s − 1 − log(q²/s)], else 0.
 
-    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s). Shape (P,), nats; of several targets s and q are (P, T).
+    Tipping & Faul (2003), eq. 27 at α = s²/(q² − s). Shape (P,), nats.
     """
-    if s.ndim == 2:
-        return optimum(s, q)[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(s > 0, q**2 / s, 1.0)
     ratio = np.maximum(ratio, 1.0)
@@ -330,13 +328,24 @@ def entry_precision(s: Float, q: Float, precision: Float) -> Float:
 
     The best is s²/(q² − s) where q² > s (Tipping & Faul 2003, eq. 20). A column that gains nothing alone may do so
     beside others: a small α lets the data speak first. ``precision`` (P,) is βφᵀφ: the s of a near-copy of columns that
-    are there is rounding error, and is raised to a fraction of it. Of several targets all three are (P, T).
+    are there is rounding error, and is raised to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
-    if s.ndim == 2:
-        best, precision = optimum(s, q)[0], precision.max(axis=1)
-        return np.where(precision > ABSENT, HOPE * np.where(np.isfinite(best), best, s.mean(axis=1)), 1.0)
     excess = q**2 - s
     alpha = HOPE * np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s)
     # a centre far from every row has a column of zeros: any α will do, the first step prunes it
     return np.where(precision > ABSENT, alpha, 1.0)
+
+
+def joint_gain(s: Float, q: Float) -> Float:
+    """``evidence_gain`` of columns (P,) of one target, or where s and q are (P, T) of all targets that share them."""
+    return evidence_gain(s, q) if s.ndim == 1 else optimum(s, q)[1]
+
+
+def joint_entry(s: Float, q: Float, precision: Float) -> Float:
+    """``entry_precision`` (P,), likewise: with (P, T) the α of each column that is best for all targets together."""
+    if s.ndim == 1:
+        return entry_precision(s, q, precision)
+    s = np.maximum(s, DEPENDENT * precision)
+    best = optimum(s, q)[0]
+    return np.where(precision.max(axis=1) > ABSENT, HOPE * np.where(np.isfinite(best), best, s.mean(axis=1)), 1.0)

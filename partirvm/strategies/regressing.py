@@ -18,8 +18,8 @@ from partirvm.core.updates import (
     HyperState,
     StopRule,
     candidate_factors,
-    entry_precision,
     init,
+    joint_entry,
     noise_precision,
 )
 from partirvm.kernels.design import Design
@@ -117,7 +117,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
     beta, new = fit.beta, slice(fit.statistics.n_columns, None)
     precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
-    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision[new])])
+    alpha = np.concatenate([fit.alpha, joint_entry(*candidate_factors(fit, statistics), precision[new])])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
     return init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
