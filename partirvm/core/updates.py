@@ -140,7 +140,7 @@ class HyperState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
-        return column_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
+        return joint_gain(*self.posterior.sparsity_and_quality(self.alpha), self.prior.alpha)
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ def evidence_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float
     return prior.gain(s, q**2)
 
 
-def column_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+def joint_gain(s: Float, q: Float, prior: GammaDensity = FLAT.alpha) -> Float:
     """The same of each column (P,), where several targets share its α from s and q (P, T)."""
     return optimum(s, q)[1] if s.ndim == 2 else evidence_gain(s, q, prior)
 
@@ -365,7 +365,7 @@ def entry_precision(s: Float, q: Float, precision: Float, prior: GammaDensity = 
     return _entry(prior.peak(s, q**2), s, precision)
 
 
-def column_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
+def joint_entry(s: Float, q: Float, precision: Float, prior: GammaDensity = FLAT.alpha) -> Float:
     """The same of each column (P,), where several targets share its α from s, q and precision (P, T)."""
     if s.ndim == 1:
         return entry_precision(s, q, precision, prior)

@@ -141,7 +141,8 @@ def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Exe
     )
     if rows is None or not memory.problem.power:
         return memory
-    return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, None)
+    nothing = Remembered(GramStatistics.empty(design.basis, targets))
+    return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, nothing)
 
 
 def update(
@@ -199,7 +200,7 @@ def _next(
     at_hand: Rows,
     new: int,
     executor: Executor,
-    past: Remembered | None,
+    past: Remembered,
 ) -> Memory:
     """What is kept after a step; ``new`` of the rows at hand come first, the sample so far after them.
 
@@ -214,16 +215,45 @@ def _next(
     gone = np.setdiff1d(np.arange(len(at_hand), dtype=np.int64), kept)
     if len(gone):
         leaving = _statistics(design, gone, at_hand.source(memory.columns), executor)
-        past = Remembered(leaving if past is None else past.statistics.merge(leaving))
-    empty = GramStatistics.empty(design.basis, len(design.scaling.t_scale))
+        past = Remembered(past.statistics.merge(leaving) if past.statistics.n else leaving)
     return replace(
         memory,
         design=design,
         warm=Warm.of(fit),
-        remembered=past or Remembered(empty),
+        remembered=past,
         sample=at_hand.take(kept),
         n_rows=n_rows,
         step=memory.step + 1,
+    )
+
+
+def updatable(state: Any) -> bool:
+    """Whether a job can go on from this state of its strategy with rows that its DATA have gained."""
+    return isinstance(state, WorkingSetState) and isinstance(state.fit, HyperState) and state.seen == "full"
+
+
+def grown(state: WorkingSetState, source: Source, executor: Executor) -> WorkingSetState:
+    """A job's state with the rows that its DATA have gained: exact, as all rows can be read.
+
+    The statistics of its vectors over the new rows, by one pass, are added to those over the rows before. Moments,
+    scaling and kernel stay.
+    """
+    assert isinstance(state.fit, HyperState)
+    before = state.problem.n_rows
+    new = _statistics(state.design, np.arange(before, source.n_rows, dtype=np.int64), source, executor)
+    fit = state.fit
+    begun = _begun(Warm.of(fit), fit.statistics.merge(new))
+    return replace(
+        state,
+        problem=replace(state.problem, n_rows=source.n_rows, shuffled=source.shuffled),
+        options=replace(state.options, centres=0),
+        fit=begun,
+        evidence=-np.inf,
+        flat=0,
+        patient=False,
+        best=None,
+        scores=None,
+        concluding=None,
     )
 
 

@@ -19,8 +19,8 @@ from partirvm.core.updates import (
     HyperState,
     StopRule,
     candidate_factors,
-    column_entry,
     init,
+    joint_entry,
     noise_precision,
 )
 from partirvm.kernels.design import Design
@@ -120,7 +120,7 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
     beta, new = fit.beta, slice(fit.statistics.n_columns, None)
     precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
-    entry = column_entry(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
+    entry = joint_entry(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
     alpha = np.concatenate([fit.alpha, entry])
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.statistics import CrossBlock
-from partirvm.core.updates import HyperState, any_sparsity_quality, column_gain
+from partirvm.core.updates import HyperState, any_sparsity_quality, joint_gain
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -188,7 +188,7 @@ def column_gains(fit: HyperState, block: CrossBlock) -> Float:
     s, q = any_sparsity_quality(
         fit, fit.statistics.offset, block.cross * scale, block.diagonal * scale, block.projection * scale
     )
-    return column_gain(s, q, fit.prior.alpha)
+    return joint_gain(s, q, fit.prior.alpha)
 
 
 def distinct(points: Float, others: Float) -> Int:

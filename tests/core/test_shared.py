@@ -14,11 +14,11 @@ from partirvm.core.updates import (
     HOPE,
     StopRule,
     candidate_factors,
-    column_entry,
-    column_gain,
     entry_precision,
     evidence_gain,
     init,
+    joint_entry,
+    joint_gain,
     maximise,
     step,
 )
@@ -104,7 +104,7 @@ def test_what_a_candidate_is_worth(problem):
     np.testing.assert_allclose(shared.worth(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
     best = max(0.0, shared.worth(s, q, grid).max())
-    np.testing.assert_allclose(column_gain(s, q)[0], best, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(joint_gain(s, q)[0], best, rtol=1e-4, atol=1e-6)
 
 
 def test_one_target_may_outvote_the_sign_of_the_sum():
@@ -130,7 +130,7 @@ def test_one_target_is_the_closed_form():
     assert np.isinf(alpha[~gains]).all()
     np.testing.assert_allclose(gain, evidence_gain(s, q), rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(shared.fails(s[:, None], q[:, None], np.where(gains, alpha, 1e3)), ~gains)
-    entries = column_entry(s[:, None], q[:, None], s[:, None])
+    entries = joint_entry(s[:, None], q[:, None], s[:, None])
     np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
     np.testing.assert_allclose(entries[gains], HOPE * alpha[gains])
 
