@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
 from partirvm.core import tied, tied_laplace
 from partirvm.core.drawing import drawn
+from partirvm.core.left_out import LeftOut
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
@@ -32,6 +33,7 @@ from partirvm.strategies.instructions import (
     BendPass,
     GainPass,
     GramPass,
+    LeaveOneOutPass,
     LogisticPass,
     LogisticScorePass,
     Pass,
@@ -147,6 +149,19 @@ def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
         )
 
     return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
+
+
+def _leave_one_out(pass_: LeaveOneOutPass, tile: Tile) -> LeftOut:
+    design, bias = pass_.design, int(pass_.design.bias)
+
+    def statistic(panel: _Panel, block: Float) -> LeftOut:
+        first = panel.rows[0]
+        mine = np.flatnonzero((design.rows >= first) & (design.rows <= panel.rows[-1]))
+        own = [(row - first, bias + mine[design.rows[mine] == row]) for row in np.unique(design.rows[mine])]
+        t = design.scaling.targets(panel.t)[:, 0]
+        return LeftOut.of(block, t, pass_.mean, pass_.root, pass_.beta, panel.weights, own)
+
+    return reduce(add, starmap(statistic, _panels(tile, None, design)))
 
 
 def _logistic(pass_: LogisticPass, tile: Tile) -> LogisticBlock:
@@ -278,6 +293,7 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     MomentsPass: _moments,
     GramPass: _gram,
     ResidualPass: _residual,
+    LeaveOneOutPass: _leave_one_out,
     ScorePass: _score,
     LogisticPass: _logistic,
     SurprisePass: _surprise,

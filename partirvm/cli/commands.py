@@ -262,18 +262,33 @@ def fit(
 @click.argument("job")
 @click.argument("data")
 @click.argument("output")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="LEVEL",
+    help="Write the ends of the interval of this level, such as 0.95, as well.",
+)
 @options.scheduler
 @options.overwrite
 @options.quiet
 @options.as_json
 def predict(
-    job: str, data: str, output: str, scheduler: str | None, overwrite: bool, quiet: bool, as_json: bool
+    job: str,
+    data: str,
+    output: str,
+    interval: float | None,
+    scheduler: str | None,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
     OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
     standard deviation of a new measurement of it, noise included. A model of classes writes label, the most probable
-    class, and p_CLASS, the probability of every class in their order. Row i of OUTPUT belongs to row i of the table
+    class, and p_CLASS, the probability of every class in their order. With --interval follow lower and upper, between
+    which a new measurement lies with that probability, or of classes lower_CLASS and upper_CLASS, between which the
+    probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
     that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
     rows, where trips.zarr are the DATA of the training.
 
@@ -283,7 +298,7 @@ def predict(
 
     \b
     Examples:
-      partirvm predict jobs/run1 new.zarr predictions.csv
+      partirvm predict jobs/run1 new.zarr predictions.csv --interval 0.95
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import service
@@ -302,6 +317,7 @@ def predict(
                 job,
                 place(data, client),
                 output,
+                interval=interval,
                 client=client,
                 overwrite=overwrite,
                 progress=on_tile,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import BIAS, GramStatistics
 from partirvm.core.termination import Termination
@@ -57,6 +58,13 @@ out before the noise has fallen. With many candidates at once the difference is 
 3,000 rows: evidence −5,653 against −4,831).
 """
 
+OVERCONFIDENT = 4.0
+"""``LeftOut.overconfidence`` from which on the noise of predictions is what rows left out tell.
+
+At 4 standard deviations are half of what they should be. Fits of a sensible kernel have 0.8 to 2, those that
+interpolate 7 and more, up to 10⁸.
+"""
+
 ABSENT = 1e-200
 """A column whose βφᵀφ is below this is one of zeros."""
 
@@ -86,7 +94,8 @@ class HyperState:
 
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
-    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows.
+    over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``left_out`` are errors
+    of rows left out, once they were measured.
     """
 
     statistics: GramStatistics
@@ -100,6 +109,7 @@ class HyperState:
     noise: GramStatistics | None = None
     noise_share: float = 1.0
     noise_every: int = 1
+    left_out: LeftOut | None = None
 
     @property
     def n_vectors(self) -> int:
@@ -125,6 +135,21 @@ class HyperState:
     def log_evidence(self) -> float:
         """In nats, of the target as the model sees it."""
         return self.posterior.log_evidence
+
+    @property
+    def left_out_noise(self) -> float | None:
+        """σ² by which rows left out lie where they are said to, as the model sees the target; None if not measured."""
+        return None if self.left_out is None else self.left_out.noise_variance(self.beta, self.power)
+
+    @property
+    def overconfident(self) -> bool:
+        """Whether rows left out lie so far off (``OVERCONFIDENT``) that 1/β cannot be the noise of predictions."""
+        return self.left_out is not None and self.left_out.overconfidence > OVERCONFIDENT
+
+    @property
+    def noise_variance(self) -> float:
+        """σ² of predictions, as the model sees the target: 1/β, or of an overconfident fit what rows left out tell."""
+        return (self.left_out_noise or 0.0) if self.overconfident else 1 / self.beta
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
@@ -178,6 +203,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         iteration=state.iteration + 1,
         floored=floored,
         noise=noise,
+        left_out=None,
     )
     change = new.log_evidence - old.log_evidence
     return state, StepInfo(

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
+from partirvm.core.left_out import LeftOut
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
@@ -54,6 +55,7 @@ STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best,
 INSTRUCTIONS: tuple[type, ...] = (
     instructions.GramPass,
     instructions.ResidualPass,
+    instructions.LeaveOneOutPass,
     instructions.ScorePass,
     instructions.Gather,
     instructions.Solve,
@@ -95,6 +97,7 @@ VALUES: tuple[type, ...] = (
     CrossBlock,
     ResidualStatistics,
     LargestErrors,
+    LeftOut,
     Scores,
     ClassScores,
     Ranking,

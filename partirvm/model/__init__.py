@@ -7,9 +7,9 @@ from typing import TypeAlias
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.model.classifier import ClassModel
+from partirvm.model.classifier import ClassInterval, ClassModel
 from partirvm.model.files import load_model, save_model
-from partirvm.model.fitted import Model
+from partirvm.model.fitted import Interval, Model
 from partirvm.model.labels import label_array, plain_labels
 from partirvm.model.rows import FAR
 from partirvm.types import Columns
@@ -28,7 +28,9 @@ def model_of(design: Design, fit: HyperState | LaplaceState, columns: Columns, m
 __all__ = [
     "FAR",
     "AnyModel",
+    "ClassInterval",
     "ClassModel",
+    "Interval",
     "Model",
     "label_array",
     "load_model",

@@ -3,8 +3,8 @@
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
 of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``, ``x_scale`` (d,), ``t_shift``,
 ``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the column names and class labels, the evidence;
-the noise of a regression, likelihood and moderation of a classification. They are written last: a group without them is
-not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
+the noise of a regression and what is known of it, likelihood and moderation of a classification. They are written last:
+a group without them is not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
 
 Format 1 is a regression, format 2 a classification, which versions that know only the first refuse.
 """
@@ -79,7 +79,8 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
     if isinstance(model, ClassModel):
         own: dict[str, Any] = {"format": 2, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        own = {"format": 1, "noise_variance": model.noise_variance}
+        names = ("noise_variance", "left_out_noise", "overconfident", "known_noise")
+        own = {"format": 1, **{name: getattr(model, name) for name in names}}
     return {
         "kind": KIND,
         "kernel": design.kernel.spec(),
@@ -153,7 +154,13 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
     }
     if classifies:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    return Model(noise_variance=about["noise_variance"], **common)
+    return Model(
+        noise_variance=about["noise_variance"],
+        left_out_noise=about.get("left_out_noise"),  # files of earlier versions have none of these
+        overconfident=about.get("overconfident", False),
+        known_noise=about.get("known_noise", False),
+        **common,
+    )
 
 
 def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:

@@ -59,6 +59,19 @@ class ResidualPass:
 
 
 @dataclass(frozen=True)
+class LeaveOneOutPass:
+    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+
+    Over all rows.
+    """
+
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+
+
+@dataclass(frozen=True)
 class ScorePass:
     """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units."""
 
@@ -164,6 +177,7 @@ class SlopePass:
 Pass: TypeAlias = (
     GramPass
     | ResidualPass
+    | LeaveOneOutPass
     | ScorePass
     | LogisticPass
     | SurprisePass
@@ -276,7 +290,9 @@ class Record:
     learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
     that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``):
     the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
-    of ``one`` width and of ``each`` feature its own.
+    of ``one`` width and of ``each`` feature its own. ``overconfidence`` is the mean squared error of rows left out in
+    units of the variance that the fit states (``core.left_out``); of an ``overconfident`` one the ``noise_variance`` is
+    what these errors tell, instead of that of most evidence.
     """
 
     kind: str
@@ -305,6 +321,8 @@ class Record:
     gain: float | None = None
     taken: bool | None = None
     choice: dict[str, Any] | None = None
+    overconfidence: float | None = None
+    overconfident: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.posterior import posterior
 from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -24,7 +25,15 @@ from partirvm.core.updates import (
 )
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of, positions
-from partirvm.strategies.instructions import Options, Problem, Record, ScorePass
+from partirvm.strategies.instructions import (
+    LeaveOneOutPass,
+    Options,
+    Pass,
+    Problem,
+    Record,
+    ResidualPass,
+    ScorePass,
+)
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -138,8 +147,21 @@ def rebase(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
     return replace(fit, statistics=statistics, posterior=posterior(statistics, fit.alpha, fit.beta))
 
 
-def settle(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
+def settling(design: Design, fit: HyperState, seen: str, rows: Int | None) -> tuple[Pass, ...]:
+    """The passes over ``rows`` that the last word on a fit needs, by one reading; ``seen`` is its likelihood.
+
+    Rows are left out of a fit that has seen all, and has estimated its noise.
+    """
+    found = fit.posterior
+    last = ResidualPass(design, found.mean[:, None], rows=rows)
+    if seen != "full" or fit.noise is not None or fit.fixed_noise:
+        return (last,)
+    return LeaveOneOutPass(design, found.mean, found.root(), fit.beta), last
+
+
+def settle(fit: HyperState, residuals: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
     """The last word: noise from the measured residual, and the posterior and evidence that belong to it."""
+    fit = replace(fit, left_out=left_out)
     if fit.noise is None:
         fit = rebase(fit, residuals)
     else:
@@ -153,7 +175,7 @@ def settle(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
 
 def score(design: Design, fit: HyperState) -> ScorePass:
     """The pass over held-out rows that scores a fit, in the target's own units."""
-    return ScorePass(design, fit.posterior.mean, fit.posterior.root(), 1 / fit.beta)
+    return ScorePass(design, fit.posterior.mean, fit.posterior.root(), fit.noise_variance)
 
 
 def train_rmse(fit: HyperState) -> float:
@@ -172,9 +194,11 @@ def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **fa
         vectors=fit.n_vectors,
         iterations=fit.iteration,
         log_evidence=float(fit.posterior.log_evidence - n * np.log(scale)),
-        noise_variance=scale**2 / fit.beta,
+        noise_variance=scale**2 * fit.noise_variance,
         train_rmse=scale * train_rmse(fit),
         floored=fit.floored,
+        overconfidence=None if fit.left_out is None else fit.left_out.overconfidence,
+        overconfident=fit.overconfident,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,
         **facts,
