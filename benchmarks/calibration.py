@@ -89,13 +89,13 @@ DATASETS = {
     "diabetes": Dataset(folds=3, rows=bundled("diabetes")),
     "concrete": Dataset(folds=2),
     "airfoil": Dataset(folds=2),
-    "abalone": Dataset(1500, 2677),
-    "pumadyn_8fh": Dataset(1500, 5000),
-    "pumadyn_8nm": Dataset(1500, 5000),
-    "pumadyn_32fh": Dataset(1500, 5000),
-    "pumadyn_32nm": Dataset(1500, 5000),
-    "protein": Dataset(1500, 5000),
-    "kin40k": Dataset(1500, 5000),
+    "abalone": Dataset(3341, 836),
+    "pumadyn_8fh": Dataset(6144, 2048),
+    "pumadyn_8nm": Dataset(6144, 2048),
+    "pumadyn_32fh": Dataset(6144, 2048),
+    "pumadyn_32nm": Dataset(6144, 2048),
+    "protein": Dataset(5000, 10000),
+    "kin40k": Dataset(5000, 10000),
 }
 
 
