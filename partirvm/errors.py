@@ -91,5 +91,9 @@ class NoiseFloorWarning(PartirvmWarning):
     """The estimated noise reached its floor: the data look noise-free, or the model interpolates them."""
 
 
+class OverconfidenceWarning(PartirvmWarning):
+    """Rows that the fit had not seen would lie far outside what it states: its noise was raised to their errors."""
+
+
 class LimitWarning(PartirvmWarning):
     """The fit ended at a limit (rounds, vectors, seconds, memory) before it converged."""

@@ -21,6 +21,7 @@ from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
 from partirvm.core import tied, tied_laplace
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.drawing import drawn
+from partirvm.core.left_out import LeftOut
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
@@ -34,6 +35,7 @@ from partirvm.strategies.instructions import (
     BendPass,
     GainPass,
     GramPass,
+    LeaveOneOutPass,
     LogisticPass,
     LogisticScorePass,
     Pass,
@@ -149,6 +151,19 @@ def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
         )
 
     return reduce(add, starmap(statistic, _panels(tile, pass_.rows, pass_.design)))
+
+
+def _leave_one_out(pass_: LeaveOneOutPass, tile: Tile) -> LeftOut:
+    design, leading = pass_.design, pass_.design.n_leading
+
+    def statistic(panel: _Panel, block: Float) -> LeftOut:
+        first = panel.rows[0]
+        mine = np.flatnonzero((design.rows >= first) & (design.rows <= panel.rows[-1]))
+        own = [(row - first, leading + mine[design.rows[mine] == row]) for row in np.unique(design.rows[mine])]
+        t = design.scaling.targets(panel.t)[:, 0]
+        return LeftOut.of(block, t, pass_.mean, pass_.root, pass_.beta, panel.weights, own)
+
+    return reduce(add, starmap(statistic, _panels(tile, None, design)))
 
 
 def _logistic(pass_: LogisticPass, tile: Tile) -> LogisticBlock:
@@ -308,6 +323,7 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     MomentsPass: _moments,
     GramPass: _gram,
     ResidualPass: _residual,
+    LeaveOneOutPass: _leave_one_out,
     ScorePass: _score,
     LogisticPass: _logistic,
     SurprisePass: _surprise,

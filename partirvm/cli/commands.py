@@ -267,6 +267,12 @@ def fit(
 @click.argument("data")
 @click.argument("output")
 @options.augment
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="LEVEL",
+    help="Write the ends of the interval of this level, such as 0.95, as well.",
+)
 @options.scheduler
 @options.overwrite
 @options.quiet
@@ -276,6 +282,7 @@ def predict(
     data: str,
     output: str,
     augment: str | None,
+    interval: float | None,
     scheduler: str | None,
     overwrite: bool,
     quiet: bool,
@@ -285,7 +292,9 @@ def predict(
 
     OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
     standard deviation of a new measurement of it, noise included. A model of classes writes label, the most probable
-    class, and p_CLASS, the probability of every class in their order. Row i of OUTPUT belongs to row i of the table
+    class, and p_CLASS, the probability of every class in their order. With --interval follow lower and upper, between
+    which a new measurement lies with that probability, or of classes lower_CLASS and upper_CLASS, between which the
+    probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
     that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
     rows, where trips.zarr are the DATA of the training.
 
@@ -301,6 +310,7 @@ def predict(
     Examples:
       partirvm predict jobs/run1 new.zarr predictions.csv
       partirvm predict jobs/run1 new.zarr predictions.csv --augment trips.zarr
+      partirvm predict jobs/run1 new.zarr predictions.csv --interval 0.95
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import service
@@ -320,6 +330,7 @@ def predict(
                 place(data, client),
                 output,
                 augment=None if augment is None else place(augment, client),
+                interval=interval,
                 client=client,
                 overwrite=overwrite,
                 progress=on_tile,

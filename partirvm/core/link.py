@@ -60,3 +60,27 @@ def variances(block: Float, roots: Float) -> Float:
         product = block @ root
         np.einsum("nm,nm->n", product, product, out=found[:, k])
     return found
+
+
+def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
+    """Probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors: lower and upper ones.
+
+    Of two classes the link of the band's ends. Of more, that of class k has its own linear predictor at the end of its
+    band and those of the others at their means: it tells what the uncertainty of f_k leaves open, and no more.
+
+    >>> lower, upper = probability_band("bernoulli", np.array([[0.0]]), np.array([[np.log(3)]]))
+    >>> lower.round(6).tolist(), upper.round(6).tolist()
+    ([[0.25, 0.25]], [[0.75, 0.75]])
+    """
+    if likelihood == "bernoulli":
+        low, high = probabilities(likelihood, f - half), probabilities(likelihood, f + half)
+        return np.minimum(low, high), np.maximum(low, high)
+    ends = []
+    for sign in (-1, 1):
+        end = np.empty_like(f)
+        for k in range(f.shape[1]):
+            moved = f.copy()
+            moved[:, k] += sign * half[:, k]
+            end[:, k] = probabilities(likelihood, moved)[:, k]
+        ends.append(end)
+    return ends[0], ends[1]

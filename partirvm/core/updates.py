@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.shared import fails, fixed_point, optimum
@@ -64,6 +65,13 @@ out before the noise has fallen. With many candidates at once the difference is 
 3,000 rows: evidence −5,653 against −4,831).
 """
 
+OVERCONFIDENT = 4.0
+"""``LeftOut.overconfidence`` from which on the noise of predictions is what rows left out tell.
+
+At 4 standard deviations are half of what they should be. Fits of a sensible kernel have 0.8 to 2, those that
+interpolate 7 and more, up to 10⁸.
+"""
+
 ABSENT = 1e-200
 """A column whose βφᵀφ is below this is one of zeros."""
 
@@ -95,7 +103,8 @@ class HyperState:
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
     over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` says what is
     believed of α and β, and which α stay as they are. ``entered`` (M,) are the columns that have joined since the last
-    step, at an α that no step has seen; None where none has.
+    step, at an α that no step has seen; None where none has. ``left_out`` are errors of rows
+    left out, once they were measured.
     """
 
     statistics: GramStatistics
@@ -111,6 +120,7 @@ class HyperState:
     noise_every: int = 1
     prior: Prior = FLAT
     entered: NDArray[np.bool_] | None = None
+    left_out: LeftOut | None = None
 
     @property
     def n_vectors(self) -> int:
@@ -137,6 +147,24 @@ class HyperState:
         """In nats, of the target as the model sees it, with the priors of α and β."""
         beta = None if self.fixed_noise else self.beta
         return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
+
+    @property
+    def left_out_noise(self) -> float | None:
+        """σ² by which rows left out lie where they are said to, as the model sees the target; None if not measured."""
+        return None if self.left_out is None else self.left_out.noise_variance(float(self.beta), float(self.power))
+
+    @property
+    def overconfident(self) -> bool:
+        """Whether rows left out lie so far off (``OVERCONFIDENT``) that 1/β cannot be the noise of predictions."""
+        return self.left_out is not None and self.left_out.overconfidence > OVERCONFIDENT
+
+    @property
+    def noise_variance(self) -> float | Float:
+        """σ² of predictions, as the model sees the target: 1/β, or of an overconfident fit what rows left out tell.
+
+        Of several targets (T,).
+        """
+        return (self.left_out_noise or 0.0) if self.overconfident else 1 / self.beta
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
@@ -195,6 +223,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         floored=floored,
         noise=noise,
         entered=None,
+        left_out=None,
     )
     evidence = state.log_evidence
     return state, StepInfo(

@@ -23,7 +23,7 @@ from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
 from partirvm.service.fitting import run
 from partirvm.service.parameters import check_parameters, portable
-from partirvm.service.predicting import check_features
+from partirvm.service.predicting import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance, relevances
 from partirvm.types import OFF, Columns, FitParameters
@@ -196,6 +196,17 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             numbers = is_regressor(self)
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, reset=False)
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
+
+    def _values(self, function: OfRows, X: Any) -> Float:
+        """What a function of raw inputs, such as a model's intervals, makes of each row of X of any kind, (n, V)."""
+        if in_memory(X):
+            X = coded_frame(X, self.model_.columns.categories)
+            values, far = values_of_rows(function, validate_data(self, X, dtype=np.float64, reset=False))
+        else:
+            found = self._each_tile(ValuesTile(function), as_source(X))
+            values, far = found[:, :-1], int(found[:, -1].sum())
+        warn_of_far_rows(far, len(values), self.model_)
+        return values
 
     def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:
         """What ``function`` makes of each row of a source, (n, …), in order of its first column, the row's number."""

@@ -309,6 +309,21 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         f = self._predictors(X)
         return probabilities(self.model_.likelihood, f)
 
+    def predict_interval(self, X: Any, level: float = 0.95, kind: str = "decision") -> tuple[Float, Float]:
+        """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.
+
+        ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½ of the Laplace
+        approximation, each of the shape of ``decision_function``: (n,) for two classes, else (n, K). They lie about
+        φᵀμ, which a model that moderates shrinks before it decides. ``kind="probability"``: of the classes, each
+        (n, K). Of two classes these are the link of the former; of more, class k has its own predictor at the end of
+        its interval and the others at their means. Raises ``UsageError`` for another level or kind, and as
+        ``decision_function`` does.
+        """
+        check_is_fitted(self)
+        ends = self._values(self.model_.interval(level, kind), X)
+        lower, upper = np.split(ends, 2, axis=1)
+        return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
+
     def predict_log_proba(self, X: Any) -> Float:
         """Logarithms of the probabilities, (n, K); minus infinity where one is too small for a number."""
         with np.errstate(divide="ignore"):

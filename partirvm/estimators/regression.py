@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.backends import Executor, executor_for
@@ -143,7 +144,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared
+    noise_variance_ : float, in the target's unit squared; that of most evidence, or where rows that are left
+        out lie at least twice as far off as it says what their errors tell (``OverconfidenceWarning``)
         Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
@@ -423,6 +425,53 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
             far = int(found[:, -1].sum())
         warn_of_far_rows(far, len(mean), model)
         return (mean, std) if return_std else mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
+    ) -> tuple[Float, Float]:
+        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
+
+        Of T independent targets (n, T) each; targets that share vectors have none.
+
+        Parameters
+        ----------
+        X : of any kind that ``fit`` takes
+        level : float in (0, 1)
+        kind : {"prediction", "credible"}
+            Where a new noisy target lies with this probability, or its mean.
+        hyperparameters : bool
+            Allow for what is not known of the precisions α and the noise: Student's t with the noise's degrees of
+            freedom, weights that move with α and β (the delta method), and as noise at least what the errors of
+            training rows tell when they are left out, with the basis functions that they are the centre of. Intervals
+            are wider by that, and cover as often as they say where mean ± 1.96 std covers too little: many vectors for
+            few rows. False gives the mean ± the normal quantile × the standard deviation. What is not known of a
+            learned kernel is left out in both.
+
+        Raises
+        ------
+        UsageError, DataError
+            For a level or kind that is none, or X with other features; both are ``ValueError``.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [one.predict_interval(X, level, kind, hyperparameters) for one in self.estimators_]
+            return np.column_stack([lower for lower, _ in each]), np.column_stack([upper for _, upper in each])
+        ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
+        return ends[:, 0], ends[:, 1]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
+        """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
+
+        Each column is one function: weights drawn from N(μ, Σ), the same for all rows. ``noise`` adds that of a new
+        target to each value. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit`` takes.
+        Raises ``DataError`` or ``ValueError`` if it has other features.
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        values = self._values(self.model_.samples(n_samples, rng), X)
+        if noise:
+            values = values + np.sqrt(self.model_.noise_variance) * rng.standard_normal(values.shape)
+        return values
 
     def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
         """Mean and standard deviation of each row, with the rows of the fit."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
+from partirvm.core.left_out import LeftOut
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.priors import GammaDensity, Prior
@@ -56,6 +57,7 @@ STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best,
 INSTRUCTIONS: tuple[type, ...] = (
     instructions.GramPass,
     instructions.ResidualPass,
+    instructions.LeaveOneOutPass,
     instructions.ScorePass,
     instructions.Gather,
     instructions.Solve,
@@ -100,6 +102,7 @@ VALUES: tuple[type, ...] = (
     CrossBlock,
     ResidualStatistics,
     LargestErrors,
+    LeftOut,
     Scores,
     ClassScores,
     Ranking,

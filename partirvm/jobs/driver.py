@@ -51,6 +51,7 @@ from partirvm.strategies.instructions import (
 PASS_NAMES = {
     "GramPass": "gram",
     "ResidualPass": "residual",
+    "LeaveOneOutPass": "residual",
     "ScorePass": "held-out",
     "LogisticScorePass": "held-out",
     "MomentsPass": "moments",

@@ -8,9 +8,9 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.model.bases import Bases, bases_of
-from partirvm.model.classifier import ClassModel
+from partirvm.model.classifier import ClassInterval, ClassModel
 from partirvm.model.files import load_model, save_model
-from partirvm.model.fitted import Model
+from partirvm.model.fitted import Interval, Model
 from partirvm.model.labels import label_array, plain_labels
 from partirvm.model.rows import FAR
 from partirvm.types import Columns
@@ -30,7 +30,9 @@ __all__ = [
     "FAR",
     "AnyModel",
     "Bases",
+    "ClassInterval",
     "ClassModel",
+    "Interval",
     "Model",
     "bases_of",
     "label_array",

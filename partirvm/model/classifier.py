@@ -12,13 +12,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.link import moderated, probabilities, variances
+from partirvm.core.link import moderated, probabilities, probability_band, variances
+from partirvm.core.uncertainty import quantile
+from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.labels import label_array, plain_labels
 from partirvm.model.rows import checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
+
+KINDS = ("decision", "probability")
+"""Of what an interval is: of the linear predictors, or of the classes' probabilities."""
 
 
 class ClassFit(Protocol):
@@ -111,6 +116,15 @@ class ClassModel:
         labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
         return labels
 
+    def interval(self, level: float, kind: str = "decision") -> ClassInterval:
+        """Central credible intervals of this level, of the linear predictors or of probabilities.
+
+        ``kind`` is ``"decision"`` or ``"probability"``. Raises ``UsageError`` for another level or kind.
+        """
+        if kind not in KINDS:
+            raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
+        return ClassInterval(self, quantile(level), kind)
+
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Linear predictors (n, C) as the link gets them, and nearness (n,), of raw inputs X (n, d) of float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
@@ -131,3 +145,24 @@ class ClassModel:
                 spread[rows] = variances(block, self.root)
             near[rows] = nearness(self.design, block, heights)
         return f, spread, near
+
+
+@dataclass(frozen=True)
+class ClassInterval:
+    """Central credible intervals: φᵀμ_k ± ``quantile`` × (φᵀΣ_kφ)^½, as they are or of probabilities.
+
+    The linear predictors are not moderated: a band has their uncertainty for its width.
+    """
+
+    model: ClassModel
+    quantile: float
+    kind: str
+
+    def __call__(self, X: Float) -> tuple[Float, Float]:
+        """Lower ends of all, then upper ends, (n, 2C) or of probabilities (n, 2K), and nearness (n,), at X (n, d)."""
+        f, variance, near = self.model.moments(X)
+        assert variance is not None
+        half = self.quantile * np.sqrt(variance)
+        if self.kind == "decision":
+            return np.concatenate([f - half, f + half], axis=1), near
+        return np.concatenate(probability_band(self.model.likelihood, f, half), axis=1), near

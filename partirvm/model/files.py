@@ -3,9 +3,9 @@
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
 of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``, ``x_scale`` (d,), ``t_shift``,
 ``t_scale`` (1,); of T targets ``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,). Attributes: ``kind``,
-``format``, the kernel's spec, the column names and class labels, the evidence; the noise of a regression, likelihood
-and moderation of a classification. They are written last: a group without them is not a model. NaN is a lost chunk in
-every array; ∞ occurs in the ``alpha`` of classes alone.
+``format``, the kernel's spec, the column names and class labels, the evidence; the noise of a regression and what is
+known of it, likelihood and moderation of a classification. They are written last: a group without them is not a model.
+NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
 
 Format 1 is a regression, format 2 a classification, format 3 either with basis functions of its own: their spec is
 ``basis``, and ``active`` are the numbers of those that the model has. Format 4 is a regression of several targets, with
@@ -86,7 +86,8 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
     if isinstance(model, ClassModel):
         own: dict[str, Any] = {"format": CLASSES, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        own = {"format": NUMBERS, "noise_variance": model.noise_variance}
+        names = ("noise_variance", "left_out_noise", "overconfident", "known_noise")
+        own = {"format": NUMBERS, **{name: getattr(model, name) for name in names}}
     if design.functions is not None:
         own |= {"format": WITH_BASIS, "basis": design.functions.spec(), "active": design.active.tolist()}
     if isinstance(model, Model) and model.n_targets > 1:
@@ -171,7 +172,13 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
     if classifies:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
     noise = about["noise_variance"]
-    return Model(noise_variance=np.array(noise) if isinstance(noise, list) else noise, **common)
+    return Model(
+        noise_variance=np.array(noise) if isinstance(noise, list) else noise,
+        left_out_noise=about.get("left_out_noise"),  # files of earlier versions have none of these
+        overconfident=about.get("overconfident", False),
+        known_noise=about.get("known_noise", False),
+        **common,
+    )
 
 
 def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:

@@ -5,18 +5,23 @@ Predictions are for a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
+from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.rows import checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
+
+KINDS = ("prediction", "credible")
+"""Of what an interval is: of a new noisy target, or of the mean."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,9 @@ class Model:
     (the target's unit squared) and ``log_evidence`` (nats) to the target's own units; ``n_rows`` trained it. Of T
     targets that share columns and α, ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and what is
     predicted (n, T); the evidence is that of all together.
+    ``left_out_noise`` is the noise variance by which rows left out lie where they are said to (``core.left_out``), None
+    where that was not measured; of an ``overconfident`` fit it is the ``noise_variance``, too. ``known_noise`` says
+    that the latter was given.
     """
 
     design: Design
@@ -37,12 +45,15 @@ class Model:
     log_evidence: float
     n_rows: int
     columns: Columns
+    left_out_noise: float | None = None
+    overconfident: bool = False
+    known_noise: bool = False
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
-        scales, n = design.scaling.t_scale, fit.statistics.n
-        variance = scales**2 / fit.beta
+        scales, n, left_out = design.scaling.t_scale, fit.statistics.n, fit.left_out_noise
+        variance = scales**2 * fit.noise_variance
         return cls(
             design=design,
             mean=fit.posterior.mean,
@@ -52,6 +63,9 @@ class Model:
             log_evidence=float(fit.log_evidence - n * np.log(scales).sum()),
             n_rows=n,
             columns=columns,
+            left_out_noise=None if left_out is None else float(scales[0]) ** 2 * left_out,
+            overconfident=fit.overconfident,
+            known_noise=fit.fixed_noise,
         )
 
     def digest(self) -> str:
@@ -97,6 +111,30 @@ class Model:
             return mean
         return mean, np.sqrt(variance)
 
+    def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
+        """The central interval of this level: a model whose sd it is a multiple of, and which multiple.
+
+        ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
+        the weights' covariance allows for α and β (``core.uncertainty``), the noise is at least that of rows left out,
+        and the multiple is a quantile of Student's t. Raises ``UsageError`` for another level or kind.
+        """
+        if kind not in KINDS:
+            raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
+        _require_one_target(self, "intervals")
+        root, freedom, noise = self.root, np.inf, float(self.noise_variance)
+        if hyperparameters:
+            root, freedom = widened(self.alpha, self.mean, root, self.n_rows, known_noise=self.known_noise)
+            noise = max(noise, self.left_out_noise or 0.0)
+            if self.overconfident:
+                freedom = float(self.n_rows)  # the errors that the noise comes from
+        model = replace(self, root=root, noise_variance=noise if kind == "prediction" else 0.0)
+        return Interval(model, quantile(level, freedom))
+
+    def samples(self, n: int, rng: Any) -> Samples:
+        """n functions of the posterior, by weights from N(μ, Σ); ``rng`` has NumPy's ``standard_normal``."""
+        _require_one_target(self, "samples")
+        return Samples(self.design, self.mean[:, None] + self.root @ rng.standard_normal((len(self.mean), n)))
+
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, variance (if asked) and nearness of raw inputs X (n, d), (n,) each; of T targets the first two (n, T).
 
@@ -124,3 +162,42 @@ class Model:
             spread *= scale**2
             spread += self.noise_variance
         return mean, spread, near
+
+
+def _require_one_target(model: Model, what: str) -> None:
+    if model.n_targets > 1:
+        raise UsageError(f"{what} are of one target: give each a fit of its own with multi_output='independent'")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Central intervals: the mean of ``model`` ± ``quantile`` × its standard deviation."""
+
+    model: Model
+    quantile: float
+
+    def __call__(self, X: Float) -> tuple[Float, Float]:
+        """Lower and upper ends (n, 2), and nearness (n,), at raw inputs X (n, d)."""
+        mean, variance, near = self.model.moments(X)
+        assert variance is not None
+        half = self.quantile * np.sqrt(variance)
+        return np.column_stack([mean - half, mean + half]), near
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Functions Φ(x)w for S columns w of ``weights`` (M, S)."""
+
+    design: Design
+    weights: Float
+
+    def __call__(self, X: Float) -> tuple[Float, Float]:
+        """Their values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
+        scaling, heights = self.design.scaling, self.design.peaks()
+        found, near = np.empty((len(X), self.weights.shape[1])), np.empty(len(X))
+        for rows, block in panels(self.design, X):
+            found[rows] = block @ self.weights
+            near[rows] = nearness(self.design, block, heights)
+        found *= float(scaling.t_scale[0])
+        found += float(scaling.t_shift[0])
+        return found, near

@@ -2,7 +2,8 @@
 
 Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; one dense
-iteration takes M³ (Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each fit's
+iteration takes M³ (Cholesky and inverse together); the last residual pass evaluates M elements twice and takes 2M²
+products for the errors of rows left out. Vectors are expected to fall to ``stop_fraction`` of each fit's
 candidates, as in the paper's analysis: with 0.5, sets grow P, 1.5P, 1.75P … 2P where rounds add to what was kept, and
 stay at P where pairs are merged.
 """
@@ -169,8 +170,9 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """The last fit with its residual pass."""
+    """The last fit with its residual pass, which leaves rows out as well: a block each, and its product with R."""
     if work.outputs:
         return last
-    seconds = work.n_rows * (work.rates.read + kept * work.rates.element) / work.threads
+    rates = work.rates
+    seconds = work.n_rows * (rates.read + 2 * kept * rates.element + 2.0 * kept**2 / rates.product) / work.threads
     return replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + seconds)

@@ -164,7 +164,8 @@ def _name(entry: Entry) -> str:
 def _noise(entry: Entry) -> str:
     if entry.get("noise_variance") is None:
         return MISSING
-    return format_error(entry["noise_variance"] ** 0.5) + (", floor" if entry.get("floored") else "")
+    remark = ", raised" if entry.get("overconfident") else ", floor" if entry.get("floored") else ""
+    return format_error(entry["noise_variance"] ** 0.5) + remark
 
 
 def _memory(entry: Entry) -> str:

@@ -436,8 +436,8 @@ def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
-            f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back; "
-            "with rows that were appended `partirvm update` goes on"
+            f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data "
+            "back; with rows that were appended `partirvm update` goes on"
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial as bound
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from partirvm.core.scores import ClassScores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
-from partirvm.errors import DataError, DataWarning
+from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, ClassModel, Model
+from partirvm.model import FAR, ClassInterval, ClassModel, Interval, Model
 from partirvm.service.augmenting import augmented_scores, augmenting_of, original_rows, training_source
 from partirvm.service.output import Column, check_output, open_output
 from partirvm.service.partial import Partial, partial_prediction
@@ -38,22 +39,26 @@ SORT_MEMORY = 32 << 20
 
 AnyModel = Model | ClassModel
 
+OfRows = Callable[[Float], tuple[Float, Float]]
+"""Values (n, V), and nearness (n,), of raw inputs X (n, d): a model's intervals and samples are such."""
 
-def value_names(model: AnyModel) -> tuple[str, ...]:
+
+def value_names(model: AnyModel, *, interval: bool = False) -> tuple[str, ...]:
     """What is predicted of each row: ``mean`` and ``std``, or ``p_<class>`` for each class in its order.
 
-    Of T targets ``mean_0`` … and then ``std_0`` …
-
-    Raises ``DataError`` where two classes have the same text.
+    Of T targets ``mean_0`` … and then ``std_0`` … With an ``interval`` after these ``lower`` and ``upper``, or such a
+    pair for all classes, ``lower_<class>`` first. Raises ``DataError`` where two classes have the same text.
     """
     if isinstance(model, Model):
         targets = [f"_{target}" for target in range(model.n_targets)] if model.n_targets > 1 else [""]
-        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets))
+        ends = ("lower", "upper") if interval else ()
+        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
     names = tuple(f"p_{label}" for label in model.classes)
     twice = [label for label in model.classes if names.count(f"p_{label}") > 1]
     if twice:
         raise DataError(f"the classes {twice[0]!r} and {twice[1]!r} would both have the column 'p_{twice[0]}'")
-    return names
+    ends = ("lower", "upper") if interval else ()
+    return (*names, *(f"{end}_{label}" for end in ends for label in model.classes))
 
 
 def predicted_values(model: AnyModel, X: Float, *, linked: bool = True) -> tuple[Float, Float]:
@@ -73,18 +78,42 @@ def predicted_values(model: AnyModel, X: Float, *, linked: bool = True) -> tuple
 class PredictTile:
     """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away.
 
-    The values are ``predicted_values``.
+    The values are ``predicted_values``, and those of an ``interval`` after them.
     """
 
     model: AnyModel
     linked: bool = True
+    interval: OfRows | None = None
 
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and predict it."""
+
+        def values(X: Float) -> tuple[Float, Float]:
+            found, nearness = predicted_values(self.model, X, linked=self.linked)
+            return (found if self.interval is None else np.hstack([found, self.interval(X)[0]])), nearness
+
+        return ValuesTile(values)(source, number)
+
+
+@dataclass(frozen=True)
+class ValuesTile:
+    """The same for what any ``function`` makes of raw inputs."""
+
+    function: OfRows
+
+    def __call__(self, source: Source, number: int) -> Float:
+        """Read the tile and make its values."""
         tile = source.tile(number)
         rows = original_rows(source, tile)
-        values, nearness = predicted_values(self.model, tile.X, linked=self.linked)
+        values, nearness = self.function(tile.X)
         return np.column_stack([rows, values, nearness < FAR])
+
+
+def values_of_rows(function: OfRows, X: Float) -> tuple[Float, int]:
+    """Values (n, V), and the number of far rows, of raw inputs X (n, d) in memory: the bits of a pass."""
+    with one_blas_thread():
+        values, nearness = function(X)
+    return values, int((nearness < FAR).sum())
 
 
 def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
@@ -96,9 +125,7 @@ def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | N
 
 def predictors_of_rows(model: ClassModel, X: Float) -> tuple[Float, int]:
     """Linear predictors (n, C) as the link gets them, and the number of far rows, likewise."""
-    with one_blas_thread():
-        f, nearness = predicted_values(model, X, linked=False)
-    return f, int((nearness < FAR).sum())
+    return values_of_rows(bound(predicted_values, model, linked=False), X)
 
 
 def predict(
@@ -106,6 +133,7 @@ def predict(
     data: str,
     output: str,
     *,
+    interval: float | None = None,
     augment: str | None = None,
     client: Any = None,
     overwrite: bool = False,
@@ -116,7 +144,9 @@ def predict(
 
     OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``, or where the model tells
     classes apart ``label`` and ``p_<class>`` in the order of the classes; rows come in DATA's order before shuffling.
-    The label is the most probable class, of the type that the labels have (``output.Column``). OUTPUT appears under its
+    The label is the most probable class, of the type that the labels have (``output.Column``). With an ``interval``, a
+    level such as 0.95, the ends of the prediction interval follow in ``lower`` and ``upper``, of classes those of the
+    credible bands of their probabilities, as ``predict_interval`` of the estimators has them. OUTPUT appears under its
     name only when it is whole; until then the tiles predicted so far are kept in a hidden folder beside it, 8 bytes per
     row and column and 16 more per row. Where a call is interrupted, or its process is killed, the next one of
     the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same bytes.
@@ -124,25 +154,28 @@ def predict(
     ``augment`` is the DATA that JOB was fitted to: each row is predicted with a basis function more at itself, so that
     ``std`` grows away from the training rows (``core.augment``). That takes passes over them, of whose tiles
     ``progress`` then hears. Raises ``UsageError`` for classes, ``ChangedDataError`` for DATA other than the fit's,
-    ``MemoryLimitError`` where not even a few rows at a time fit in the memory limit of JOB.
+    ``MemoryLimitError`` where not even a few rows at a time fit in the memory limit of JOB. It has no ``interval``.
 
-    Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, or a
-    place in DATA or JOB, ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is no file and no earlier
-    prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave tiles to go on with
-    have a note that says so.
+    Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, a place
+    in DATA or JOB, or a level outside (0, 1), ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is
+    no file and no earlier prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave
+    tiles to go on with have a note that says so.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model()
     check_features(model, source)
+    if augment is not None and interval is not None:
+        raise UsageError("augment has no interval: ask for one of them")
     places = (job, data) if augment is None else (job, data, augment)
     path = check_output(output, places, overwrite=overwrite)
     training = None if augment is None else training_source(store, augment)
+    band = None if interval is None else _band(model, interval)
     executor = executor_for(client)
     try:
         augmenting = None if training is None else augmenting_of(store, model, training, executor, source)
         with storing(output):
             path.parent.mkdir(parents=True, exist_ok=True)
-        identity = _identity(model, source, training)
+        identity = _identity(model, source, training, band)
         with partial_prediction(path, identity, note or (lambda message: None)) as partial:
             check_output(output, places, overwrite=overwrite)  # another process may just have written it
             here = partial.n_whole
@@ -155,9 +188,10 @@ def predict(
                 for predicted in augmenting.tiles(source, partial.missing, progress):
                     partial.keep(predicted.tile.number, predicted.records)
             else:
-                for number, predicted in executor.map(PredictTile(model), source, partial.missing, report):
+                tiles = PredictTile(model, interval=band)
+                for number, predicted in executor.map(tiles, source, partial.missing, report):
                     partial.keep(number, predicted)
-            far = _write(path, partial, model, source.n_rows)
+            far = _write(path, partial, model, source.n_rows, interval=band is not None)
     finally:
         executor.close()
     if augmenting is None:
@@ -165,9 +199,15 @@ def predict(
     return source.n_rows
 
 
-def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int) -> int:
+def _band(model: AnyModel, level: float) -> Interval | ClassInterval:
+    """The intervals of this level that go into OUTPUT."""
+    with one_blas_thread():
+        return model.interval(level, "probability") if isinstance(model, ClassModel) else model.interval(level)
+
+
+def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interval: bool) -> int:
     """Write OUTPUT of all tiles, in order; returns the number of far rows."""
-    far, columns = 0, tuple(map(Column, value_names(model)))
+    far, columns = 0, tuple(map(Column, value_names(model, interval=interval)))
     if isinstance(model, ClassModel):
         columns = (Column("label", model.classes), *columns)
     with (
@@ -180,13 +220,19 @@ def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int) -> int:
             sorter.add(records)
         for block in sorter.blocks():
             values = block[:, 1:-1]
-            write(np.column_stack([values.argmax(axis=1), values]) if isinstance(model, ClassModel) else values)
+            if isinstance(model, ClassModel):
+                values = np.column_stack([values[:, : len(model.classes)].argmax(axis=1), values])
+            write(values)
     return far
 
 
-def _identity(model: AnyModel, source: ZarrSource, training: ZarrSource | None) -> dict[str, Any]:
+def _identity(
+    model: AnyModel, source: ZarrSource, training: ZarrSource | None, band: Interval | ClassInterval | None
+) -> dict[str, Any]:
     """All that the bits of a prediction depend on, as JSON."""
-    augmented = {} if training is None else {"augmented": _digest(training)}
+    own: dict[str, Any] = {} if training is None else {"augmented": _digest(training)}
+    if band is not None:
+        own["interval"] = [band.quantile, band.model.digest()]
     return {
         "kind": "partirvm-partial-prediction",
         "format": 1,
@@ -195,9 +241,9 @@ def _identity(model: AnyModel, source: ZarrSource, training: ZarrSource | None) 
         "shuffle": source.seed,
         "n_rows": source.n_rows,
         "tile_rows": source.tile_rows,
-        "columns": list(value_names(model)),
+        "columns": list(value_names(model, interval=band is not None)),
         "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
-        **augmented,
+        **own,
     }
 
 

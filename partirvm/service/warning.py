@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from partirvm.core.termination import Termination
-from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning
+from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
 from partirvm.service.preparing import Prepared
 from partirvm.strategies.partition_size import DENSE
@@ -33,6 +33,15 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
             "them; set noise_variance, widen the kernel, or check held-out errors",
             NoiseFloorWarning,
             stacklevel=2,
+        )
+    if last.overconfident:
+        assert last.overconfidence is not None
+        warnings.warn(
+            f"rows left out of the fit lie {last.overconfidence**0.5:,.1f} standard deviations off, as the fit states "
+            "them: the noise variance was raised to what these errors tell; the kernel is probably too narrow, try a "
+            "lower gamma",
+            OverconfidenceWarning,
+            stacklevel=3,
         )
     if last.duplicates:
         warnings.warn(

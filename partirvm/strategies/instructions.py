@@ -62,6 +62,19 @@ class ResidualPass:
 
 
 @dataclass(frozen=True)
+class LeaveOneOutPass:
+    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+
+    Over all rows.
+    """
+
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+
+
+@dataclass(frozen=True)
 class ScorePass:
     """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units.
 
@@ -183,6 +196,7 @@ class AugmentPass:
 Pass: TypeAlias = (
     GramPass
     | ResidualPass
+    | LeaveOneOutPass
     | ScorePass
     | LogisticPass
     | SurprisePass
@@ -304,6 +318,9 @@ class Record:
     the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
     of ``one`` width and of ``each`` feature its own. Of several targets the evidence is that of all together, the noise
     variance and the negative log density are means over targets, errors the root of the mean of squares.
+    ``overconfidence`` is the mean squared error of rows left out in units of the variance that the fit states
+    (``core.left_out``); of an ``overconfident`` one the ``noise_variance`` is what these errors tell, instead of that
+    of most evidence.
     """
 
     kind: str
@@ -332,6 +349,8 @@ class Record:
     gain: float | None = None
     taken: bool | None = None
     choice: dict[str, Any] | None = None
+    overconfidence: float | None = None
+    overconfident: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.posterior import any_posterior, residuals
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import ResidualStatistics, Scores
@@ -25,7 +26,15 @@ from partirvm.core.updates import (
 )
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of, positions
-from partirvm.strategies.instructions import Options, Problem, Record, ScorePass
+from partirvm.strategies.instructions import (
+    LeaveOneOutPass,
+    Options,
+    Pass,
+    Problem,
+    Record,
+    ResidualPass,
+    ScorePass,
+)
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -151,8 +160,21 @@ def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     return replace(fit, statistics=statistics, posterior=any_posterior(statistics, fit.alpha, fit.beta))
 
 
-def settle(fit: HyperState, found: ResidualStatistics) -> HyperState:
+def settling(problem: Problem, design: Design, fit: HyperState, seen: str, rows: Int | None) -> tuple[Pass, ...]:
+    """The passes over ``rows`` that the last word on a fit needs, by one reading; ``seen`` is its likelihood.
+
+    Rows are left out of a fit of one target that has seen all, and has estimated its noise.
+    """
+    found = fit.posterior
+    last = ResidualPass(design, found.means, rows=rows)
+    if seen != "full" or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
+        return (last,)
+    return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta)), last
+
+
+def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
     """The last word: noise from the measured residual, and the posterior and evidence that belong to it."""
+    fit = replace(fit, left_out=left_out)
     if fit.noise is None:
         fit = rebase(fit, found)
     else:
@@ -166,7 +188,7 @@ def settle(fit: HyperState, found: ResidualStatistics) -> HyperState:
 
 def score(design: Design, fit: HyperState) -> ScorePass:
     """The pass over held-out rows that scores a fit, in the target's own units."""
-    return ScorePass(design, fit.posterior.mean, fit.posterior.root(), 1 / fit.beta)
+    return ScorePass(design, fit.posterior.mean, fit.posterior.root(), fit.noise_variance)
 
 
 def train_rmse(fit: HyperState, scale: Float) -> float:
@@ -190,9 +212,11 @@ def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **fa
         vectors=fit.n_vectors,
         iterations=fit.iteration,
         log_evidence=float(fit.log_evidence - n * np.log(scale).sum()),
-        noise_variance=float((scale**2 / fit.beta).mean()),
+        noise_variance=float(np.mean(scale**2 * fit.noise_variance)),
         train_rmse=train_rmse(fit, scale),
         floored=fit.floored,
+        overconfidence=None if fit.left_out is None else fit.left_out.overconfidence,
+        overconfident=fit.overconfident,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,
         **facts,

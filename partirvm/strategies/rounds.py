@@ -47,6 +47,7 @@ from partirvm.strategies.regressing import (
     rebase,
     restart,
     settle,
+    settling,
     unguarded,
 )
 from partirvm.strategies.trial import Trial
@@ -247,13 +248,15 @@ class Rounds:
         """A last residual; a fit of classes has been at its rows to the end."""
         if state.problem.classifies:
             return self._score(replace(state, settled=True))
-        return replace(state, phase=Phase.SETTLE), (_residual(state),)
+        rows = noise_rows(state.problem, state.options, state.seen)
+        return replace(state, phase=Phase.SETTLE), settling(state.problem, state.design, state.fit, state.seen, rows)
 
     def _on_rebase(self, state: Any, event: Any) -> Answer:
         return self._solve(replace(state, fit=rebase(state.fit, event.statistic)))
 
-    def _on_settle(self, state: Any, event: Any) -> Answer:
-        return self._score(replace(state, fit=settle(state.fit, event.statistic), settled=True))
+    def _on_settle(self, state: Any, *events: Any) -> Answer:
+        *left_out, residuals = (event.statistic for event in events)
+        return self._score(replace(state, fit=settle(state.fit, residuals, *left_out), settled=True))
 
     def _score(self, state: Any) -> Answer:
         if not state.problem.held_out:

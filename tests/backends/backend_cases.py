@@ -23,6 +23,7 @@ from partirvm.strategies.instructions import (
     AugmentPass,
     BendPass,
     GramPass,
+    LeaveOneOutPass,
     ResidualPass,
     ScorePass,
     SlopePass,
@@ -75,6 +76,7 @@ KEPT, NEW = design([5, 900, 17000], bias=True), design([1, 2, 3, 4000, 12000])
 OFFSET = np.array([[0.5], [-1.0], [0.2], [0.0]])
 MEAN = np.array([0.3, 1.0, -0.5, 0.1])
 ROOT = np.tril(np.ones((4, 4))) * 0.1
+BETA = 0.7
 SHIFT = np.array([[0.1], [-0.2], [0.0], [0.3]])
 EXCLUDED = np.arange(0, N, 3)
 
@@ -91,6 +93,7 @@ PASSES = {
     "gram, diagonal": GramPass(KEPT, NEW, OFFSET, diagonal=True),
     "residual": ResidualPass(KEPT, MEAN[:, None]),
     "residual, selection": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED),
+    "left out": LeaveOneOutPass(KEPT, MEAN, ROOT, BETA),
     "score": ScorePass(KEPT, MEAN, ROOT, 0.05),
     "gram, one tile": GramPass(KEPT, NEW, OFFSET, rows=INSIDE),
     "gram, two tiles": GramPass(KEPT, NEW, OFFSET, rows=ASTRIDE),
@@ -153,6 +156,8 @@ def expected(pass_):
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.points": X[best], "largest.errors": np.abs(r[best])}
+    if isinstance(pass_, LeaveOneOutPass):
+        return left_out(Phi, t[:, 0], w)
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = np.abs(y - mean) <= norm.ppf(0.975) * sd
@@ -162,6 +167,20 @@ def expected(pass_):
         "surprise": -norm(mean, sd).logpdf(y).sum(),
         "covered": hits.sum(),
     }
+
+
+def left_out(Phi, t, w):
+    """Σ w e², and Σ w e′² and Σ w v′ where centres leave out their own column (``core.left_out``)."""
+    Sigma, r = ROOT @ ROOT.T, t - Phi @ MEAN
+    h = BETA * w * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
+    kept = w @ (r / (1 - h)) ** 2
+    for column, row in enumerate(KEPT.labels, start=1):
+        g, V = Phi[row] @ Sigma[:, column], Sigma[column, column]
+        r[row] += g * MEAN[column] / V
+        h[row] -= BETA * w[row] * g**2 / V
+    there = w > 0
+    stated = (1 / (BETA * (1 - h)))[there].sum()
+    return {"n": there.sum(), "kept": kept, "square": w @ (r / (1 - h)) ** 2, "stated": stated}
 
 
 def slope_or_bend(pass_, Phi, t, codes, w):

@@ -20,6 +20,7 @@ from test_process import read_until
 
 from partirvm import open_job
 from partirvm.cli import main
+from partirvm.model import load_model
 from partirvm.types import FitParameters
 
 README = Path(__file__).parents[2] / "README.md"
@@ -95,6 +96,23 @@ def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
     history = open_job(made.at("job")).state().history[-1]
     assert history["held_out_log_loss"] == pytest.approx(scores["log_loss"])
     assert history["held_out_error"] == pytest.approx(1 - scores["accuracy"])
+
+
+def test_bands_of_probabilities_are_written_beside_them(made, cli, tmp_path):
+    """--interval adds lower_CLASS and upper_CLASS of the model's credible bands; label and p_CLASS stay."""
+    label, p = predictions(cli, made, tmp_path / "p.csv")
+    output = tmp_path / "band.csv"
+    arguments = ("predict", made.at("job"), made.at("test.zarr"), str(output), "--interval", "0.9", "--quiet")
+    assert cli(*arguments)[::2] == (0, "")
+    with output.open() as file:
+        header, *lines = csv.reader(file)
+    assert header == ["label", *(f"{each}_{name}" for each in ("p", "lower", "upper") for name in made.names)]
+    found = np.array([line[1:] for line in lines], dtype=float)
+    np.testing.assert_array_equal(np.array([line[0] for line in lines]), label)
+    np.testing.assert_array_equal(found[:, : len(made.names)], p)
+    X = np.loadtxt(made.at("test.csv"), delimiter=",", skiprows=1, usecols=(0, 1))
+    bands, _ = load_model(made.at("job")).interval(0.9, "probability")(X)
+    np.testing.assert_allclose(found[:, len(made.names) :], bands, rtol=1e-9)
 
 
 def test_parquet_holds_the_same_and_rows_need_no_label(made, cli, tmp_path):

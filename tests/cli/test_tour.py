@@ -15,6 +15,7 @@ from commandline import NOISE, Tour
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.kernels import NAMES
+from partirvm.model import load_model
 from partirvm.service import plan
 from partirvm.types import FitParameters
 
@@ -83,6 +84,28 @@ def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_pa
     expected = predictions(cli, tour, tmp_path, tour.test)
     (tmp_path / "out.csv").unlink()
     np.testing.assert_array_equal(predictions(cli, tour, tmp_path, data), expected)
+
+
+@pytest.mark.parametrize("ending", ["csv", "zarr"])
+def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_path, ending):
+    """Columns mean, std, lower, upper: those of the model, row by row of the table; the first two as without it."""
+    output = tmp_path / f"out.{ending}"
+    assert cli("predict", tour.job, tour.test, str(output), "--interval", "0.8", "--quiet")[::2] == (0, "")
+    if ending == "csv":
+        assert output.read_text().splitlines()[0].replace('"', "") == "mean,std,lower,upper"
+        found = np.loadtxt(output, delimiter=",", skiprows=1)
+    else:
+        columns = zarr.open_group(str(output), mode="r")
+        assert columns.attrs["columns"] == ["mean", "std", "lower", "upper"]
+        found = np.column_stack([columns[name][:] for name in columns.attrs["columns"]])
+    model = load_model(tour.job)
+    ends, _ = model.interval(0.8)(tour.test_table[:, :2])
+    np.testing.assert_allclose(found[:, 2:], ends, rtol=1e-10)
+    (tmp_path / "plain").mkdir()
+    np.testing.assert_array_equal(found[:, :2].T, predictions(cli, tour, tmp_path / "plain", tour.test))
+    status, out, err = cli("predict", tour.job, tour.test, str(tmp_path / "x.csv"), "--interval", "95")
+    assert (status, out) == (2, "")
+    assert "--interval" in err
 
 
 def test_a_single_row_is_predicted(tour, cli, cli_json, tmp_path):

@@ -177,6 +177,18 @@ def gone(pid):
     return True
 
 
+def test_intervals_go_on_as_well_and_only_with_their_own_level(folder, tmp_path):
+    """The same bytes after Ctrl-C; tiles of another level, or of none, are not taken for those of this one."""
+    service.predict(str(folder / "job"), str(folder / "d.zarr"), str(tmp_path / "whole.csv"), interval=0.9)
+    for at, level, note in ((10, 0.9, "going on"), (10, 0.8, "is replaced"), (10, None, "is replaced")):
+        out = tmp_path / f"{level}" / "out.csv"
+        out.parent.mkdir()
+        interrupted(folder, out, at, interval=level)
+        notes, _ = predict(folder, out, interval=0.9)
+        assert note in notes[0]
+        assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_kill_9_again_and_again(folder, begin, tmp_path, ending):
     """At random moments of real processes, until one comes to its end: the bytes of a run that nobody killed."""

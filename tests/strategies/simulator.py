@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from partirvm.core import solvers
+from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
@@ -21,6 +22,7 @@ from partirvm.strategies.instructions import (
     Gather,
     Gathered,
     GramPass,
+    LeaveOneOutPass,
     Log,
     Options,
     Passed,
@@ -129,6 +131,8 @@ class Simulator:
                 return Passed(self._gram(instruction))
             case ResidualPass():
                 return Passed(self._residual(instruction))
+            case LeaveOneOutPass():
+                return Passed(self._left_out(instruction))
             case ScorePass():
                 return Passed(self._score(instruction))
             case Solve(fit, rule, _, solver):
@@ -166,6 +170,11 @@ class Simulator:
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
         return ResidualStatistics(int(there.sum()), energy, projection, largest)
+
+    def _left_out(self, pass_: LeaveOneOutPass) -> LeftOut:
+        rows = np.concatenate([np.full(int(pass_.design.bias), -1), pass_.design.rows])
+        own = [(row, np.flatnonzero(rows == row)) for row in pass_.design.rows]
+        return LeftOut.of(self.phi(pass_.design), self.t[:, 0], pass_.mean, pass_.root, pass_.beta, self.w, own)
 
     def _score(self, pass_: ScorePass) -> Scores:
         X, y = self.held_out

@@ -401,7 +401,7 @@ def test_the_final_noise_is_measured_not_derived():
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run("working-set", Options(20, "error", max_rounds=2))
     assert isinstance(simulator.said[-3], ResidualPass)
-    last, fit = simulator.saves[-1], simulator.heard[-3].fit
+    last, fit = simulator.saves[-1], simulator.heard_of(Solved)[-1].fit
     r = simulator.t - simulator.phi(last.design) @ fit.posterior.mean[:, None]
     expected = float((r**2).sum() / (120 - fit.posterior.determinedness.sum()))
     np.testing.assert_allclose(last.record.noise_variance, expected, rtol=1e-10)

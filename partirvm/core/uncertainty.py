@@ -1,0 +1,96 @@
+"""What α and β leave uncertain themselves: wider predictions, by the delta method.
+
+α and β are not known, they maximise the evidence. With θ = (log α_1 … log α_M, log β) about normal around the optimum,
+of covariance C, the mean μ(θ)ᵀφ of a prediction moves with θ, and its variance grows by φᵀJCJᵀφ, J = ∂μ/∂θ. In closed
+form, with A = diag(α),
+
+    ∂μ/∂log α_j = −α_j μ_j Σ_:j,        ∂μ/∂log β = ΣAμ.
+
+So Σ grows by the matrix JCJᵀ, whatever is predicted. The noise variance is uncertain as well: one of
+Var(log σ²) = 2/ν is as an estimate of ν degrees of freedom, and intervals have the quantiles of Student's t.
+
+**C.** Not the inverse of the negative Hessian of the evidence but of its expectation, Fisher's information
+½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ. For a single column the two agree at the optimum; but the Hessian
+is indefinite where an α is at its floor or not quite at its optimum, the information never. With S = A^½ΣA^½ and
+Γ = 1 − S, whose diagonal is γ, it is a matter of Σ, α and the number of rows alone:
+
+    (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
+
+With M columns that are wholly determined (Γ = 1) the last is ½ (N − M), so that ν = N − M, as in linear regression.
+
+Of a column that the data hardly determine they hardly determine the α, ½γ² ≈ 0. But μ is linear in log α over a few
+units only: at e^±3 × α a weight is what the data alone say, or nothing. A normal prior of sd ``REACH`` around the
+optimum, on each element of θ, says so.
+
+What is left out are the kernel's parameters: their information would take passes over all rows, and a learned kernel
+maximises the tied evidence of a sample (``core.tied``), whose curvature is not that of the fit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri, stdtrit
+
+from partirvm.errors import UsageError
+
+Float = NDArray[np.float64]
+
+REACH = 3.0
+"""Standard deviation of the prior on each log α and on log β, around the optimum."""
+
+
+def information(alpha: Float, root: Float, n: int) -> Float:
+    """Fisher's information (M + 1, M + 1) of θ = (log α, log β) in n targets, without the prior.
+
+    ``alpha`` (M,), and ``root`` (M, M) of Σ, are those of a fit to all n rows.
+    """
+    M = len(alpha)
+    scaled = np.sqrt(alpha)[:, None] * root
+    S = scaled @ scaled.T
+    determined = -S
+    determined.flat[:: M + 1] += 1.0
+    found = np.empty((M + 1, M + 1))
+    np.square(determined, out=found[:M, :M])
+    found[:M, M] = found[M, :M] = np.einsum("ij,ij->i", S, determined)
+    found[M, M] = n - 2 * np.trace(determined) + found[:M, :M].sum()
+    found *= 0.5
+    return found
+
+
+def widened(alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool) -> tuple[Float, float]:
+    """A root (M, M) of Σ + JCJᵀ, and ν, of a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
+
+    Where β was given (``known_noise``) ν is infinite, else one at least. About 3 M³ flops.
+    """
+    M = len(alpha)
+    size = M if known_noise else M + 1
+    inner = information(alpha, root, n)[:size, :size]
+    inner.flat[:: size + 1] += 1 / REACH**2
+    factor = np.linalg.cholesky(inner)
+    moved = np.empty((size, M))  # Vᵀ, where J = RV
+    moved[:M] = -(alpha * mean)[:, None] * root
+    if not known_noise:
+        moved[M] = (alpha * mean) @ root
+    white = solve_triangular(factor, moved, lower=True, check_finite=False)
+    whole = white.T @ white
+    whole.flat[:: M + 1] += 1.0
+    wide = root @ np.linalg.cholesky(whole) if M else root
+    if known_noise:
+        return wide, np.inf
+    return wide, max(2 * float(factor[M, M]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹
+
+
+def quantile(level: float, freedom: float = np.inf) -> float:
+    """Half the width of the central interval of this level, in standard deviations, of Student's t or a normal.
+
+    Raises ``UsageError`` unless the level lies between 0 and 1.
+
+    >>> round(quantile(0.95), 3), round(quantile(0.95, 10), 3)
+    (1.96, 2.228)
+    """
+    if not 0 < level < 1:
+        raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
+    half = 0.5 + level / 2
+    return float(ndtri(half) if np.isinf(freedom) else stdtrit(freedom, half))

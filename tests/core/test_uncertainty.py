@@ -1,0 +1,114 @@
+"""Wider predictions: Fisher's information, the movement of the mean, degrees of freedom, against dense definitions."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from partirvm.core import posterior as core
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.uncertainty import REACH, information, quantile, widened
+from partirvm.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+
+def problem(rng, N=15, M=4):
+    """A design of noise with weights drawn from their prior: Φ, t, α, β."""
+    Phi, alpha, beta = rng.normal(size=(N, M)), 10.0 ** rng.uniform(-1, 2, size=M), 4.0
+    t = Phi @ (rng.normal(size=M) / np.sqrt(alpha)) + rng.normal(size=N) / np.sqrt(beta)
+    return Phi, t, alpha, beta
+
+
+def directions(Phi, alpha, beta):
+    """∂K/∂log α_i = −φ_iφ_iᵀ/α_i and ∂K/∂log β = −I/β of K = I/β + ΦA⁻¹Φᵀ."""
+    return [-np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [-np.eye(len(Phi)) / beta]
+
+
+def dense_information(Phi, alpha, beta):
+    """½ tr(K⁻¹ ∂_iK K⁻¹ ∂_jK)."""
+    inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
+    moved = [inverse @ direction for direction in directions(Phi, alpha, beta)]
+    return 0.5 * np.array([[np.trace(one @ other) for other in moved] for one in moved])
+
+
+def mean_of(Phi, t, theta):
+    """μ at θ = (log α, log β)."""
+    return naive.posterior(Phi, t, np.exp(theta[:-1]), np.exp(theta[-1]))[0]
+
+
+def test_information_is_that_of_the_targets_distribution(rng):
+    """From Σ, α and N alone, as from the N × N covariance."""
+    for M in (1, 4):
+        Phi, t, alpha, beta = problem(rng, M=M)
+        root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
+        np.testing.assert_allclose(information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10)
+
+
+def test_information_is_the_evidences_mean_curvature(rng):
+    """Second differences of the log evidence, averaged over targets of the model itself, to four standard errors."""
+    Phi, _, alpha, beta = problem(rng, N=12, M=1)
+    theta, step, M = np.log([*alpha, beta]), 1e-3, 1
+
+    def evidence(t, theta):
+        G, b, energy = naive.gram(Phi, t[:, None])
+        statistics = GramStatistics("b", np.arange(M), G, b, energy, np.zeros((M, 1)), len(t))
+        return core.posterior(statistics, np.exp(theta[:M]), float(np.exp(theta[M]))).log_evidence
+
+    def curvature(t):
+        found = np.empty((M + 1, M + 1))
+        for i, one in enumerate(step * np.eye(M + 1)):
+            for j, other in enumerate(step * np.eye(M + 1)):
+                corners = [evidence(t, theta + p * one + q * other) for p in (1, -1) for q in (1, -1)]
+                found[i, j] = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
+        return -found
+
+    L = np.linalg.cholesky(naive.covariance(Phi, alpha, beta))
+    drawn = np.array([curvature(L @ rng.normal(size=12)) for _ in range(200)])
+    error = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - dense_information(Phi, alpha, beta)) < 4 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize("known_noise", [False, True])
+def test_widened_covariance_and_freedom(rng, known_noise):
+    """Σ + J C Jᵀ with J by differences of μ and C = (information + 1/REACH²)⁻¹; ν = 2/C_ββ, infinite of known noise."""
+    Phi, t, alpha, beta = problem(rng)
+    mean, Sigma = naive.posterior(Phi, t, alpha, beta)
+    theta, size = np.log([*alpha, beta]), len(alpha) + (not known_noise)
+    steps = 1e-5 * np.eye(len(theta))[:size]
+    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in steps]).T / 2e-5
+    C = np.linalg.inv(dense_information(Phi, alpha, beta)[:size, :size] + np.eye(size) / REACH**2)
+    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise)
+    np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
+    assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
+
+
+def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
+    """With hardly a prior ν = N − M, up to the prior on log β: 1/(1/(N − M) + … ) within 2/REACH²; at least one."""
+    Phi, t, _, beta = problem(rng, N=30, M=4)
+    flat = np.full(4, 1e-8)
+    mean, Sigma = naive.posterior(Phi, t, flat, beta)
+    _, freedom = widened(flat, mean, np.linalg.cholesky(Sigma), 30, known_noise=False)
+    assert freedom == pytest.approx(26 + 2 / REACH**2, rel=1e-6)
+    _, freedom = widened(flat, mean, np.linalg.cholesky(Sigma), 4, known_noise=False)
+    assert freedom == 1.0
+
+
+def test_no_columns_at_all():
+    """A model that is the mean: nothing to widen, N degrees of freedom."""
+    root, freedom = widened(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 20, known_noise=False)
+    assert root.shape == (0, 0)
+    assert freedom == pytest.approx(20 + 2 / REACH**2)
+
+
+def test_quantiles():
+    """Of a normal, and of Student's t; a level outside (0, 1) is refused."""
+    for level in (0.5, 0.95, 0.999):
+        assert quantile(level) == pytest.approx(norm.ppf(0.5 + level / 2))
+        assert quantile(level, 3.5) == pytest.approx(student.ppf(0.5 + level / 2, 3.5))
+    for level in (0, 1, -0.5, 95):
+        with pytest.raises(UsageError, match="between 0 and 1"):
+            quantile(level)

@@ -1,0 +1,231 @@
+"""Intervals and samples of the estimators, against dense formulas; fits that would state far too little noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+import zarr
+from regressions import plane, sinc
+from scipy.special import expit
+from scipy.stats import binomtest, norm
+from scipy.stats import t as student
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.core.uncertainty import REACH
+from partirvm.errors import OverconfidenceWarning, UsageError
+from partirvm.model import load_model, save_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Sinc in odd units."""
+    X, y = sinc(60, 0.1)
+    return RVMRegressor(gamma=2.0, random_state=0).fit(X, 100 + 30 * y), X, 100 + 30 * y
+
+
+def dense(model, X):
+    """Design of training rows, α, β and scaled targets of a fit to (X, y), and of any rows."""
+    m = model.model_
+    scaling = m.design.scaling
+    kernel = np.array(m.design.kernel.gamma)
+    centres = scaling.inputs(m.design.centres)
+    return np.hstack([np.ones((len(X), int(m.design.bias))), naive.gaussian(scaling.inputs(X), centres, kernel)])
+
+
+@pytest.mark.parametrize("kind", ["prediction", "credible"])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, level):
+    """Without hyperparameters: μᵀφ ± z (σ² + φᵀΣφ)^½, or without σ², by the dense posterior."""
+    model, X, y = fitted
+    test = np.linspace(-12, 12, 30)[:, None]
+    shift, scale = model.model_.design.scaling.t_shift[0], model.model_.design.scaling.t_scale[0]
+    alpha, beta = model.model_.alpha, scale**2 / model.noise_variance_
+    mean, variance = naive.predict(dense(model, test), dense(model, X), (y - shift) / scale, alpha, beta)
+    half = norm.ppf(0.5 + level / 2) * scale * np.sqrt(variance - (kind == "credible") / beta)
+    lower, upper = model.predict_interval(test, level, kind, hyperparameters=False)
+    np.testing.assert_allclose(lower, shift + scale * mean - half, atol=1e-6 * scale)
+    np.testing.assert_allclose(upper, shift + scale * mean + half, atol=1e-6 * scale)
+
+
+def test_hyperparameters_widen_as_their_formulas_say(fitted):
+    """Σ + JCJᵀ, ν = 2/C_ββ and the noise of rows left out, all from the N × N definitions."""
+    model, X, y = fitted
+    m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
+    shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
+    Phi, alpha, beta, t = dense(model, X), m.alpha, scale**2 / m.noise_variance, (y - shift) / scale
+    mean, Sigma = naive.posterior(Phi, t, alpha, beta)
+    inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
+    moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [inverse / beta]
+    C = np.linalg.inv(0.5 * np.array([[np.trace(a @ b) for b in moved] for a in moved]) + np.eye(len(moved)) / REACH**2)
+    J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
+
+    left_out = 0.0
+    for n in range(len(X)):  # each row without itself and its column
+        columns = np.flatnonzero(~np.r_[np.zeros(int(m.design.bias), bool), (m.design.centres == X[n]).all(axis=1)])
+        others = np.arange(len(X)) != n
+        mu, part = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta)
+        row = Phi[n, columns]
+        left_out += (t[n] - row @ mu) ** 2 - row @ part @ row - 1 / beta
+    noise = 1 / beta + max(left_out / len(X), 0.0)
+    np.testing.assert_allclose(m.left_out_noise, scale**2 * noise, rtol=1e-4)
+
+    rows = dense(model, test)
+    spread = np.einsum("nm,mk,nk->n", rows, Sigma + J @ C @ J.T, rows)
+    for kind, own in (("prediction", noise), ("credible", 0.0)):
+        half = student.ppf(0.975, 2 / C[-1, -1]) * scale * np.sqrt(spread + own)
+        lower, upper = model.predict_interval(test, kind=kind)
+        np.testing.assert_allclose((upper - lower) / 2, half, rtol=1e-4)
+        np.testing.assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
+        narrow = np.subtract(*model.predict_interval(test, kind=kind, hyperparameters=False)[::-1])
+        assert (upper - lower > narrow).all()
+
+
+def test_noise_that_was_given_has_no_freedom():
+    """A normal quantile and σ² as it is; the weights' covariance still allows for α."""
+    X, y = sinc(60, 0.1)
+    model = RVMRegressor(gamma=2.0, noise_variance=0.01, random_state=0).fit(X, y)
+    interval = model.model_.interval(0.9)
+    assert interval.quantile == pytest.approx(norm.ppf(0.95))
+    assert interval.model.noise_variance == model.noise_variance_ == pytest.approx(0.01)
+    assert model.model_.left_out_noise is None
+
+
+@pytest.mark.parametrize("form", ["list", "dask", "zarr"])
+def test_tiles_give_the_same_bits(fitted, form):
+    """X of every kind that predict takes, for intervals and for samples."""
+    model, X, _ = fitted
+    given = {"list": X.tolist(), "dask": da.from_array(X, chunks=17), "zarr": zarr.array(X, chunks=(17, 1))}[form]
+    np.testing.assert_array_equal(model.predict_interval(given), model.predict_interval(X))
+    np.testing.assert_array_equal(model.sample_y(given, 3, 5), model.sample_y(X, 3, 5))
+
+
+def test_coverage_of_data_from_the_model_itself(rng):
+    """Weights from the prior and noise of known α, β: intervals of each level cover as often as they say, to 3 s.e."""
+    X, y = plane(40)
+    model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
+    m, draws = model.model_, 400
+    scale, shift = m.design.scaling.t_scale[0], m.design.scaling.t_shift[0]
+    Phi, rows, beta = dense(model, X), dense(model, plane(40, seed=3)[0]), scale**2 / m.noise_variance
+    covered = {0.5: 0, 0.8: 0, 0.95: 0}
+    for _ in range(draws):
+        w = rng.normal(size=len(m.alpha)) / np.sqrt(m.alpha)
+        t, new = (each @ w + rng.normal(size=40) / np.sqrt(beta) for each in (Phi, rows))
+        mean, Sigma = naive.posterior(Phi, t, m.alpha, beta)
+        own = replace(m, mean=mean, root=np.linalg.cholesky(Sigma))
+        place = rng.integers(40)  # rows of one draw share their weights: one of them
+        for level in covered:
+            ends = own.interval(level, hyperparameters=False)(plane(40, seed=3)[0][[place]])[0][0]
+            covered[level] += ends[0] <= shift + scale * new[place] <= ends[1]
+    for level, count in covered.items():
+        assert binomtest(int(count), draws, level).pvalue > 0.003, (level, count / draws)
+
+
+def test_samples_are_functions_of_the_posterior(fitted):
+    """Moments over samples are predict's: mean, and covariance φᵀΣφ′ over rows, to 4 s.e.; equal rows, equal values."""
+    model = fitted[0]
+    test = np.array([[-9.0], [0.0], [0.4], [7.0], [0.0]])
+    S, m = 4000, model.model_
+    samples = model.sample_y(test, S, 0)
+    assert samples.shape == (5, S)
+    np.testing.assert_allclose(samples[1], samples[4], rtol=1e-12)
+    rows, scale = dense(model, test), m.design.scaling.t_scale[0]
+    covariance = scale**2 * rows @ m.root @ m.root.T @ rows.T
+    deviation = np.sqrt(np.diagonal(covariance))
+    assert (np.abs(samples.mean(axis=1) - model.predict(test)) < 4 * deviation / np.sqrt(S)).all()
+    assert (np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)).all()
+    noisy = model.sample_y(test, S, 0, noise=True)
+    np.testing.assert_allclose((noisy - samples).var(), model.noise_variance_, rtol=4 * np.sqrt(2 / noisy.size))
+    assert model.sample_y(test).shape == (5, 1)
+    np.testing.assert_array_equal(model.sample_y(test), model.sample_y(test, 1, random_state=0))
+
+
+def test_what_is_no_interval_is_refused(fitted):
+    model, X, _ = fitted
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        model.predict_interval(X, 95)
+    with pytest.raises(UsageError, match="'prediction' or 'credible'"):
+        model.predict_interval(X, kind="confidence")
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("multi_class", ["multinomial", "ovr"])
+def test_bands_of_classes(K, multi_class, rng):
+    """f ± z (φᵀΣφ)^½ of each linear predictor; the probability of a class as its predictor runs through its band."""
+    X = rng.normal(size=(150, 2))
+    y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
+    model = RVMClassifier(gamma=0.5, multi_class=multi_class, random_state=0).fit(X, y)
+    m, test = model.model_, rng.normal(size=(20, 2))
+    rows = dense(model, test)
+    f = rows @ m.mean
+    half = norm.ppf(0.9) * np.sqrt(np.stack([((rows @ R) ** 2).sum(axis=1) for R in m.root], axis=1))
+    shape = (20,) if K == 2 else (20, K)
+    for end, sign in zip(model.predict_interval(test, 0.8), (-1, 1), strict=True):
+        np.testing.assert_allclose(end, (f + sign * half).reshape(shape))
+    lower, upper = model.predict_interval(test, 0.8, kind="probability")
+    assert lower.shape == upper.shape == (20, K)
+    if K == 2:
+        np.testing.assert_allclose(lower[:, 1], expit(f - half)[:, 0])
+        np.testing.assert_allclose(lower[:, 0], 1 - upper[:, 1])
+        np.testing.assert_allclose(upper[:, 1], expit(f + half)[:, 0])
+    else:
+        link = np.exp if multi_class == "multinomial" else expit
+        for k in range(K):
+            others = link(np.delete(f, k, axis=1)).sum(axis=1)
+            for end, sign in ((lower, -1), (upper, 1)):
+                mine = link(f[:, k] + sign * half[:, k])
+                np.testing.assert_allclose(end[:, k], mine / (mine + others))
+    np.testing.assert_array_equal(model.predict_interval(da.from_array(test, chunks=7), 0.8, "probability")[0], lower)
+    with pytest.raises(UsageError, match="'decision' or 'probability'"):
+        model.predict_interval(test, kind="credible")
+
+
+def friedman(n, rng):
+    """Friedman#1 with noise of sd 1."""
+    X = rng.uniform(size=(n, 10))
+    smooth = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    return X, smooth + rng.normal(size=n)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
+@pytest.mark.filterwarnings("ignore:.*became vectors:partirvm.errors.DataWarning")
+@pytest.mark.parametrize("strategy", ["basic", "working-set"])
+@pytest.mark.parametrize("n", [8, 20, 120])
+@pytest.mark.parametrize("target", ["noise", "friedman"])
+def test_a_useless_kernel_states_its_errors(target, n, strategy, rng, tmp_path):
+    """A kernel that sees single rows interpolates them at the noise floor: it warns, and new rows lie where it says.
+
+    The density of new rows is no worse than that of a model which predicts the mean, N(ȳ, s²), by more than 0.5 nats;
+    without the guard it is 10⁴ to 10⁸. The 95 % interval covers at least 80 %.
+    """
+    rows = friedman(n + 500, rng) if target == "friedman" else (rng.normal(size=(n + 500, 5)), rng.normal(size=n + 500))
+    (X, y), (new_X, new_y) = [(each[0], each[1]) for each in zip(*(np.split(part, [n]) for part in rows), strict=True)]
+    with pytest.warns(OverconfidenceWarning, match="lower gamma"):
+        model = RVMRegressor(gamma=1e4, strategy=strategy, partition_size=60, random_state=0).fit(X, y)
+    mean, std = model.predict(new_X, return_std=True)
+    trivial = -norm(y.mean(), y.std()).logpdf(new_y).mean()
+    assert -norm(mean, std).logpdf(new_y).mean() < trivial + 0.5
+    lower, upper = model.predict_interval(new_X)
+    assert ((lower <= new_y) & (new_y <= upper)).mean() > 0.8
+    assert model.history_[-1]["overconfident"]
+    assert model.history_[-1]["noise_variance"] == model.noise_variance_
+    save_model(model.model_, str(tmp_path / "m"))
+    again = load_model(str(tmp_path / "m"))
+    assert (again.left_out_noise, again.overconfident, again.known_noise) == (model.noise_variance_, True, False)
+
+
+def test_a_sound_fit_keeps_the_noise_of_most_evidence():
+    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18), whatever rows left out tell."""
+    X, y = plane(200, noise=0.2)
+    model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
+    m, last = model.model_, model.history_[-1]
+    assert not last["overconfident"]
+    assert 0.7 < last["overconfidence"] < 2
+    determined = 1 - m.alpha * (m.root**2).sum(axis=1)
+    residual = float(((y - model.predict(X)) ** 2).sum())
+    np.testing.assert_allclose(model.noise_variance_, residual / (200 - determined.sum()), rtol=1e-4)
