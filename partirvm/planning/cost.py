@@ -1,11 +1,11 @@
 """Floating-point work and seconds of a fit, as closed formulas over measured rates.
 
 Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
-a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; one dense
-iteration takes M³ (Cholesky and inverse together); the last residual pass evaluates M elements twice and takes 2M²
-products for the errors of rows left out. Vectors are expected to fall to ``stop_fraction`` of each fit's
-candidates, as in the paper's analysis: with 0.5, sets grow P, 1.5P, 1.75P … 2P where rounds add to what was kept, and
-stay at P where pairs are merged.
+a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; the errors of rows
+left out of the last fit come with its residuals, for M elements and 2M² products more; one dense iteration takes M³
+(Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each fit's candidates, as in the
+paper's analysis: with 0.5, sets grow P, 1.5P, 1.75P … 2P where rounds add to what was kept, and stay at P where pairs
+are merged.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """The last fit with its residual pass, which leaves rows out as well: a block each, and its product with R."""
+    """The last fit with its residuals and those of rows left out: a block each, a product with R, one reading."""
     if work.outputs:
         return last
     rates = work.rates
     seconds = work.n_rows * (rates.read + 2 * kept * rates.element + 2.0 * kept**2 / rates.product) / work.threads
-    return replace(last, passes=last.passes + 1, pass_seconds=last.pass_seconds + seconds)
+    return replace(last, passes=last.passes + 2, pass_seconds=last.pass_seconds + seconds)
