@@ -66,19 +66,21 @@ class FitParameters:
     """What a user asks of a fit: names, defaults and meaning are those of ``RVMRegressor``, and go into a job's spec.
 
     ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
-    or a list of such, which centres have side by side. ``gamma`` is a rule's name, a number or one number per feature,
-    ``gamma_multiples`` by what it is multiplied in each of several kernels, ``gamma_prior`` that of those learned;
-    ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit`` bytes or a text such as ``512MiB``, of each
-    process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows, ``noise_every`` of iterations;
-    ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is to be a class, or a number;
-    None that the data know. ``kernel_store`` says where kernel blocks are kept between passes ("auto", "memory", "zarr"
-    or "none"), and changes no result.
+    or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
+    function's ``module:function``, a callable or a transformer, which no job can hold, or a list of such. ``gamma`` is
+    a rule's name, a number or one number per feature, ``gamma_multiples`` by what it is multiplied in each of several
+    kernels, ``gamma_prior`` that of those learned; ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit``
+    bytes or a text such as ``512MiB``, of each process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows,
+    ``noise_every`` of iterations; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is
+    to be a class, or a number; None that the data know. ``kernel_store`` says where kernel blocks are kept between
+    passes ("auto", "memory", "zarr" or "none"), and changes no result.
     """
 
     kernel: Any = "gaussian"
     gamma: Any = "auto"
     gamma_multiples: tuple[float, ...] = (1.0,)
     gamma_prior: str = "flat"
+    basis: Any = None
     strategy: str = "auto"
     partition_size: int | str = "auto"
     likelihood: str = "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -238,6 +239,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 
 def _facts(job: Any) -> Any:
+    from partirvm.report.bases import Function
     from partirvm.report.page import JobFacts
 
     state, told, spec = job.state(), job.progress(), job.store.spec()
@@ -255,17 +257,17 @@ def _facts(job: Any) -> Any:
         spec={**spec, "parameters": asked},
         plan=state.plan,
         history=state.history,
-        relevance=_relevance(job),
+        relevance=_told(job.relevance),
+        bases=[Function(**each) for each in _told(job.bases) or ()],
     )
 
 
-def _relevance(job: Any) -> dict[str, float] | None:
-    """That of a job whose model can be read; the page says all else in any case."""
+def _told(ask: Callable[[], Any]) -> Any:
+    """What a job whose model can be read tells of it; the page says all else in any case."""
     try:
-        found: dict[str, float] | None = job.relevance()
+        return ask()
     except PartirvmError:
         return None
-    return found
 
 
 COMMANDS = (status, jobs, wait, abort, cancel, resume, report)

@@ -85,6 +85,17 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return names
 
 
+class Basis(Names):
+    """Bases with commas between them; one alone is itself."""
+
+    name = "B"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name, or several as a tuple."""
+        names = super().convert(value, param, ctx)
+        return names[0] if len(names) == 1 else names
+
+
 class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Numbers with commas between them."""
 
@@ -183,8 +194,8 @@ _FIT = (
         default="gaussian",
         metavar="K",
         help="Kernel: gaussian, laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
-        "linear-spline, or module:function, a Python function of points and centres that can be imported here and on "
-        "every worker (PYTHONPATH).",
+        "linear-spline, none (the functions of --basis alone), or module:function, a Python function of points and "
+        "centres that can be imported here and on every worker (PYTHONPATH).",
     ),
     click.option(
         "--gamma",
@@ -209,6 +220,14 @@ _FIT = (
         metavar="P",
         help="Prior of each feature's gamma where these are learned: flat, or half-normal, which switches more "
         "features off.",
+    ),
+    click.option(
+        "--basis",
+        type=Basis(),
+        metavar="B",
+        help="Basis functions beside those of the kernel, each judged by evidence on its own: linear (the features), "
+        "module:function, a Python function of rows that returns a column for each, or both with a comma between.  "
+        "[default: the kernel's alone]",
     ),
     click.option(
         "--partition-size",

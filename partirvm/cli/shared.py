@@ -55,8 +55,10 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     ``resumed`` is there, and is told to end. Without a usable model the exit status is 4, and a message says why.
     """
     from partirvm import service
+    from partirvm.report.bases import Function, line
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
+    from partirvm.service.relevance import told_bases
 
     with progress_for(quiet=quiet) as progress, Interruption(progress.note) as stop:
         begun = False
@@ -91,10 +93,13 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
     plan = fitted.plan.to_json() if fitted.plan else service.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
+    told = told_bases(fitted.model)
+    facts |= {"basis": told} if told else {}
+    text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in told])}" if told else "")
     aborted = facts["reason"] == "aborted"
     show(
         facts,
-        summary(facts),
+        text,
         as_json,
         f"partirvm evaluate {job} TEST.zarr",
         f"partirvm predict {job} NEW.zarr predictions.csv",

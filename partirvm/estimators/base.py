@@ -19,10 +19,10 @@ from partirvm.data.labels import coded, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal
+from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
 from partirvm.service.fitting import run
-from partirvm.service.kernels import portable
-from partirvm.service.parameters import check_parameters
+from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.predicting import check_features
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import input_variance, relevances
@@ -62,7 +62,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
         """Fit, and take over model, history, termination and plan."""
         if self.client is not None:
-            portable(check_parameters(parameters).kernel)
+            portable(check_parameters(parameters))
         executor = executor_for(self.client)
         try:
             prepared = prepare(source, parameters, executor, held_out)
@@ -90,6 +90,12 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:
             self.feature_relevance_ = relevance
+
+    def _take_bases(self, bases: Bases, outputs: Any = slice(None)) -> None:
+        """Set the attributes that tell of the bias and basis functions; of classes those of these outputs."""
+        self.basis_names_ = np.array(bases.names, dtype=object)
+        self.basis_weights_, self.basis_alpha_ = bases.weights.T[outputs], bases.alpha.T[outputs]
+        self.basis_relevance_ = bases.relevance
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Which features count: a mask (d,), or with ``indices`` their positions.

@@ -17,7 +17,7 @@ from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
-from partirvm.model import ClassModel, label_array
+from partirvm.model import ClassModel, bases_of, label_array
 from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
@@ -34,12 +34,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
     Parameters
     ----------
-    kernel : str, kernel or callable
+    kernel : str, kernel, callable or None
         "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
         "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
         centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
         ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
-        list of such each candidate row offers a basis function for each.
+        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
         most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
@@ -55,6 +55,13 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     gamma_prior : {"flat", "half-normal"}
         Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
         its own each, switches more features off: those that noise may explain as well.
+    basis : None, "linear", str, callable, transformer or list of such
+        Basis functions beside those of the kernel, offered in every fit, each with its own α: "linear", the features;
+        "module:function", a function of inputs (n, d) that returns φ (n, B), or any such callable where the fit is in
+        this process; a transformer of scikit-learn, likewise. They see inputs as the kernel does, standardised or not.
+        An unfitted transformer is cloned and fitted on the training rows, of more than 20,000 on so many random ones.
+        With ``kernel=None`` they are all: where X is a design matrix of one's own (NumPy, Zarr, Dask),
+        ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
@@ -114,11 +121,14 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
     relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
-    n_relevance_vectors_ : int, the bias not counted
+    n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_ : ndarray of shape (n_relevance_vectors_,) for two classes, otherwise (K, n_relevance_vectors_)
     alpha_ : ndarray of the same shape; infinite where a class has not the vector, whose weight is zero then
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats
+    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the evidence, in nats, that the
+        loss of each would cost with all else as it is: 0 where it was pruned, little where others can stand in for it
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of K > 2 classes (K, B + 1); 0 and ∞ where pruned
     kernel_ : kernel, with what was learned of it
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
@@ -147,6 +157,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         gamma: Any = "auto",
         gamma_multiples: Any = (1.0,),
         gamma_prior: str = "flat",
+        basis: Any = None,
         strategy: str = "auto",
         partition_size: int | str = "auto",
         likelihood: str = "auto",
@@ -175,6 +186,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self.gamma = gamma
         self.gamma_multiples = gamma_multiples
         self.gamma_prior = gamma_prior
+        self.basis = basis
         self.strategy = strategy
         self.partition_size = partition_size
         self.likelihood = likelihood
@@ -252,6 +264,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self.alpha_ = model.alpha[kernels].T[outputs]
         self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
         self.log_evidence_ = model.log_evidence
+        self._take_bases(bases_of(model), outputs)
 
     def _predictors(self, X: Any) -> Float:
         """Linear predictors (n, C) as the link gets them."""
@@ -263,7 +276,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         else:
             found = self._each_tile(PredictTile(model, linked=False), as_source(X))
             f, far = found[:, :-1], int(found[:, -1].sum())
-        warn_of_far_rows(far, len(f), classes=True)
+        warn_of_far_rows(far, len(f), model)
         return f
 
     def decision_function(self, X: Any) -> Float:

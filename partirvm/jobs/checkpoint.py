@@ -31,6 +31,7 @@ from partirvm.core.updates import HyperState, StopRule
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
 from partirvm.jobs.codec import Codec, plain
 from partirvm.kernels import KERNELS, Several
+from partirvm.kernels.bases import BASES
 from partirvm.kernels.design import Design
 from partirvm.storage import storing
 from partirvm.strategies import instructions
@@ -104,7 +105,7 @@ VALUES: tuple[type, ...] = (
 RENAMED = {"Best": {"rmse": "error"}}
 """Fields that had another name in older checkpoints of this format."""
 
-CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values()), Several), RENAMED)
+CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values()), Several, *BASES), RENAMED)
 """Everything that a checkpoint may hold. A new field or class of a strategy's state belongs here."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from partirvm.errors import UsageError
+from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.categorical import Categorical
 from partirvm.kernels.columns import OnColumns
@@ -31,6 +32,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NamedFunction",
+    "NoKernel",
     "OnColumns",
     "Polynomial",
     "Product",
@@ -50,7 +52,7 @@ NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSplin
 
 KERNELS: dict[str, type[Kernel]] = {
     **NAMES,
-    **{kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction)},
+    **{kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)},
 }
 """Every kernel that has a spec, by name; one list feeds the options, the files and the tests."""
 

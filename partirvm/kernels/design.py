@@ -1,22 +1,25 @@
 """The design matrix Φ (N, M), given by its centres and never held whole.
 
-Column m is k(·, centre m), or the constant 1 for the bias. Where there are several kernels a row offers one function
-for each of the K, which its label tells: ``row · K + kernel``. With one kernel labels are row numbers. A ``Design``
-maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates the kernel. Its ``basis`` names
-everything but the centres.
+Column m is k(·, centre m). Before these come *leading* columns: the constant 1 for the bias, and functions of the fit's
+own (``kernels.bases``); where there is no kernel (``NoKernel``) they are all. Where there are several kernels a row
+offers one function for each of the K, which its label tells: ``row · K + kernel``. With one kernel labels are row
+numbers. A ``Design`` maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates functions and
+kernel. Its ``basis`` names everything but the centres.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel, PreparedKernel
+from partirvm.kernels.bases import Basis, label_of
 from partirvm.kernels.several import PreparedSeveral, Several
 from partirvm.types import BIAS, Scaling
 
@@ -29,11 +32,12 @@ NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Design:
-    """M columns: the leading ones, the ``bias`` if it is there, then one kernel column per centre.
+    """M columns: the leading ones, ``bias`` if it is there and some ``functions``, then one kernel column per centre.
 
     ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 say which rows, and which of several
     kernels. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of the columns
-    beside it; without one each design takes what is best for its own digits.
+    beside it; without one each design takes what is best for its own digits. ``functions`` are those of the fit's
+    own, B of them, and ``active`` the numbers of those that are columns here, increasing.
     """
 
     kernel: Kernel | Several
@@ -42,6 +46,8 @@ class Design:
     labels: Int
     bias: bool
     origin: Float | None = None
+    functions: Basis | None = None
+    active: Int = field(default_factory=lambda: NONE)
 
     @property
     def n_columns(self) -> int:
@@ -50,17 +56,19 @@ class Design:
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns, those before the kernels', (L,): of the bias, if it is there."""
-        return np.full(int(self.bias), BIAS, dtype=np.int64)
+        """Labels of the leading columns, those before the kernels', (L,): of the bias, then of functions."""
+        return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)])
 
     @property
     def n_leading(self) -> int:
         """L."""
-        return int(self.bias)
+        return int(self.bias) + len(self.active)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The K kernels."""
+        if isinstance(self.kernel, NoKernel):
+            return ()
         return self.kernel.kernels if isinstance(self.kernel, Several) else (self.kernel,)
 
     @property
@@ -75,9 +83,11 @@ class Design:
 
     @cached_property
     def basis(self) -> str:
-        """Hash of kernel parameters and input scaling: columns of equal basis and label are equal functions."""
+        """Hash of kernel, functions and input scaling: columns of equal basis and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
-        text = json.dumps([self.kernel.key(), shift.tolist(), scale.tolist()], sort_keys=True)
+        facts = [self.kernel.key(), shift.tolist(), scale.tolist()]
+        facts += [] if self.functions is None else [self.functions.key()]
+        text = json.dumps(facts, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -109,8 +119,13 @@ class Design:
         return block
 
     def lead(self, X: Float, out: Float) -> None:
-        """Write the leading columns alone to their places in ``out`` (n, M)."""
-        out[:, : self.n_leading] = 1.0
+        """Write the leading columns alone, at raw inputs X (n, d), to their places in ``out`` (n, M)."""
+        out[:, : int(self.bias)] = 1.0
+        if len(self.active):
+            assert self.functions is not None
+            values = self.functions(self.scaling.inputs(X))
+            whole = len(self.active) == values.shape[1]
+            out[:, int(self.bias) : self.n_leading] = values if whole else values[:, self.active]
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
@@ -127,13 +142,14 @@ class Design:
 
     def led_by(self, leading: Int) -> Design:
         """The same centres with these leading columns, by label."""
-        return replace(self, bias=bool((leading == BIAS).any()))
+        return replace(self, bias=bool((leading == BIAS).any()), active=np.sort(label_of(leading[leading < BIAS])))
 
     def join(self, other: Design) -> Design:
         """The centres of this design, then those of ``other``, and the leading columns that either has."""
         return replace(
             self,
             bias=self.bias or other.bias,
+            active=np.union1d(self.active, other.active),
             centres=np.concatenate([self.centres, other.centres]),
             labels=np.concatenate([self.labels, other.labels]),
         )
@@ -142,4 +158,4 @@ class Design:
         """The columns that these rows offer, one for each kernel, in place of the present ones: points (k, d), (k,)."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
-        return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias)
+        return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE)

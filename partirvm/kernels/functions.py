@@ -69,30 +69,11 @@ class NamedFunction(_Computed):
     name = "function"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.function, str) or not _PATH.fullmatch(self.function):
-            raise UsageError(
-                f"a kernel is the function {self.function!r}: it must be named as 'module:function', such as "
-                "'sklearn.metrics.pairwise:laplacian_kernel'"
-            )
+        require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
     def callable(self) -> Function:
         """Import it. Raises ``UsageError`` that says what cannot be had."""
-        module, _, names = self.function.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-        except Exception as error:
-            raise UsageError(
-                f"kernel {self.function}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
-                "it must be installed, or lie on PYTHONPATH, here and on every worker"
-            ) from error
-        for name in names.split("."):
-            if not hasattr(found, name):
-                raise UsageError(f"kernel {self.function}: {module!r} has no {name!r}")
-            found = getattr(found, name)
-        if not callable(found):
-            raise UsageError(f"kernel {self.function}: it is a {type(found).__name__}, which cannot be called")
-        function: Function = found
-        return function
+        return named_function(self.function, "kernel")
 
     def title(self) -> str:
         """Module and name."""
@@ -135,6 +116,34 @@ class LocalFunction(_Computed):
     def key(self) -> dict[str, Any]:
         """Its name and its place in memory."""
         return {"name": self.name, "function": f"{self.title()} at {id(self.function)}"}
+
+
+def require_path(path: Any, what: str, such_as: str) -> None:
+    """Raise ``UsageError`` unless this names a function, which is to be a ``what``."""
+    if not isinstance(path, str) or not _PATH.fullmatch(path):
+        raise UsageError(
+            f"a {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
+        )
+
+
+def named_function(path: str, what: str) -> Callable[..., Any]:
+    """Import the function ``"module:function"``. Raises ``UsageError`` that says what is missing."""
+    module, _, names = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        raise UsageError(
+            f"{what} {path}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
+            "it must be installed, or lie on PYTHONPATH, here and on every worker"
+        ) from error
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise UsageError(f"{what} {path}: {module!r} has no {name!r}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise UsageError(f"{what} {path}: it is a {type(found).__name__}, which cannot be called")
+    function: Callable[..., Any] = found
+    return function
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
+from partirvm.model.bases import Bases, bases_of
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import load_model, save_model
 from partirvm.model.fitted import Model
@@ -28,8 +29,10 @@ def model_of(design: Design, fit: HyperState | LaplaceState, columns: Columns, m
 __all__ = [
     "FAR",
     "AnyModel",
+    "Bases",
     "ClassModel",
     "Model",
+    "bases_of",
     "label_array",
     "load_model",
     "model_of",

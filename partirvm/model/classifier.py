@@ -84,7 +84,7 @@ class ClassModel:
 
     @property
     def n_vectors(self) -> int:
-        """Relevance vectors, the bias not counted."""
+        """Relevance vectors; the bias and basis functions are not counted."""
         return len(self.design.centres)
 
     @property

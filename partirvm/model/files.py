@@ -6,7 +6,8 @@ of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``,
 the noise of a regression, likelihood and moderation of a classification. They are written last: a group without them is
 not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
 
-Format 1 is a regression, format 2 a classification, which versions that know only the first refuse.
+Format 1 is a regression, format 2 a classification, format 3 either with basis functions of its own: their spec is
+``basis``, and ``active`` are the numbers of those that the model has. Versions that know only a lower one refuse it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError
 from partirvm.kernels import kernel_from_spec
+from partirvm.kernels.bases import basis_from_spec
 from partirvm.kernels.design import Design
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
@@ -28,7 +30,10 @@ from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 2
+NUMBERS, CLASSES, WITH_BASIS = 1, 2, 3
+"""Formats."""
+
+FORMAT = WITH_BASIS
 """The newest format that is read."""
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
@@ -77,9 +82,11 @@ def save_model(
 def _attributes(model: Model | ClassModel) -> dict[str, Any]:
     design, columns = model.design, model.columns
     if isinstance(model, ClassModel):
-        own: dict[str, Any] = {"format": 2, "likelihood": model.likelihood, "moderate": model.moderate}
+        own: dict[str, Any] = {"format": CLASSES, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        own = {"format": 1, "noise_variance": model.noise_variance}
+        own = {"format": NUMBERS, "noise_variance": model.noise_variance}
+    if design.functions is not None:
+        own |= {"format": WITH_BASIS, "basis": design.functions.spec(), "active": design.active.tolist()}
     return {
         "kind": KIND,
         "kernel": design.kernel.spec(),
@@ -99,8 +106,8 @@ def load_model(
 ) -> Model | ClassModel:
     """Read a model back, or the one to use of a job, given its folder or fsspec URL. Runs no code from the file.
 
-    A kernel that is a named function (``partirvm.kernels.NamedFunction``) is imported once the model predicts: in a
-    file from strangers, look at ``model.design.kernel`` first.
+    A kernel that is a named function (``partirvm.kernels.NamedFunction``), or a basis, is imported once the model
+    predicts: in a file from strangers, look at ``model.design.kernel`` and ``model.design.functions`` first.
 
     Raises ``MissingDataError`` if there is none or an array is damaged, ``FormatError`` if it is something else or was
     written by a newer version.
@@ -130,11 +137,17 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
         raise FormatError(
             f"{location}: the model has format {about['format']}, this version reads up to {FORMAT}: upgrade partirvm"
         )
-    classifies = about["format"] == 2
+    classifies = "likelihood" in about
     arrays = {name: _read(group, name, location, infinite=classifies and name == "alpha") for name in ARRAYS}
     scaling = Scaling(arrays["x_shift"], arrays["x_scale"], arrays["t_shift"], arrays["t_scale"])
     design = Design(
-        kernel_from_spec(about["kernel"]), scaling, arrays["centres"], arrays["labels"].astype(np.int64), about["bias"]
+        kernel_from_spec(about["kernel"]),
+        scaling,
+        arrays["centres"],
+        arrays["labels"].astype(np.int64),
+        about["bias"],
+        functions=basis_from_spec(about["basis"]) if "basis" in about else None,
+        active=np.array(about.get("active", ()), dtype=np.int64),
     )
     columns = Columns(
         features=tuple(about["features"]),

@@ -59,7 +59,7 @@ class Model:
 
     @property
     def n_vectors(self) -> int:
-        """Relevance vectors, the bias not counted."""
+        """Relevance vectors; the bias and basis functions are not counted."""
         return len(self.design.centres)
 
     @property
@@ -69,7 +69,7 @@ class Model:
 
     @property
     def intercept(self) -> float:
-        """Constant term of the mean in the target's unit: the training mean and the bias."""
+        """The training mean and the bias, in the target's unit: the mean without basis functions and kernels."""
         scaling = self.design.scaling
         bias = float(self.mean[0]) if self.design.bias else 0.0
         return float(scaling.t_shift[0]) + float(scaling.t_scale[0]) * bias

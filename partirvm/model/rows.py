@@ -65,8 +65,10 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
 
 
 def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
-    """A hash of the JSON ``facts``, of the design's scaling, centres and which kernel is whose, and of these arrays."""
+    """A hash of the JSON ``facts``, of the design but for its kernel and bias, and of these arrays."""
     scaling = design.scaling
+    if design.functions is not None:
+        facts = [*facts, design.functions.spec(), design.active.tolist()]
     found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     of_design = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres)
     several = (design.which,) if len(design.kernels) > 1 else ()

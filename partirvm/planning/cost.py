@@ -75,7 +75,7 @@ class Work:
     """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads.
 
     ``outputs`` are the linear predictors of a fit of classes, 0 for one of numbers; a row offers ``n_kernels``
-    candidates.
+    candidates, and every fit has ``n_leading`` columns beside these.
     """
 
     n_rows: int
@@ -85,6 +85,7 @@ class Work:
     threads: int
     outputs: int = 0
     n_kernels: int = 1
+    n_leading: int = 1
 
     @property
     def full(self) -> bool:
@@ -139,14 +140,14 @@ def look_cost(work: Work, kept: int) -> tuple[float, int]:
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stop_fraction: float) -> list[RoundCost]:
     """Rounds of P candidates that join what was kept; the last of them sees all rows, and converges."""
-    costs, kept = [], 1
+    costs, kept = [], work.n_leading
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
         if number and work.looking != NOT_LOOKING:
             seconds, passes = look_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
-        kept = 1 + int(stop_fraction * (kept - 1 + partition_size))
+        kept = work.n_leading + int(stop_fraction * (kept - work.n_leading + partition_size))
     last = costs[-1]
     if not work.full:
         whole = gram_cost(work, work.n_rows, 0, last.kept + last.candidates)
@@ -160,10 +161,10 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
     parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
     candidates = min(partition_size, work.n_rows * work.n_kernels)
     while parts > 1:
-        costs.append(fit_cost(work, 1, candidates, fits=fits, threads=work.threads))
+        costs.append(fit_cost(work, work.n_leading, candidates, fits=fits, threads=work.threads))
         fits, parts = parts // 2, -(-parts // 2)
         candidates = max(int(2 * stop_fraction * candidates), 1)
-    last = gram_cost(work, work.n_rows, 0, candidates + 1)
+    last = gram_cost(work, work.n_rows, 0, candidates + work.n_leading)
     return [*costs, _settled(work, replace(last, kept=0, candidates=candidates), int(stop_fraction * candidates))]
 
 

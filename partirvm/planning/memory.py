@@ -40,7 +40,11 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the formulas need to know: rows, features, targets, rows per tile, linear predictors, kernels."""
+    """What the formulas need to know: rows, features, targets, rows per tile, linear predictors, kernels.
+
+    ``n_leading`` columns beside the candidates are in every fit: the bias, or room for it, and functions of the fit's
+    own. Without a kernel (0 of them) they are all.
+    """
 
     n_rows: int
     n_features: int
@@ -48,6 +52,7 @@ class DataShape:
     tile_rows: int
     n_outputs: int = 1
     n_kernels: int = 1
+    n_leading: int = 1
 
     @property
     def n_candidates(self) -> int:
@@ -99,7 +104,7 @@ def step_bytes(
     held_out: bool = False,
     elements: int = 0,
 ) -> StepBytes:
-    """The formulas above for M = ``kept`` columns (the bias counted), P = ``candidates`` and Q = max(P, ``pool``).
+    """The formulas above for M = ``kept`` columns, the leading ones counted, P = ``candidates``, Q = max(P, ``pool``).
 
     ``elements`` is E.
     """
@@ -137,7 +142,7 @@ def _batch_element(shape: DataShape, threads: int) -> int:
 
 def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) -> int:
     """E: squared columns of fits side by side, as ``spare`` bytes allow, from one fit of P candidates to ``BATCH``."""
-    one = (candidates + 1) ** 2
+    one = (candidates + shape.n_leading) ** 2
     return min(max(spare // _batch_element(shape, threads), one), BATCH * one)
 
 
@@ -183,9 +188,10 @@ def most_columns(
         beside = pool_columns(pool, columns - candidates) if whole else pool
         return step_bytes(shape, kept, columns - kept, threads, pool=beside, held_out=held_out).peak <= budget
 
-    if not fits(candidates + 1):
+    least = candidates + shape.n_leading
+    if not fits(least):
         return 0
-    low, high = candidates + 1, candidates + 2
+    low, high = least, least + 1
     while fits(high):
         low, high = high, 2 * high
     while high - low > 1:

@@ -94,7 +94,9 @@ class Plan:
 
     @property
     def partitions(self) -> int:
-        """⌈N/P⌉, P being the candidates that rows offer with each of their kernels."""
+        """⌈N/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
+        if not self.shape.n_kernels:
+            return 1
         return -(-self.shape.n_rows // max(self.partition_size // self.shape.n_kernels, 1))
 
     @property
@@ -208,6 +210,8 @@ class Plan:
 
     def _candidates(self) -> str:
         P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels
+        if not kernels:
+            return f"none: there is no kernel, {self.shape.n_leading:,} columns at once"
         if kernels > 1:
             P += f" ({max(self.partition_size // kernels, 1):,} rows × {kernels} kernels)"
         if self.strategy == "basic":
@@ -231,7 +235,7 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
     """
     budget = machine.limit - machine.base - ALLOWANCE
     for threads in range(machine.threads, 0 if shrink_threads else machine.threads - 1, -1):
-        most = most_columns(shape, 1, threads, budget, whole=True) - 1
+        most = most_columns(shape, 1, threads, budget, whole=True) - shape.n_leading
         if most >= candidates:
             break
     return threads, min(candidates, max(most, 2))
@@ -279,17 +283,20 @@ def make_plan(
     whole = strategy in ("basic", "split-merge") or likelihood != "full" or final_likelihood != "full"
     whole = whole or newton
 
+    def least_columns(candidates: int) -> int:
+        return min(2 * candidates, shape.n_candidates) + shape.n_leading
+
     def fitting(candidates: int) -> tuple[int, int]:
         for threads in range(machine.threads, least - 1, -1):
             columns = most_columns(
                 shape, candidates, threads, budget, pool=looking.pool, held_out=held_out, whole=whole
             )
-            if columns >= min(2 * candidates, shape.n_candidates) + 1:
+            if columns >= least_columns(candidates):
                 break
         return threads, columns
 
     threads, columns = fitting(candidates)
-    while shrink_partition and columns < min(2 * candidates, shape.n_candidates) + 1 and candidates > LEAST_PARTITION:
+    while shrink_partition and columns < least_columns(candidates) and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
         threads, columns = fitting(candidates)
         capped = (f"P held to {candidates} by the memory limit",)
@@ -298,16 +305,27 @@ def make_plan(
         need = (
             machine.base
             + ALLOWANCE
-            + step_bytes(shape, 1, candidates, least, pool=looking.pool, held_out=held_out).peak
+            + step_bytes(shape, shape.n_leading, candidates, least, pool=looking.pool, held_out=held_out).peak
         )
+        what, less = f"one round of {candidates} candidates", "lower partition_size"
+        if shape.n_leading > 1:
+            what += f" and {shape.n_leading:,} columns of the basis"
+            less += " or take fewer basis functions"
         raise MemoryLimitError(
-            f"one round of {candidates} candidates over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} "
+            f"{what} over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} "
             f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
-            f"{format_bytes(machine.limit)}: raise memory_limit or lower partition_size"
+            f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
     outputs = shape.n_outputs if newton else 0
     work = Work(
-        shape.n_rows, seen or Seen(shape.n_rows), looking, rates, threads * machine.workers, outputs, shape.n_kernels
+        shape.n_rows,
+        seen or Seen(shape.n_rows),
+        looking,
+        rates,
+        threads * machine.workers,
+        outputs,
+        shape.n_kernels,
+        shape.n_leading,
     )
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
@@ -350,7 +368,7 @@ def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bo
     ``MemoryLimitError`` where that does not fit, with what it needs, what it has and what to do instead.
     """
     shape, machine = plan.shape, plan.machine
-    budget, columns = machine.limit - machine.base - ALLOWANCE, shape.n_rows + 1
+    budget, columns = machine.limit - machine.base - ALLOWANCE, shape.n_rows + shape.n_leading
     for threads in range(plan.threads, 0 if shrink_threads else plan.threads - 1, -1):
         step = step_bytes(shape, 0, columns, threads, held_out=held_out)
         if step.peak <= budget:
@@ -376,7 +394,7 @@ def _costs(work: Work, strategy: str, candidates: int, stop_fraction: float, max
     """Rounds or levels that a strategy is expected to take."""
     if strategy == "split-merge":
         return levels_cost(work, candidates, stop_fraction)
-    partitions = -(-work.n_rows // max(candidates // work.n_kernels, 1))
+    partitions = -(-work.n_rows // max(candidates // work.n_kernels, 1)) if work.n_kernels else 1
     assumed = partitions if strategy in ("basic", "incremental") else UNLIMITED_ROUNDS
     rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
     return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report import course, markup, relevance
+from partirvm.report import bases, course, markup, relevance
 from partirvm.report.course import minus
 from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
 from partirvm.report.stages import Stage, stages
@@ -37,7 +37,8 @@ class JobFacts:
     it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None.
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is what
     ``Plan.to_json()`` gives, and ``history`` are the driver's entries. ``relevance`` says how much each feature counts,
-    by name, as a fraction of the largest; None where the model does not tell, or there is none.
+    by name, as a fraction of the largest; None where the model does not tell, or there is none. ``bases``
+    are the bias and the basis functions, where the fit has such.
     """
 
     location: str
@@ -52,6 +53,7 @@ class JobFacts:
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
+    bases: Sequence[bases.Function] = ()
 
 
 def page(job: JobFacts) -> str:
@@ -66,6 +68,7 @@ def page(job: JobFacts) -> str:
         markup.section("Worth knowing", _notes(job)),
         markup.section("Curves", course.curves(found, kind)),
         markup.section("Features", relevance.bars(job.relevance or {})),
+        markup.section("Basis", bases.table(job.bases)),
         markup.section("History", course.history(job.history, found, job.plan, kind, over=_over(job))),
         markup.section("Plan", _plan(job)),
         markup.section("Parameters", _parameters(job.spec)),
@@ -187,6 +190,8 @@ def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
     """P, and how it came about."""
     size = f"P = {plan['partition_size']:,}"
     asked = (job.spec.get("parameters") or {}).get("partition_size", "auto")
+    if not plan["partition_size"]:
+        return "none: without a kernel no row is a candidate"
     if plan["strategy"] == "basic":
         return f"{size}: all rows at once"
     if asked != "auto":

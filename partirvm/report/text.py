@@ -127,7 +127,7 @@ def _course(plan: dict[str, Any]) -> str:
     """Which rows become candidates when."""
     most = plan["max_rounds"]
     if plan["strategy"] == "basic":
-        return "all rows at once"
+        return "all rows at once" if plan["partition_size"] else "basis functions alone"
     if plan["strategy"] == "working-set":
         rounds = f"up to {counted(most, 'round')}" if most else "until the evidence is flat"
         return f"{plan['partition_size']:,} candidates per round, {rounds}"
@@ -184,7 +184,8 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
     advice = outcome.reason.advice
     if outcome.reason.value == "converged" and plan["strategy"] != "working-set":
-        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
+        whole = "Every row has been a candidate, and the last" if plan["partition_size"] else "The"
+        advice = f"{whole} fit has converged: nothing to do."
     return {
         "job": job,
         "target": target,

@@ -36,9 +36,9 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
-from partirvm.service.kernels import learns, portable
+from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters
+from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.preparing import Prepared, check_sources, prepare
 from partirvm.service.relevance import input_variance
 from partirvm.storage.process import Process
@@ -151,7 +151,7 @@ def specification(
         "validation": None if validation is None else absolute(validation),
         "fingerprint": asdict(source.fingerprint()),
         "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
-        "parameters": {**asdict(parameters), "kernel": portable(parameters.kernel)},
+        "parameters": portable(parameters),
         "tile_rows": source.tile_rows,
         "versions": package_versions(),
     }

@@ -38,11 +38,10 @@ from partirvm.service.carrying import (
     specification,
     take_over,
 )
-from partirvm.service.kernels import portable
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters
+from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.preparing import prepare
-from partirvm.service.relevance import relevances
+from partirvm.service.relevance import relevances, told_bases
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -96,7 +95,7 @@ def fit(
     was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
     model.
     """
-    portable(check_parameters(parameters).kernel)
+    portable(check_parameters(parameters))
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
@@ -177,7 +176,7 @@ def submit(
 
     _require_shared(data, job, *([validation] if validation else []))
     parameters = check_parameters(parameters)
-    portable(parameters.kernel)
+    portable(parameters)
     made._start_there(client, ask(client, create, data, job, parameters, validation, overwrite, _address(client)))
     return made
 
@@ -347,6 +346,13 @@ class Job:
         model = self.store.model()
         found = relevances(model.design.kernel, np.array(variance))
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
+
+    def bases(self) -> list[dict[str, Any]]:
+        """What basis functions beside the kernels are worth, as plain JSON: ``service.relevance.told_bases``.
+
+        Empty where there are none, or no model yet. Raises as ``model``.
+        """
+        return told_bases(self.store.model()) if self.store.has_model() else []
 
     def _end(self, what: str, reason: str) -> Status:
         for attempt in range(TRIES):

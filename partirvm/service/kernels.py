@@ -18,6 +18,7 @@ from partirvm.kernels import (
     Kernel,
     LocalFunction,
     NamedFunction,
+    NoKernel,
     Several,
     kernel_from_spec,
 )
@@ -46,9 +47,13 @@ def chooses(parameters: FitParameters) -> bool:
 def checked_kernel(given: Any) -> Any:
     """A name or ``module:function`` as it is, a kernel for anything else: a kernel, its spec, a callable.
 
-    Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
+    None is "none". Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
     """
+    if given is None or (isinstance(given, str) and given == NoKernel.name):
+        return NoKernel.name
     if isinstance(given, list | tuple) and given:
+        if None in given or NoKernel.name in given:
+            raise UsageError(f"kernel is {given!r}: where there is no kernel it is None alone")
         return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
@@ -60,18 +65,18 @@ def checked_kernel(given: Any) -> Any:
     if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(
             f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', a value such as "
-            "partirvm.kernels.Gaussian(0.5), or a list of such"
+            "partirvm.kernels.Gaussian(0.5), or a list of such; None for no kernel"
         )
     return given if value else LocalFunction(given)
 
 
-def portable(kernel: Any) -> Any:
+def portable_kernel(kernel: Any) -> Any:
     """A checked kernel as plain JSON: what a job, a cluster or a file holds of it.
 
     Raises ``UsageError`` for one that only this process has, or knows.
     """
     if isinstance(kernel, tuple):
-        return list(map(portable, kernel))
+        return list(map(portable_kernel, kernel))
     if isinstance(kernel, str):
         return kernel
     spec = kernel.spec()
@@ -93,6 +98,8 @@ def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns
         kernel = _resolved(given, parameters, moments, columns)
     if tuple(factors) == (1.0,):
         return kernel
+    if isinstance(kernel, NoKernel):
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there is no kernel: leave it out")
     if isinstance(kernel, Several):
         raise UsageError(f"gamma_multiples is {list(factors)}, but there are several kernels already: list them all")
     return multiples(kernel, factors)
@@ -116,6 +123,10 @@ def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: 
             return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
         return WITH_GAMMA[given].from_spec({"gamma": gammas})
     gamma = parameters.gamma
+    if given == NoKernel.name:
+        if not (isinstance(gamma, str) and gamma == "auto"):
+            raise UsageError(f"gamma is {gamma!r}, but there is no kernel: leave gamma out")
+        return NoKernel()
     if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
         why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
         raise UsageError(f"gamma is {gamma!r}, but {why}: leave gamma out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
+from partirvm.kernels import NoKernel
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
-from partirvm.service.kernels import checked_kernel
+from partirvm.service.bases import checked_basis, portable_basis, require_functions
+from partirvm.service.kernels import checked_kernel, portable_kernel
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import STOP_RULES, Record
 from partirvm.strategies.learning import PRIORS
@@ -51,6 +53,8 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
     p = parameters
     p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
+    p = replace(p, basis=checked_basis(p.basis))
+    require_functions(p)
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
     _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
     _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
@@ -89,6 +93,15 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     if p.memory_limit != "auto":
         p = replace(p, memory_limit=parse_bytes(p.memory_limit, "memory_limit"))
     return p
+
+
+def portable(parameters: FitParameters) -> dict[str, Any]:
+    """Checked parameters as plain JSON: what a job or a cluster holds of them.
+
+    Raises ``UsageError`` for a kernel or a basis that only this process has.
+    """
+    kernel, basis = portable_kernel(parameters.kernel), portable_basis(parameters.basis)
+    return asdict(replace(parameters, kernel=kernel, basis=basis))
 
 
 def _multiples(given: Any) -> tuple[float, ...]:
@@ -162,7 +175,12 @@ def _deviation(moments: Any) -> NDArray[np.float64]:
 
 
 def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
-    """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes."""
+    """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes.
+
+    Without a kernel there are no candidates, and one fit: ``basic``.
+    """
+    if parameters.kernel == NoKernel.name:
+        return "basic"
     if parameters.strategy != "auto":
         return parameters.strategy
     few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL

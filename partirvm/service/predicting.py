@@ -141,7 +141,7 @@ def predict(
             far = _write(path, partial, model, source.n_rows)
     finally:
         executor.close()
-    warn_of_far_rows(far, source.n_rows, classes=isinstance(model, ClassModel))
+    warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
 
 
@@ -180,14 +180,14 @@ def _identity(model: AnyModel, source: ZarrSource) -> dict[str, Any]:
     }
 
 
-def warn_of_far_rows(far: int, rows: int, *, classes: bool = False) -> None:
-    """Say how many rows the model, of ``classes`` or a number, knows nothing of."""
+def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
+    """Say how many rows the model knows nothing of."""
     if far:
-        what = (
-            "probabilities are little more than those that the bias alone gives, everywhere the same"
-            if classes
-            else "prediction is little more than the mean of the target, and the standard deviation does not grow there"
-        )
+        what = "prediction is little more than the mean of the target, and the standard deviation does not grow there"
+        if isinstance(model, ClassModel):
+            what = "probabilities are little more than those that the bias alone gives, everywhere the same"
+        if model.design.functions is not None:
+            what = "prediction is little more than what the bias and the basis functions give"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,

@@ -24,11 +24,13 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError
 from partirvm.jobs.driver import Entry
-from partirvm.kernels.design import Design
+from partirvm.kernels import NoKernel
+from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import Disk, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
+from partirvm.service.bases import codes_seen, resolve_basis
 from partirvm.service.classes import Classes, find_classes
 from partirvm.service.kernels import chooses, learns, resolve_kernel, sees_codes
 from partirvm.service.measuring import Interrupted, Measuring, StoppedError
@@ -94,12 +96,26 @@ def prepare(
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
-    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
+    empty = Design(
+        kernel,
+        scaling,
+        np.zeros((0, source.n_features)),
+        NONE,
+        bias=False,
+        origin=origin,
+        functions=resolve_basis(parameters, source, scaling),
+    )
     classes = find_classes(source, parameters, executor)
     problem = _problem(source, held_out, parameters, empty, moments, classes)
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(
-        source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs, problem.n_kernels
+        source.n_rows,
+        source.n_features,
+        source.n_targets,
+        source.tile_rows,
+        problem.n_outputs,
+        problem.n_kernels,
+        max(len(problem.leading), 1),
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
@@ -122,7 +138,7 @@ def prepare(
         measured, notes = measured + lines, notes + capped + held
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size)
     selection = _selection(parameters, strategy, problem.classifies)
-    rates = calibrate(source, problem.empty)
+    rates = calibrate(source, problem)
     plan = make_plan(
         shape,
         machine,
@@ -178,6 +194,9 @@ def _remarks(
         *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
         *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
     ]
+    if given.kernel == NoKernel.name:
+        beside = ("strategy", "partition_size", "heuristic_rows", "max_vectors", "stop_rule", "kernel_store")
+        idle += [name for name in beside if _differs(name, given, default)]
     if strategy == "basic":
         idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
     if _differs("gamma_prior", given, default) and not (
@@ -188,6 +207,8 @@ def _remarks(
         remarks.append(f"without effect here: {', '.join(idle)}")
     if blind := sees_codes(given.kernel, source.columns):
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
+    if blind := codes_seen(given, source.columns):
+        remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
     if learns(given) and not problem.power:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not _enough(given, moments):
@@ -349,15 +370,16 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
     )
 
 
-def calibrate(source: Source, empty: Design) -> Rates:
-    """Rates of one thread, measured on the first tile."""
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Rates of one thread, measured on the first tile; without a kernel an element is one of the leading columns."""
     with one_blas_thread():
         began = time.perf_counter()
         tile = source.tile(0)
         read = (time.perf_counter() - began) / len(tile.X)
         X = tile.X[:CALIBRATION_ROWS]
         centres = X[:256]
-        design = empty.with_centres(centres, np.arange(len(centres)))
+        design = problem.empty.with_centres(centres, np.arange(len(centres)))
+        design = design if problem.n_kernels else design.led_by(problem.leading)
         block = design.block(X)
         element = _least_seconds(lambda: design.block(X, block)) / block.size
         kept, places = block.T.copy(), np.arange(block.shape[1])
@@ -382,6 +404,8 @@ def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
 
 def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters) -> KernelStore:
     """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
+    if not plan.shape.n_kernels:
+        return KernelStore("none", 0, "there is no kernel")
     return choose(
         parameters.kernel_store,
         rates,

@@ -1,12 +1,15 @@
-"""How much single features count in a fit's kernel: of a model in memory, and of a job."""
+"""How much single features count in a fit's kernel, and what its basis functions are worth."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.kernels import Kernel, Several
+from partirvm.model import AnyModel, bases_of
 from partirvm.service.categories import kinds, variance_of
 from partirvm.types import Columns, Scaling
 
@@ -35,3 +38,16 @@ def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
     found = found * variance
     largest = found.max()
     return found / largest if largest > 0 else found
+
+
+def told_bases(model: AnyModel) -> list[dict[str, Any]]:
+    """``name``, ``weights`` (one for each linear predictor) and ``relevance`` of the bias and each basis function.
+
+    Plain JSON; empty for a model without basis functions of its own. Relevance is that of ``model.bases.Bases``, nats.
+    """
+    if model.design.functions is None:
+        return []
+    found = bases_of(model)
+    weights = found.weights.reshape(len(found.names), -1).tolist()
+    told = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in told]

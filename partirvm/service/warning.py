@@ -56,7 +56,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
             DataWarning,
             stacklevel=3,
         )
-    if not last.vectors and prepared.problem.power:
+    if not last.vectors and prepared.problem.power and prepared.problem.empty.functions is None:
         warnings.warn(
             f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
             "the kernel does not fit these data; try another gamma",

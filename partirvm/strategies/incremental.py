@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from partirvm.strategies.fitting import nothing, warm
 from partirvm.strategies.instructions import Gather, Options, Problem
 from partirvm.strategies.likelihood import partition, partition_length
 from partirvm.strategies.relearning import Relearning
@@ -33,6 +34,13 @@ class Basic(Incremental):
     """One RVM in which every row is a candidate: a single partition. For small N, and as the reference."""
 
     name = "basic"
+
+    def start(self, problem: Problem, options: Options) -> Answer:
+        """Where rows offer nothing the one fit is that of the leading columns."""
+        if problem.n_kernels or not problem.power:
+            return super().start(problem, options)
+        state = self.first(problem, options)
+        return self.last_fit(state, problem.empty.led_by(problem.leading), warm(nothing(problem)))
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """All rows are one partition, whatever P."""

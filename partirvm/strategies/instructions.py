@@ -19,6 +19,7 @@ from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import n_outputs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, HyperState, StopRule
+from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
 from partirvm.types import BIAS
 
@@ -353,7 +354,7 @@ Event: TypeAlias = Passed | Gathered | Solved | Saved | Stop
 class Problem:
     """All that a strategy knows of the fit.
 
-    ``empty`` is the design without columns (kernel and scaling, no bias); ``bias`` says whether the bias is offered;
+    ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
     ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
     the user's; ``shuffled`` says that neighbouring rows are a random sample. Where ``likelihood`` is one of classes
@@ -384,12 +385,14 @@ class Problem:
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns, which every fit is offered: of the bias."""
-        return np.full(int(self.bias), BIAS, dtype=np.int64)
+        """Labels of the leading columns, which every fit is offered: of the bias, then of basis functions."""
+        functions = self.empty.functions
+        numbers = np.arange(0 if functions is None else functions.size)
+        return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
 
     @property
     def n_kernels(self) -> int:
-        """K, the basis functions that each row offers."""
+        """K, the basis functions that each row offers; 0 without a kernel."""
         return len(self.empty.kernels)
 
     def rows_of(self, candidates: int) -> int:

@@ -117,8 +117,13 @@ def _count(state: SplitMergeState) -> int:
 
 def _batch(state: SplitMergeState) -> range:
     """Numbers of the partitions that come next: as many as may be fitted side by side."""
-    count = max(state.options.batch // (state.options.partition_size + 1) ** 2, 1)
+    count = max(state.options.batch // (state.options.partition_size + _beside(state)) ** 2, 1)
     return range(state.partitions, min(state.partitions + count, _count(state)))
+
+
+def _beside(state: SplitMergeState) -> int:
+    """Columns beside the candidates of a fit: the bias, or room for it, and functions."""
+    return max(len(state.problem.leading), 1)
 
 
 def _rows(state: SplitMergeState, number: int) -> Int:
@@ -236,7 +241,7 @@ def _merge(state: SplitMergeState) -> Answer:
     while len(state.below) > 1:
         left, right = state.below[:2]
         design, duplicates, dropped = _joined(left, right, state)
-        elements += (len(design.labels) + 1) ** 2
+        elements += (len(design.labels) + _beside(state)) ** 2
         if designs and elements > state.options.batch:
             break
         designs.append(design)
@@ -268,7 +273,7 @@ def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, in
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).led_by(state.problem.leading)
     duplicates = len(right.design.labels) - len(new)
-    columns = np.inf if options.max_columns is None else options.max_columns - 1
+    columns = np.inf if options.max_columns is None else options.max_columns - _beside(state)
     room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
     if len(design.labels) <= room:
         return design, duplicates, 0

@@ -1,0 +1,288 @@
+"""Basis functions that belong to the fit and not to its rows: B columns φ_b(x) beside, or instead of, the kernels'.
+
+A basis is a small frozen value, as a kernel is: it sees coordinates as the model does (standardised if the fit
+standardises) and knows nothing of data or files. ``spec`` and ``basis_from_spec`` are inverse, a spec is plain JSON.
+Functions are *leading* columns of a design, as the bias is: function b has the label −2 − b (``label_of``).
+
+Functions are pure functions of each row: they are given some rows at a time, and which ones is no concern of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import UsageError
+from partirvm.kernels.functions import named_function, require_path
+from partirvm.types import BIAS
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+BIAS_NAME = "bias"
+
+
+@runtime_checkable
+class Basis(Protocol):
+    """B basis functions."""
+
+    name: ClassVar[str]
+
+    @property
+    def size(self) -> int:
+        """B."""
+        ...
+
+    def __call__(self, points: Float, /) -> Float:
+        """φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for what cannot be such values."""
+        ...
+
+    def names(self, features: Sequence[str], /) -> tuple[str, ...]:
+        """A name for each function, (B,), of data whose features have these; they need not differ."""
+        ...
+
+    def spec(self) -> dict[str, Any]:
+        """Plain JSON. Raises ``UsageError`` for a basis that only this process has."""
+        ...
+
+    def key(self) -> dict[str, Any]:
+        """The spec, or what stands for it in this process: JSON that differs where bases do."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearBasis:
+    """The d features themselves.
+
+    Examples
+    --------
+    >>> LinearBasis(2)(np.array([[3.0, 4.0]])).tolist()
+    [[3.0, 4.0]]
+    """
+
+    n_features: int
+    name: ClassVar[str] = "linear"
+
+    @property
+    def size(self) -> int:
+        """d."""
+        return self.n_features
+
+    def __call__(self, points: Float) -> Float:
+        """The points (n, d)."""
+        return points
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Those of the features."""
+        return tuple(features)
+
+    def spec(self) -> dict[str, Any]:
+        """Its name and d."""
+        return {"name": self.name, "n_features": self.n_features}
+
+    def key(self) -> dict[str, Any]:
+        """The spec."""
+        return self.spec()
+
+
+@dataclass(frozen=True)
+class NamedBasis:
+    """The B functions of ``"module:function"``, which is given points (n, d) and returns (n, B), imported where needed.
+
+    A model that has them needs the module to predict. Loading a model imports nothing.
+
+    Examples
+    --------
+    >>> NamedBasis("numpy:sin", 1).names(["x0"])
+    ('sin[0]',)
+    """
+
+    function: str
+    n_functions: int
+    name: ClassVar[str] = "function"
+
+    def __post_init__(self) -> None:
+        require_path(self.function, "basis", "mypackage.physics:harmonics")
+
+    @property
+    def size(self) -> int:
+        """B."""
+        return self.n_functions
+
+    def __call__(self, points: Float) -> Float:
+        """What the function returns (n, B)."""
+        found = evaluated(named_function(self.function, "basis"), self.function, points)
+        return _sized(found, self.size, self.function)
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Those of the function and the position."""
+        return _numbered(self.function.rpartition(":")[2].rpartition(".")[2], self.size)
+
+    def spec(self) -> dict[str, Any]:
+        """Its name, the function's and B."""
+        return {"name": self.name, "function": self.function, "n_functions": self.n_functions}
+
+    def key(self) -> dict[str, Any]:
+        """The spec."""
+        return self.spec()
+
+
+@dataclass(frozen=True)
+class LocalBasis:
+    """The B functions of any callable, for fits in this process: neither a job nor a model file can hold it.
+
+    ``given`` are names that the functions have of themselves, (B,).
+    """
+
+    function: Callable[[Any], Any]
+    n_functions: int
+    given: tuple[str, ...] = ()
+    name: ClassVar[str] = "callable"
+
+    @property
+    def size(self) -> int:
+        """B."""
+        return self.n_functions
+
+    def __call__(self, points: Float) -> Float:
+        """What the function returns (n, B)."""
+        title = title_of(self.function)
+        return _sized(evaluated(self.function, title, points), self.size, title)
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Those given, or the function's own and the position; ``f`` for one without."""
+        own = str(getattr(self.function, "__name__", "f"))
+        return self.given or _numbered(own if own.isidentifier() else "f", self.size)
+
+    def spec(self) -> dict[str, Any]:
+        """Raises ``UsageError``."""
+        raise UsageError(unportable(self.function))
+
+    def key(self) -> dict[str, Any]:
+        """Its name and its place in memory."""
+        return {"name": self.name, "function": f"{title_of(self.function)} at {id(self.function)}"}
+
+
+@dataclass(frozen=True)
+class Together:
+    """The functions of several bases, side by side."""
+
+    parts: tuple[Basis, ...]
+    name: ClassVar[str] = "together"
+
+    @property
+    def size(self) -> int:
+        """B, that of all parts."""
+        return sum(part.size for part in self.parts)
+
+    def __call__(self, points: Float) -> Float:
+        """Those of the parts (n, B)."""
+        return np.hstack([part(points) for part in self.parts])
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Those of the parts."""
+        return tuple(name for part in self.parts for name in part.names(features))
+
+    def spec(self) -> dict[str, Any]:
+        """Its name, and the specs of the parts."""
+        return {"name": self.name, "parts": [part.spec() for part in self.parts]}
+
+    def key(self) -> dict[str, Any]:
+        """Its name, and the keys of the parts."""
+        return {"name": self.name, "parts": [part.key() for part in self.parts]}
+
+
+BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, Together)
+"""Every basis that has a spec."""
+
+
+def basis_from_spec(spec: dict[str, Any]) -> Basis:
+    """The basis that has this spec. Raises ``UsageError`` for one that is unknown."""
+    match spec:
+        case {"name": LinearBasis.name, "n_features": count}:
+            return LinearBasis(count)
+        case {"name": NamedBasis.name, "function": function, "n_functions": count}:
+            return NamedBasis(function, count)
+        case {"name": Together.name, "parts": parts}:
+            return Together(tuple(map(basis_from_spec, parts)))
+    raise UsageError(f"unknown basis {spec!r}; known: {', '.join(kind.name for kind in BASES)}")
+
+
+def label_of(function: Int) -> Int:
+    """Labels −2 − b of the columns of basis functions b; the numbers b of labels likewise.
+
+    >>> label_of(np.array([0, 5])).tolist(), label_of(np.array([-2, -7])).tolist()
+    ([-2, -7], [0, 5])
+    """
+    return BIAS - 1 - function
+
+
+def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
+    """Label of each leading column by its name: ``bias``, then the functions; a name that was there gets a number.
+
+    >>> labels_by_name(Together((LinearBasis(2), LinearBasis(2))), ["age", "bias"])
+    {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
+    """
+    found = {BIAS_NAME: BIAS}
+    for b, name in enumerate(() if basis is None else basis.names(features)):
+        own, count = name, 1
+        while own in found:
+            count += 1
+            own = f"{name} ({count})"
+        found[own] = BIAS - 1 - b
+    return found
+
+
+def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Float:
+    """What a function returns for points (n, d), checked: finite numbers (n, B)."""
+    try:
+        values = function(points)
+        values = values.toarray() if hasattr(values, "toarray") else values  # sparse, as of some transformers
+        found = np.asarray(values, dtype=np.float64)
+    except Exception as error:
+        raise UsageError(f"basis {title} failed for points {points.shape}: {type(error).__name__}: {error}") from error
+    if found.ndim != 2 or len(found) != len(points):
+        raise UsageError(
+            f"basis {title} returned the shape {found.shape} for points {points.shape}: it must return "
+            f"({len(points)}, B), a column for each basis function"
+        )
+    bad = found.size - int(np.isfinite(found).sum())
+    if bad:
+        raise UsageError(f"basis {title} returned {bad:,} values of {found.size:,} that are NaN or infinite")
+    return found
+
+
+def _sized(found: Float, size: int, title: str) -> Float:
+    if found.shape[1] != size:
+        raise UsageError(
+            f"basis {title} returned {found.shape[1]} columns, and {size} where it was asked first: their number must "
+            "not depend on the rows"
+        )
+    return found
+
+
+def _numbered(name: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{name}[{b}]" for b in range(size))
+
+
+def title_of(function: Any) -> str:
+    """What errors call a callable."""
+    owner = getattr(function, "__self__", None)
+    if owner is not None and hasattr(owner, "transform"):
+        return type(owner).__name__
+    return str(getattr(function, "__qualname__", repr(function)))
+
+
+def unportable(function: Any) -> str:
+    """Why a callable or a transformer cannot leave this process, and what to do."""
+    transformer = hasattr(getattr(function, "__self__", function), "transform")
+    what = "transformer" if transformer else "function"
+    how = "write a function that computes the same" if transformer else "put it"
+    return (
+        f"the basis is the {what} {title_of(function)!r} of this process, which neither a job, a cluster nor a model "
+        f"file can hold: {how} into a module that can be imported everywhere, and name it as 'module:function'"
+    )

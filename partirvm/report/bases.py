@@ -1,0 +1,84 @@
+"""What the basis functions beside the kernels are worth: a table on a job's page, and a line of text.
+
+A function's relevance is the evidence, in nats, that its loss would cost with all else as it is; those that were pruned
+have none, and are listed by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partirvm.report import markup
+from partirvm.report.course import minus
+from partirvm.report.text import counted
+
+MOST = 50
+"""Functions that the table shows; the others are counted."""
+
+NAMED = 6
+"""Functions that a line names."""
+
+LISTED = 60
+"""Names of pruned functions that are shown."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A basis function, or the bias: its ``weights``, one for each linear predictor, and its relevance in nats."""
+
+    name: str
+    weights: Sequence[float]
+    relevance: float
+
+    @property
+    def pruned(self) -> bool:
+        """Whether it has no weight."""
+        return not any(self.weights)
+
+
+def ranked(functions: Sequence[Function]) -> list[Function]:
+    """Those with weight, the most relevant first."""
+    return sorted((each for each in functions if not each.pruned), key=lambda each: -each.relevance)
+
+
+def line(functions: Sequence[Function]) -> str:
+    """How many there are left, and the most relevant of them.
+
+    >>> line([Function("bias", [0.0], 0.0), Function("age", [0.2], 41.26), Function("height", [-1.0], 950.0)])
+    '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
+    """
+    kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
+    told = ", ".join(f"{each.name} ({figure(each.relevance)} nats)" for each in kept[:NAMED])
+    more = f" and {len(kept) - NAMED:,} more" if len(kept) > NAMED else ""
+    rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
+    pruned = f"; pruned: {', '.join(gone[:NAMED])}{rest}" if gone else ""
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {told}{more}" if kept else "") + pruned
+
+
+def table(functions: Sequence[Function]) -> str:
+    """The table as markup for a page; nothing where there are no functions."""
+    if not functions:
+        return ""
+    kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
+    rows = [
+        markup.row((each.name, ", ".join(minus(figure(weight)) for weight in each.weights), figure(each.relevance)))
+        for each in kept[:MOST]
+    ]
+    head = ("function", "weight" if len(functions[0].weights) == 1 else "weights", "relevance, nats of evidence")
+    parts = [markup.table(head, rows, "small")] if rows else []
+    if len(kept) > MOST:
+        parts.append(f'<p class="names">{len(kept) - MOST:,} more of less relevance</p>')
+    if gone:
+        rest = f" and {len(gone) - LISTED:,} more" if len(gone) > LISTED else ""
+        parts.append(f'<p class="names">pruned: {markup.text(", ".join(gone[:LISTED]) + rest)}</p>')
+    return "\n".join(parts)
+
+
+def figure(value: float) -> str:
+    """A number with three digits.
+
+    >>> figure(0.01234), figure(41.26), figure(1234.5)
+    ('0.0123', '41.3', '1,234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
