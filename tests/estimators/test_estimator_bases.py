@@ -1,0 +1,240 @@
+"""Basis functions through the estimators, beside kernels and alone, against the dense formulas of their designs."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import naive
+import numpy as np
+import pytest
+import zarr
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import ARDRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.utils.validation import check_is_fitted
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.errors import DataWarning, UsageError
+from partirvm.model import save_model
+
+N = 160
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+
+
+def rows(n=N, seed=3):
+    """A target with a linear trend in two features of three, and a bend in the last."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) * [1.0, 2.0, 0.5] + 3.0
+    y = 5 + 2 * X[:, 0] - X[:, 1] + np.sin(6 * X[:, 2]) + 0.1 * rng.standard_normal(n)
+    return X, y
+
+
+def squares(X):
+    """Two basis functions."""
+    return np.column_stack([X[:, 0] ** 2, X[:, 1] * X[:, 2]])
+
+
+def scaled(model, X):
+    """Inputs as the model sees them, by definition."""
+    scaling = model.model_.design.scaling
+    return (X - scaling.x_shift) / scaling.x_scale
+
+
+def phi(model, X, functions):
+    """The design: ones, functions (n, B) and kernels, as far as they are in the model, by their labels."""
+    design, x = model.model_.design, scaled(model, X)
+    leading = [np.ones(len(X)) if label == -1 else functions(x)[:, -2 - label] for label in design.leading]
+    kernels = naive.gaussian(x, scaled(model, design.centres), design.kernel.gamma) if len(design.centres) else None
+    return np.column_stack([*leading, *([] if kernels is None else [kernels])])
+
+
+def linear(x):
+    return x
+
+
+def both(x):
+    return np.hstack([x, squares(x)])
+
+
+CASES = {
+    "linear": ({"basis": "linear", "gamma": 2.0}, linear),
+    "callable": ({"basis": squares, "gamma": 2.0}, squares),
+    "list": ({"basis": ["linear", squares], "gamma": 2.0}, both),
+    "alone": ({"basis": ["linear", squares], "kernel": None}, both),
+    "learned": ({"basis": "linear", "gamma": "learn-per-feature"}, linear),
+    "rounds": ({"basis": "linear", "gamma": 2.0, "strategy": "working-set", "partition_size": 30}, linear),
+    "merged": ({"basis": "linear", "gamma": 2.0, "strategy": "split-merge", "partition_size": 40}, linear),
+    "weights": (
+        {"basis": "linear", "gamma": 2.0, "strategy": "working-set", "partition_size": 40, "selection": "map-weight"},
+        linear,
+    ),
+    "no-bias": ({"basis": squares, "gamma": 2.0, "fit_intercept": False}, squares),
+}
+
+
+@QUIET
+@pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
+@pytest.mark.parametrize("case", CASES)
+def test_predictions_and_evidence_are_those_of_the_design(case):
+    """Mean and variance at the α and β found (Tipping's eqs. 12, 13, 20–22), and the evidence there (eq. 15)."""
+    asked, functions = CASES[case]
+    X, y = rows()
+    new = X[:20] + 0.01
+    model = RVMRegressor(random_state=0, **asked).fit(X, y)
+    found, scaling = model.model_, model.model_.design.scaling
+    shift, scale = scaling.t_shift[0], scaling.t_scale[0]
+    t, beta = (y - y.mean()) / y.std(), scale**2 / model.noise_variance_
+    Phi, there = phi(model, X, functions), phi(model, new, functions)
+    mean, variance = naive.predict(there, Phi, t, found.alpha, beta)
+    predicted, std = model.predict(new, return_std=True)
+    np.testing.assert_allclose(predicted, shift + scale * mean, rtol=1e-6)
+    np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-5)
+    evidence = naive.log_evidence(Phi, t, found.alpha, beta) - N * np.log(scale)
+    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+    # attributes: the bias and every function in their order, then kernels
+    whole = dict(zip([-1, *(-2 - np.arange(len(model.basis_names_) - 1))], model.basis_weights_, strict=True))
+    leading = found.design.leading
+    np.testing.assert_array_equal([whole[label] for label in leading], found.mean[: len(leading)])
+    assert np.count_nonzero(model.basis_weights_) == found.design.n_leading
+    np.testing.assert_array_equal(np.isinf(model.basis_alpha_), model.basis_weights_ == 0)
+    assert model.n_relevance_vectors_ == len(model.weights_) == len(Phi.T) - found.design.n_leading
+    if asked["basis"] == "linear":
+        assert model.basis_names_.tolist() == ["bias", "x0", "x1", "x2"]
+        assert model.basis_relevance_[1] > 10, "the trend is linear"
+    if case == "alone":
+        assert model.relevance_vectors_.shape == (0, 3)
+        assert [entry["candidates"] for entry in model.history_] == [0]
+        assert model.history_[0]["passes"] == 2, "gram and residual"
+
+
+@QUIET
+def test_polynomials_alone_are_sparse_linear_regression():
+    """The fixed point of the dense formulas and scikit-learn's ARD find the same; relevance is evidence."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(200, 3))
+    y = 1 + X[:, 0] - 2 * X[:, 0] * X[:, 1] + 0.3 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(200)
+    transformer = PolynomialFeatures(2, include_bias=False)
+    model = RVMRegressor(kernel=None, basis=transformer, tol=1e-10, random_state=0).fit(X, y)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(transformer)
+    names = PolynomialFeatures(2, include_bias=False).fit(X).get_feature_names_out()
+    assert model.basis_names_.tolist() == ["bias", *names]
+
+    x, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    F = PolynomialFeatures(2).fit_transform(x)  # the constant first, as the bias is
+    kept, alpha, beta = naive.rvm(F, t, beta=10.0, iterations=400)
+    best, found = naive.log_evidence(F[:, kept], t, alpha, beta), model.log_evidence_ + 200 * np.log(y.std())
+    assert found > best - 0.2
+    ard = ARDRegression(tol=1e-8, max_iter=300).fit(F[:, 1:], t)
+    strong = np.flatnonzero(model.basis_relevance_ > 3)
+    assert {"x0", "x0 x1"} <= set(model.basis_names_[strong])
+    strong = strong[strong > 0]
+    np.testing.assert_allclose(model.basis_weights_[strong], ard.coef_[strong - 1], rtol=0.03)
+
+    there, beta = np.flatnonzero(model.basis_weights_), y.var() / model.noise_variance_
+    alpha = model.basis_alpha_[there]
+    whole = naive.log_evidence(F[:, there], t, alpha, beta)
+    for k, column in enumerate(there):
+        rest = np.delete(np.arange(len(there)), k)
+        loss = whole - naive.log_evidence(F[:, there[rest]], t, alpha[rest], beta)
+        np.testing.assert_allclose(model.basis_relevance_[column], loss, rtol=1e-4, atol=1e-3)
+
+
+@QUIET
+def test_a_design_matrix_of_ones_own(tmp_path):
+    """Φ as a Zarr array of several tiles, each column with an α: those that made the target are left."""
+    rng = np.random.default_rng(1)
+    Phi = rng.standard_normal((5000, 12)) + 1.0
+    y = Phi[:, [2, 7]] @ [1.0, -0.5] + 0.3 * rng.standard_normal(5000)
+    stored = zarr.create_array(str(tmp_path / "phi.zarr"), shape=Phi.shape, chunks=(1000, 12), dtype="f8")
+    stored[...] = Phi
+    model = RVMRegressor(kernel=None, basis="linear", standardize=False, random_state=0).fit(stored, y)
+    assert model.plan_.shape.n_tiles > 1
+    t, there = y - y.mean(), np.flatnonzero(model.basis_weights_)
+    F = np.column_stack([np.ones(5000), Phi])[:, there]
+    mean, _ = naive.posterior(F, t, model.basis_alpha_[there], 1 / model.noise_variance_)
+    np.testing.assert_allclose(model.basis_weights_[there], mean, rtol=1e-8)
+    assert {"x2", "x7"} == set(model.basis_names_[model.basis_relevance_ > 10]) - {"bias"}
+    assert model.noise_variance_ == pytest.approx(0.09, rel=0.1)
+    np.testing.assert_allclose(model.predict(stored), y.mean() + F @ mean, rtol=1e-8)
+
+
+@QUIET
+@pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
+@pytest.mark.parametrize("asked", [{"kernel": None}, {"gamma": 1.0}], ids=["alone", "beside"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes(asked, classes):
+    """Weights are the mode at their α (Tipping 2001, §3), of the design with its linear columns."""
+    X, y = rows(90)
+    codes = np.digitize(y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7]))
+    model = RVMClassifier(basis="linear", random_state=0, tol=1e-9, **asked).fit(X, codes)
+    found = model.model_
+    Phi, alpha = phi(model, X, linear), np.minimum(found.alpha, 1e12)
+    expected = naive.mode(found.likelihood, Phi, codes, alpha)
+    np.testing.assert_allclose(found.mean, expected, rtol=1e-3, atol=1e-4)
+    assert model.basis_weights_.shape == ((4,) if classes == 2 else (3, 4))
+    assert model.basis_relevance_.shape == (4,)
+    assert (model.basis_relevance_[1:3] > 2 + model.basis_relevance_[3]).all(), "the trend is in the first two"
+    assert model.score(X, codes) > 0.8
+
+
+@QUIET
+def test_transformers():
+    """Names, a fitted one as it is, a pipeline, copies; a model file refuses them and says what to do."""
+    X, y = rows()
+    model = RVMRegressor(kernel=None, basis=[PCA(2), "linear"], random_state=0).fit(X, y)
+    assert model.basis_names_.tolist() == ["bias", "pca0", "pca1", "x0", "x1", "x2"]
+    assert clone(model).get_params()["basis"][0].n_components == 2
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    with pytest.raises(UsageError, match=r"transformer 'PCA'.*'module:function'"):
+        save_model(model.model_, "nowhere")
+    fitted = PCA(2).fit(rows(50, seed=9)[0])
+    model = RVMRegressor(kernel=None, basis=fitted, standardize=False, random_state=0).fit(X, y)
+    there = [-2 - label for label in model.model_.design.leading if label < -1]
+    np.testing.assert_allclose(
+        model.predict(X), y.mean() + np.column_stack([np.ones(N), fitted.transform(X)]) @ model.basis_weights_
+    )
+    assert there
+    piped = RVMRegressor(kernel=None, basis=make_pipeline(FunctionTransformer(squares)), random_state=0).fit(X, y)
+    assert piped.basis_names_.tolist() == ["bias", "transform[0]", "transform[1]"]
+    assert RVMRegressor(basis=PolynomialFeatures(3)).get_params()["basis__degree"] == 3
+
+
+@QUIET
+def test_rows_far_from_every_vector():
+    """Say what the prediction is there; without vectors there is nothing to be far from."""
+    X, y = rows()
+    beside = RVMRegressor(basis="linear", gamma=2.0, random_state=0).fit(X, y)
+    with pytest.warns(DataWarning, match="little more than what the bias and the basis functions give"):
+        beside.predict(X[:1] + 1e3)
+    alone = RVMRegressor(kernel=None, basis="linear", random_state=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.predict(X[:1] + 1e3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"kernel": None}, "a model needs basis functions"),
+        ({"kernel": ["gaussian", None]}, "it is None alone"),
+        ({"kernel": None, "basis": "linear", "gamma": 0.5}, "there is no kernel: leave gamma out"),
+        ({"kernel": None, "basis": "linear", "gamma": "learn"}, "there is no kernel: leave gamma out"),
+        ({"kernel": None, "basis": "linear", "gamma_multiples": (1, 8)}, "there is no kernel: leave it out"),
+        ({"basis": "quadratic"}, "basis is 'quadratic'; known: linear"),
+        ({"basis": PCA}, "a transformer of scikit-learn"),
+        ({"basis": "no_such:f"}, "'no_such' cannot be imported"),
+        ({"basis": lambda X: X[:, 0]}, r"returned the shape \(16,\)"),
+        ({"basis": PCA(7)}, "basis PCA could not be fitted to 160 rows"),
+    ],
+)
+def test_what_is_refused(asked, message):
+    """Before anything is fitted."""
+    with pytest.raises(UsageError, match=message):
+        RVMRegressor(**asked).fit(*rows())
+    plan = RVMRegressor(kernel=None, basis="linear", strategy="incremental").fit(*rows()).plan_
+    assert any("without effect here: strategy" in note for note in plan.notes)

@@ -1,0 +1,94 @@
+"""Basis functions of a fit's own in the design: columns, labels, names, specs, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, NoKernel
+from partirvm.kernels.bases import (
+    LinearBasis,
+    LocalBasis,
+    NamedBasis,
+    Together,
+    basis_from_spec,
+    labels_by_name,
+)
+from partirvm.kernels.design import NONE, Design
+from partirvm.strategies.columns import labels_of
+from partirvm.types import BIAS, Scaling
+
+D = 3
+BASIS = Together((LinearBasis(D), NamedBasis("numpy:tanh", D), LocalBasis(lambda X: X[:, :1] ** 2, 1)))
+
+
+def design(rng, basis=BASIS, m=4):
+    """The bias, functions 1, 4 and 6, and some centres, under a scaling that is not trivial."""
+    scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
+    centres, active = rng.normal(size=(m, D)), np.array([1, 4, 6])
+    return Design(Gaussian(0.4), scaling, centres, 10 * np.arange(m), True, functions=basis, active=active)
+
+
+def test_leading_columns_come_first(rng):
+    """[1 | φ(x) | k(x, Z)] of the standardised inputs, of the functions that are in."""
+    made, X = design(rng), rng.normal(size=(20, D))
+    Z, x = ((points - made.scaling.x_shift) / made.scaling.x_scale for points in (made.centres, X))
+    functions = np.column_stack([x, np.tanh(x), x[:, 0] ** 2])[:, [1, 4, 6]]
+    whole = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)])
+    np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
+    np.testing.assert_array_equal(labels_of(made), [-1, -3, -6, -8, 0, 10, 20, 30])
+    other = made.take(np.array([2]), leading=np.array([-8, -2]))
+    np.testing.assert_allclose(other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12)
+    joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
+    np.testing.assert_array_equal(labels_of(joined), [-2, -3, -8, 0, 20])
+    assert made.with_centres(X, np.arange(20)).n_leading == 0
+
+
+def test_a_basis_tells_designs_apart():
+    """Statistics of other functions are never joined; a design without functions is what it was."""
+    rng = np.random.default_rng(0)
+    one, two, none = (design(np.random.default_rng(0), basis) for basis in (LinearBasis(D), BASIS, None))
+    assert len({one.basis, two.basis, none.basis}) == 3
+    assert one.led_by(np.array([BIAS])).basis == one.basis
+    alone = Design(NoKernel(), one.scaling, np.zeros((0, D)), NONE, True, functions=LinearBasis(D), active=np.arange(D))
+    assert alone.kernels == ()
+    np.testing.assert_allclose(alone.block(rng.normal(size=(5, D))).shape, (5, 1 + D))
+    np.testing.assert_array_equal(alone.peaks(), np.zeros(0))
+
+
+def test_specs_and_pickles():
+    """JSON there and back; a named function is the same function elsewhere."""
+    named = Together((LinearBasis(2), NamedBasis("numpy:tanh", 2)))
+    assert basis_from_spec(json.loads(json.dumps(named.spec()))) == named
+    points = np.array([[0.5, -1.0]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]])
+    with pytest.raises(UsageError, match="unknown basis"):
+        basis_from_spec({"name": "quadratic"})
+    with pytest.raises(UsageError, match=r"<lambda>.*'module:function'"):
+        BASIS.spec()
+    assert labels_by_name(BASIS, "abc") == {
+        "bias": -1, "a": -2, "b": -3, "c": -4, "tanh[0]": -5, "tanh[1]": -6, "tanh[2]": -7, "f[0]": -8,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda X: X[:, 0], r"returned the shape \(2,\)"),
+        (lambda X: X / 0.0, "2 values of 2 that are NaN or infinite"),
+        (lambda X: X @ np.ones(5), "failed for points"),
+        (lambda X: np.hstack([X, X]), "returned 2 columns, and 1 where it was asked first"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_what_is_no_basis(function, message):
+    """Other shapes, values that are no numbers, errors of its own."""
+    with pytest.raises(UsageError, match=message):
+        LocalBasis(function, 1)(np.ones((2, 1)))
+    with pytest.raises(UsageError, match="basis numpy:no_such: 'numpy' has no 'no_such'"):
+        NamedBasis("numpy:no_such", 1)(np.ones((2, 1)))
