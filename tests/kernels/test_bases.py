@@ -20,7 +20,8 @@ from partirvm.kernels.bases import (
     labels_by_name,
 )
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.columns import labels_of
+from partirvm.strategies.columns import labels_of, lacking
+from partirvm.strategies.instructions import Problem
 from partirvm.types import BIAS, Scaling
 
 D = 3
@@ -59,6 +60,16 @@ def test_a_basis_tells_designs_apart():
     assert alone.kernels == ()
     np.testing.assert_allclose(alone.block(rng.normal(size=(5, D))).shape, (5, 1 + D))
     np.testing.assert_array_equal(alone.peaks(), np.zeros(0))
+
+
+def test_what_was_pruned_is_offered_again(rng):
+    """The next fit is offered the leading columns that are not in: the bias, functions, none where all are."""
+    made = design(rng)
+    problem = Problem(9, made.led_by(NONE), True, 1.0, None, 1.0, True, False)
+    np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
+    assert set(lacking(problem, made)) == {-2, -4, -5, -7}
+    assert set(lacking(problem, made.led_by(np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
+    assert not len(lacking(problem, made.led_by(problem.leading)))
 
 
 def test_specs_and_pickles():

@@ -16,7 +16,7 @@ from classifications import LABELS, classifier
 from partirvm.errors import DataError, FormatError, MissingDataError
 from partirvm.jobs.store import JobStore
 from partirvm.model import ClassModel, Model, load_model, save_model
-from partirvm.model.files import ARRAYS
+from partirvm.model.files import ARRAYS, FORMAT
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
 KINDS += [("ovr", LABELS["text"])]
@@ -162,9 +162,9 @@ def test_a_version_that_knows_numbers_only_refuses_it_by_its_format(tmp_path):
     assert set(group.array_keys()) == set(ARRAYS)
     assert group["root"].chunks == (1, 6, 6)
     about = json.loads((Path(tmp_path) / "model" / "zarr.json").read_text())
-    about["attributes"]["format"] = 3
+    about["attributes"]["format"] = FORMAT + 1
     (Path(tmp_path) / "model" / "zarr.json").write_text(json.dumps(about))
-    with pytest.raises(FormatError, match="format 3, this version reads up to 2"):
+    with pytest.raises(FormatError, match=f"format {FORMAT + 1}, this version reads up to {FORMAT}"):
         load_model(tmp_path / "model")
 
 

@@ -22,7 +22,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model, load_model, save_model
-from partirvm.model.files import ARRAYS
+from partirvm.model.files import ARRAYS, FORMAT
 from partirvm.types import Columns, Scaling
 
 
@@ -122,7 +122,7 @@ def test_a_newer_format_is_refused(tmp_path):
     about, write = attributes_of(tmp_path / "model")
     about["attributes"]["format"] = 99
     write()
-    with pytest.raises(FormatError, match=r"format 99, this version reads up to 2: upgrade"):
+    with pytest.raises(FormatError, match=rf"format 99, this version reads up to {FORMAT}: upgrade"):
         load_model(str(tmp_path / "model"))
 
 
