@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from partirvm.core import laplace
@@ -59,6 +59,7 @@ def test_a_step_is_the_papers_update(seed, numbers, updates):
     np.testing.assert_allclose(info.log_evidence, total(Phi, t, *expected, numbers, w), rtol=1e-8, atol=1e-7)
 
 
+@settings(max_examples=30)
 @given(seeds, st.sampled_from(PRIORS))
 def test_em_never_lowers_the_evidence(seed, numbers):
     Phi, t, alpha, beta, w = problem(seed)
