@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ASKED = ("--alpha-prior", "1,0.1", "--noise-prior", "30,0.5", "--updates", "em", "--fixed-alpha", "bias=1e-6")
-FIT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "2")
+FIT = ("--gamma", "1", "--partition-size", "30", "--max-rounds", "1")
 
 
 def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
@@ -28,7 +28,7 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
     status, _, err = cli("resume", job, "--fixed-alpha", "bias=1")
     assert status == 2
     assert "--fixed-alpha cannot be changed by a resume" in err
-    status, _, err = cli("resume", job, "--alpha-prior", "1,0.1", "--max-rounds", "3", "--quiet")
+    status, _, err = cli("resume", job, "--alpha-prior", "1,0.1", "--max-rounds", "2", "--quiet")
     assert status == 0, err
 
 

@@ -62,7 +62,7 @@ def fitted(estimator, X, y):
             return None
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(st.data(), rows(), scales)
 def test_numbers(data, drawn, target_scale):
     """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
@@ -80,7 +80,7 @@ def test_numbers(data, drawn, target_scale):
     assert np.isfinite(std).all()
 
 
-@settings(max_examples=12)
+@settings(max_examples=10)
 @given(st.data(), rows(), st.booleans())
 def test_classes(data, drawn, several):
     X, y, scale = drawn
