@@ -1,0 +1,67 @@
+"""The small examples of the literature beside what is printed of them.
+
+    python -m benchmarks.family --data DIR [--tables goals report] [--draws 100] [--output FOLDER]
+
+``goals``: sinc with the linear spline kernel without noise, with uniform and with Gaussian noise, and mcycle with a
+Gaussian kernel, each beside its figure in Tipping (2001), a KTH report, or kernlab, with a note on what differs.
+``report``: five folds of the KTH report's sets, with our seconds of a fit; a set stays in a file of its own in
+FOLDER/family/runs, and what is there is not run again. Seconds are the processor's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks.family import goals, report
+from benchmarks.family.data import REPORT_SETS
+from benchmarks.measure import say, write
+
+TABLES = ("goals", "report")
+
+
+def write_goals(folder: str, draws: int, output: Path) -> None:
+    """Run the cases, write the table and below it why each differs from what is printed."""
+    rows = []
+    for goal in goals.GOALS:
+        rows.append(goal.row(folder, draws))
+        say("{case}: {vectors:.0f} vectors, error {error}, noise {noise:.4g}, {met}".format_map(rows[-1]))
+    write(output, "goals", rows, goals.COLUMNS)
+    notes = "\n".join(f"- {row['case']}: {row['why']}" for row in rows)
+    with Path(output, "goals.md").open("a") as file:
+        file.write(f"\n{notes}\n")
+    print(f"\n{notes}")
+
+
+def write_report(folder: str, output: Path) -> None:
+    """Run the folds of each set that were not run before, and write the table."""
+    rows = []
+    for one in REPORT_SETS:
+        for gamma in report.GAMMAS:
+            path = output / "runs" / f"{one.name}--{gamma}.json"
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(report.row(one, folder, gamma)))
+            rows.append(json.loads(path.read_text()))
+            say(f"{one.name}, gamma {gamma}: {rows[-1]}")
+    write(output, "report", rows, report.COLUMNS)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the tables asked for and write them down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="which (all)")
+    parser.add_argument("--draws", type=int, default=100, help="draws of each kind of noise (100)")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    options = parser.parse_args(arguments)
+    output = Path(options.output) / "family"
+    if "goals" in options.tables:
+        write_goals(options.data, options.draws, output)
+    if "report" in options.tables:
+        write_report(options.data, output)
+
+
+if __name__ == "__main__":
+    main()

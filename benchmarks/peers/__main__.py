@@ -1,0 +1,70 @@
+"""Small dense problems beside other RVMs and Bayesian regressions, at the same width on the same rows.
+
+    python -m benchmarks.peers --data DIR [--sets NAME ...] [--sizes N ...] [--methods NAME ...] [--limit SECONDS]
+                               [--output FOLDER]
+
+Seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. Methods and sets: methods.py and
+data.py in ``benchmarks/peers``; a method whose package is missing is left out, and so are sizes beyond one that took
+too long. Every fit has a process of its own and a file of its own in FOLDER/peers/runs: what is there is not run again.
+The number of BLAS threads is that of the environment (OPENBLAS_NUM_THREADS).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.measure import say, write
+from benchmarks.peers.data import DATASETS
+from benchmarks.peers.methods import METHODS
+from benchmarks.peers.runs import Settings, kept, run_sizes
+
+SIZES = (500, 1000, 2000, 4000, 8000)
+
+COLUMNS = {
+    "data": "",
+    "rows": ",d",
+    "method": "",
+    "seconds": ".2f",
+    "cpu_seconds": ".2f",
+    "fit_mib": ".0f",
+    "rmse": ".4f",
+    "nlpd": ".3f",
+    "coverage": ".3f",
+    "vectors": ",d",
+    "evidence": ",.1f",
+    "note": "",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run what is missing, and write the table of all that is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser.add_argument(
+        "--sets", nargs="+", choices=DATASETS, default=list(DATASETS), metavar="NAME", help="which (all)"
+    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), metavar="N", help="training rows")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="which (all)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=600.0, help="most seconds of a fit with what belongs to it (600)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    options = parser.parse_args(arguments)
+    settings = Settings(options.data, Path(options.output) / "peers", options.limit)
+    methods = [name for name in options.methods if not METHODS[name].missing()]
+    for name in set(options.methods) - set(methods):
+        say(f"{name} is left out: {METHODS[name].needs} is not installed")
+    for name in options.sets:
+        if not DATASETS[name].present(options.data):
+            say(f"{name} is left out: it is not in {options.data}")
+            continue
+        for method in methods:
+            run_sizes(name, DATASETS[name].sizes(options.data, options.sizes), method, settings)
+    write(settings.output, "peers", kept(settings.output), COLUMNS)
+
+
+if __name__ == "__main__":
+    main()
