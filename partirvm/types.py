@@ -66,10 +66,10 @@ class FitParameters:
     or a list of such, which centres have side by side. ``gamma`` is a rule's name, a number or one number per feature,
     ``gamma_multiples`` by what it is multiplied in each of several kernels, ``gamma_prior`` that of those learned;
     ``time_limit`` is seconds or a text such as ``1h``; ``memory_limit`` bytes or a text such as ``512MiB``, of each
-    process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows, ``noise_every`` of iterations;
-    ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target is to be a class, or a number;
-    None that the data know. ``kernel_store`` says where kernel blocks are kept between passes ("auto", "memory", "zarr"
-    or "none"), and changes no result.
+    process. ``likelihood_rows`` and ``noise_rows`` are numbers of rows, ``noise_every`` of iterations; ``multi_output``
+    says what several targets share; ``heuristic_rows`` caps the rows that measure ρ. ``classify`` says that the target
+    is to be a class, or a number; None that the data know. ``kernel_store`` says where kernel blocks are kept between
+    passes ("auto", "memory", "zarr" or "none"), and changes no result.
     """
 
     kernel: Any = "gaussian"
@@ -86,6 +86,7 @@ class FitParameters:
     selection: str = "auto"
     solver: str = "auto"
     noise_variance: float | str = "estimate"
+    multi_output: str = "shared"
     fit_intercept: bool = True
     standardize: bool = True
     stop_fraction: float = 0.5

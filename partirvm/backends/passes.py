@@ -138,7 +138,7 @@ def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
             eligible &= panel.weights > 0
         if not pass_.select:
             eligible[:] = False
-        errors = np.abs(r).max(axis=1)
+        errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         return ResidualStatistics(
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             energy=np.einsum("nt,nt->t", r, weighted),
@@ -179,13 +179,19 @@ def _surprise(pass_: SurprisePass, tile: Tile) -> LargestErrors:
 
 
 def _score(pass_: ScorePass, tile: Tile) -> Scores:
-    scaling = pass_.design.scaling
-    shift, scale = float(scaling.t_shift[0]), float(scaling.t_scale[0])
+    scaling, n_targets = pass_.design.scaling, len(pass_.design.scaling.t_scale)
+    means = pass_.mean.reshape(-1, n_targets)
+    roots = pass_.root.reshape(n_targets, len(means), len(means))
+    noise = np.atleast_1d(pass_.noise_variance)
+
+    def score(panel: _Panel, block: Float, target: int) -> Scores:
+        shift, scale = float(scaling.t_shift[target]), float(scaling.t_scale[target])
+        spread = block @ roots[target]
+        variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
+        return Scores.of(panel.t[:, target], shift + scale * (block @ means[:, target]), scale**2 * variance)
 
     def statistic(panel: _Panel, block: Float) -> Scores:
-        spread = block @ pass_.root
-        variance = np.einsum("nm,nm->n", spread, spread) + pass_.noise_variance
-        return Scores.of(panel.t[:, 0], shift + scale * (block @ pass_.mean), scale**2 * variance)
+        return Scores.over([score(panel, block, target) for target in range(n_targets)])
 
     return reduce(add, starmap(statistic, _panels(tile, None, pass_.design)))
 
@@ -217,8 +223,14 @@ def _slope(pass_: SlopePass, tile: Tile) -> Float:
 
     def statistic(panel: _Panel, block: Float) -> Float:
         if pass_.shift is None:
-            t = design.scaling.targets(panel.t)[:, 0]
-            slopes = tied.slopes(block, t, mean[:, 0], pass_.covariance[0], pass_.beta, panel.weights)
+            t, betas = design.scaling.targets(panel.t), np.atleast_1d(pass_.beta)
+            slopes = reduce(
+                add,
+                (
+                    tied.slopes(block, t[:, k], mean[:, k], pass_.covariance[k], float(beta), panel.weights)
+                    for k, beta in enumerate(betas)
+                ),
+            )
         else:
             codes, shift = panel.t[:, 0], pass_.shift
             slopes = tied_laplace.slopes(pass_.likelihood, block, codes, mean, pass_.covariance, shift, panel.weights)

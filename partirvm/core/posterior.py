@@ -10,15 +10,19 @@ model do no harm. Where the scaled matrix is still not positive definite to roun
 no prior), its diagonal is raised by the least power of ten that makes it so; the posterior says so in ``jitter``.
 
 With statistics of a residual target (offset m) the solve is for δ = μ − m: H δ = βΦᵀr − A m.
+
+**Several targets** that share the columns and their α, each with its own weights and noise: given α and β_τ they are
+independent, so that the posterior is one of each target, H_τ = β_τΦᵀΦ + A, and the log evidence is the sum of theirs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
@@ -55,6 +59,25 @@ class Posterior:
         """Whether rounding may have taken all but two digits of the residual."""
         return self.residual < 100 * self.rounding
 
+    @property
+    def means(self) -> Float:
+        """μ as (M, T), T = 1."""
+        return self.mean[:, None]
+
+    @property
+    def covariances(self) -> Float:
+        """Σ as (T, M, M), T = 1."""
+        root = self.root()
+        return (root @ root.T)[None]
+
+    def correlations(self, columns: NDArray[np.int64]) -> Float:
+        """Absolute posterior correlations (k, k) of the weights of these columns (k,)."""
+        unit = np.zeros((len(self.mean), len(columns)))
+        unit[columns, np.arange(len(columns))] = self.scale[columns]
+        half = solve_triangular(self.factor, unit, lower=True, check_finite=False)
+        found: Float = np.abs(half.T @ half) / np.sqrt(np.outer(self.variance[columns], self.variance[columns]))
+        return found
+
     def root(self) -> Float:
         """R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
         if not len(self.mean):
@@ -69,6 +92,79 @@ class Posterior:
         """
         precision = 1.0 / self.variance
         return np.maximum(precision - alpha, 0.0), self.mean * precision
+
+
+@dataclass(frozen=True)
+class JointPosterior:
+    """Posteriors of T targets that share M columns and their α: ``each`` is one target's.
+
+    What is (M,) of one target is (M, T) here, what is a number is (T,); ``log_evidence`` is that of all together.
+    """
+
+    each: tuple[Posterior, ...]
+
+    @property
+    def mean(self) -> Float:
+        """μ (M, T)."""
+        return np.column_stack([one.mean for one in self.each])
+
+    @property
+    def variance(self) -> Float:
+        """Diagonals of Σ (M, T)."""
+        return np.column_stack([one.variance for one in self.each])
+
+    @property
+    def determinedness(self) -> Float:
+        """γ (M, T)."""
+        return np.column_stack([one.determinedness for one in self.each])
+
+    @property
+    def residual(self) -> Float:
+        """‖t − Φμ‖² of each target (T,), weighted."""
+        return np.array([one.residual for one in self.each])
+
+    @property
+    def rounding(self) -> Float:
+        """Bounds of its rounding error (T,)."""
+        return np.array([one.rounding for one in self.each])
+
+    @property
+    def log_evidence(self) -> float:
+        """Of all targets, nats."""
+        return float(sum(one.log_evidence for one in self.each))
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether that of any target has cancelled."""
+        return any(one.cancelled for one in self.each)
+
+    @property
+    def means(self) -> Float:
+        """μ (M, T)."""
+        return self.mean
+
+    @property
+    def covariances(self) -> Float:
+        """Σ of each target (T, M, M)."""
+        return np.concatenate([one.covariances for one in self.each])
+
+    def correlations(self, columns: NDArray[np.int64]) -> Float:
+        """The largest over targets of the absolute posterior correlations (k, k) of the weights of these columns."""
+        found: Float = np.max([one.correlations(columns) for one in self.each], axis=0)
+        return found
+
+    def root(self) -> Float:
+        """R of each target (T, M, M)."""
+        return np.stack([one.root() for one in self.each])
+
+    def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
+        """s and q of the active columns for each target, shapes (M, T)."""
+        found = [one.sparsity_and_quality(alpha) for one in self.each]
+        return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
+
+
+AnyPosterior: TypeAlias = Posterior | JointPosterior
+"""Of one target, or of several."""
 
 
 def factorise(H: Float) -> tuple[Float, Float, float]:
@@ -93,6 +189,22 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     raise NumericalError(
         f"the posterior precision of {len(H)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
+
+
+def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> AnyPosterior:
+    """The posterior of the target at given α (M,) and β, or where β is (T,) that of all T targets together.
+
+    T times the work of ``posterior``. Raises ``NumericalError`` as ``factorise`` does.
+    """
+    if not isinstance(beta, np.ndarray):
+        return posterior(statistics, alpha, beta)
+    return JointPosterior(tuple(posterior(statistics.target(k), alpha, float(b)) for k, b in enumerate(beta)))
+
+
+def residuals(statistics: GramStatistics, means: Float) -> Float:
+    """‖t − Φμ‖² (weighted) of each target at these weights (M, T), (T,); never below its rounding error."""
+    delta = means - statistics.offset
+    return np.array([statistics.target(k).residual(delta[:, k])[0] for k in range(statistics.n_targets)])
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:

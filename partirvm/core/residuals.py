@@ -6,6 +6,7 @@ statistics of the residual target. ``Scores`` feed people: errors, predictive de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,14 +75,23 @@ class ResidualStatistics:
 class Scores:
     """Sums over n rows: squared error, absolute error, negative log density (nats), targets inside their 95 % interval.
 
-    Errors are in the units of the targets they were computed from.
+    Errors are in the units of the targets they were computed from. Of several targets these are means over targets, so
+    that ``rmse`` is the root of the mean of their squares.
     """
 
     n: int
     square: float
     absolute: float
     surprise: float
-    covered: int
+    covered: float
+
+    @classmethod
+    def over(cls, targets: Sequence[Scores]) -> Scores:
+        """The mean over targets of the scores of the same rows."""
+        if len(targets) == 1:
+            return targets[0]
+        sums = [[one.square, one.absolute, one.surprise, one.covered] for one in targets]
+        return cls(targets[0].n, *np.mean(sums, axis=0).tolist())
 
     @classmethod
     def of(cls, t: Float, mean: Float, variance: Float) -> Scores:

@@ -146,6 +146,16 @@ class GramStatistics:
         """M, the number of columns."""
         return len(self.labels)
 
+    @property
+    def n_targets(self) -> int:
+        """T, the number of targets."""
+        return len(self.energy)
+
+    def target(self, number: int) -> GramStatistics:
+        """The statistics of one of the targets alone; the Gram matrix is shared."""
+        one = slice(number, number + 1)
+        return replace(self, projection=self.projection[:, one], energy=self.energy[one], offset=self.offset[:, one])
+
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
         """Join P new columns with these labels. The block's pass must have used this statistic's columns and offset.
 

@@ -13,7 +13,8 @@ dL = Σ_nm D_nm dΦ_nm with
 
     D = β W [ (t − Φμ)μᵀ − ΦΣ ],
 
-and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ, a sum over rows: a pass of any kernel's gradient weighted by D.
+and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ, a sum over rows: a pass of any kernel's gradient weighted by D. Of several
+targets D is the sum of theirs, each with its own t, μ, Σ and β.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.statistics import BIAS, GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
@@ -36,11 +37,11 @@ ALPHA_CEILING = 1e5
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, α of the bias, and the noise precision β (1 for classes)."""
+    """α of all kernel columns, α of the bias, and the noise precision β (1 for classes; of several targets (T,))."""
 
     alpha: float
     bias: float
-    beta: float = 1.0
+    beta: float | Float = 1.0
 
     def alphas(self, labels: Int) -> Float:
         """α of the columns with these labels, (M,)."""
@@ -52,39 +53,47 @@ class Held:
     """α (M,) of each column, and β, that stay as a fit has found them."""
 
     alpha: Float
-    beta: float
+    beta: float | Float
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What β is held to: the target's mean square ``power``, which its floor refers to, or ``fixed`` itself."""
+    """What β is held to: the target's mean square ``power``, which its floor refers to, or ``fixed`` itself.
 
-    power: float
-    fixed: float | None = None
+    Of several targets all are (T,).
+    """
 
-    def precision(self, statistics: GramStatistics, old: Posterior) -> float:
+    power: float | Float
+    fixed: float | Float | None = None
+
+    def precision(self, statistics: GramStatistics, old: AnyPosterior) -> float | Float:
         """MacKay's β, not above that of the noise floor."""
         if self.fixed is not None:
             return self.fixed
-        freedom = max(statistics.n - float(old.determinedness.sum()), 1.0)
-        return min(freedom / max(old.residual, NOISE_FLOOR * self.power * freedom), 1 / (NOISE_FLOOR * self.power))
+        floor = NOISE_FLOOR * np.atleast_1d(self.power)
+        freedom = np.maximum(statistics.n - np.atleast_1d(old.determinedness.sum(axis=0)), 1.0)
+        beta = np.minimum(freedom / np.maximum(np.atleast_1d(old.residual), floor * freedom), 1 / floor)
+        return beta if isinstance(self.power, np.ndarray) else float(beta[0])
 
 
-def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, Posterior]:
-    """``count`` updates of α and β on these statistics (one target), and the posterior there.
+def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:
+    """``count`` updates of α and β on these statistics, and the posterior there.
 
-    M³ flops each, no pass. Raises ``NumericalError`` as ``posterior`` does.
+    M³ flops each and for each target, no pass. Raises ``NumericalError`` as ``posterior`` does.
     """
     labels, diagonal = statistics.labels, np.diagonal(statistics.gram)
-    found = posterior(statistics, tied.alphas(labels), tied.beta)
+    found = any_posterior(statistics, tied.alphas(labels), tied.beta)
     for _ in range(count):
         beta = noise.precision(statistics, found)
-        tied = retied(tied, labels, found.determinedness, found.mean**2, beta * diagonal, beta)
-        found = posterior(statistics, tied.alphas(labels), tied.beta)
+        precision = np.multiply.outer(diagonal, beta)
+        tied = retied(tied, labels, found.determinedness, found.mean**2, precision, beta)
+        found = any_posterior(statistics, tied.alphas(labels), tied.beta)
     return tied, found
 
 
-def retied(tied: Tied, labels: Int, determinedness: Float, square: Float, precision: Float, beta: float) -> Tied:
+def retied(
+    tied: Tied, labels: Int, determinedness: Float, square: Float, precision: Float, beta: float | Float
+) -> Tied:
     """α ← Σγ_i/Σμ_i² over the kernel columns, and over the bias, from γ, μ² and data precisions, (M,) or (M, C)."""
 
     def ratio(columns: NDArray[np.bool_], before: float) -> float:

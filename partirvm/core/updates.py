@@ -7,6 +7,9 @@ followed by pruning and one new factorisation, so that a state's α, β, posteri
 Faul 2003, eq. 20). Deleting every such column at once loses evidence, since near-duplicates excuse each other; so a
 column goes only when, besides, the data hardly determine it (γ_i < ``FADED``): then deletions no longer interact.
 
+**Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
+gain is that of all targets together (``core.shared``). Then β and ``power`` are (T,), μ and γ (M, T).
+
 **Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
 interpolate would send β to infinity. The state says so in ``floored``.
 """
@@ -20,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals
+from partirvm.core.shared import fails, fixed_point, optimum
 from partirvm.core.statistics import BIAS, GramStatistics
 from partirvm.core.termination import Termination
 
@@ -91,9 +95,9 @@ class HyperState:
 
     statistics: GramStatistics
     alpha: Float
-    beta: float
-    posterior: Posterior
-    power: float
+    beta: float | Float
+    posterior: AnyPosterior
+    power: float | Float
     fixed_noise: bool
     iteration: int = 0
     floored: bool = False
@@ -128,7 +132,7 @@ class HyperState:
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""
-        return evidence_gain(*self.posterior.sparsity_and_quality(self.alpha))
+        return joint_gain(*self.posterior.sparsity_and_quality(self.alpha))
 
 
 @dataclass(frozen=True)
@@ -146,29 +150,28 @@ class StepInfo:
 def init(
     statistics: GramStatistics,
     alpha: Float,
-    beta: float,
+    beta: float | Float,
     *,
-    power: float,
+    power: float | Float,
     fixed_noise: bool = False,
 ) -> HyperState:
-    """Start a fit at α (M,) and β, and factorise there."""
-    return HyperState(statistics, alpha, beta, posterior(statistics, alpha, beta), power, fixed_noise)
+    """Start a fit at α (M,) and β, and factorise there. Of several targets β and ``power`` are (T,)."""
+    return HyperState(statistics, alpha, beta, any_posterior(statistics, alpha, beta), power, fixed_noise)
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old = state.posterior
-    gamma = old.determinedness
-    with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = gamma / old.mean**2
+    alpha = fixed_point(old.determinedness, old.mean)
+    gamma = _most(old.determinedness)
     refresh = not state.fixed_noise and state.iteration % state.noise_every == 0
     beta, floored = noise_precision(state) if refresh else (state.beta, state.floored)
     sparsity, quality = old.sparsity_and_quality(state.alpha)
-    gone = ((quality**2 <= sparsity) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (fails(sparsity, quality, state.alpha) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone)
     statistics, noise = _columns(state, kept)
-    alpha = np.maximum(alpha[kept], ALPHA_FLOOR * beta * np.diagonal(statistics.gram))
-    new = posterior(statistics, alpha, beta)
+    alpha = np.maximum(alpha[kept], ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram))
+    new = any_posterior(statistics, alpha, beta)
     state = replace(
         state,
         statistics=statistics,
@@ -181,24 +184,29 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     )
     change = new.log_evidence - old.log_evidence
     return state, StepInfo(
-        state.iteration, state.n_vectors, len(gone) - len(kept), new.log_evidence, change, 1.0 / beta
+        state.iteration, state.n_vectors, len(gone) - len(kept), new.log_evidence, change, float(np.mean(1.0 / beta))
     )
 
 
-def noise_precision(state: HyperState) -> tuple[float, bool]:
-    """MacKay's β = (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held it back.
+def _most(values: Float) -> Float:
+    """Of values (M,) or (M, T) the largest over targets (M,): what all of them can do without."""
+    return values if values.ndim == 1 else np.asarray(values.max(axis=1, initial=0.0))
+
+
+def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
+    """MacKay's β = (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and whether the noise floor held (any of) it back.
 
     Of other rows, the residual and N − Σγ are those of a ``noise_share`` of all.
     """
-    n, residual, share = state.statistics.n, state.posterior.residual, 1.0
+    n, residual, share = state.statistics.n, np.atleast_1d(state.posterior.residual), 1.0
     if state.noise is not None:
         n, share = state.noise.n, state.noise_share
-        residual = state.noise.residual(state.posterior.mean - state.noise.offset[:, 0])[0]
-    freedom = max(n - share * state.posterior.determinedness.sum(), 1.0)
-    ceiling = 1.0 / (NOISE_FLOOR * state.power)
-    if residual * ceiling <= freedom:
-        return ceiling, True
-    return float(freedom / residual), False
+        residual = residuals(state.noise, state.posterior.means)
+    freedom = np.maximum(n - share * np.atleast_1d(state.posterior.determinedness.sum(axis=0)), 1.0)
+    ceiling = 1.0 / (NOISE_FLOOR * np.atleast_1d(state.power))
+    held = residual * ceiling <= freedom
+    beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
+    return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(held.any())
 
 
 def maximise(
@@ -225,14 +233,11 @@ def thin(state: HyperState) -> HyperState:
     """
     old = state.posterior
     sparsity, quality = old.sparsity_and_quality(state.alpha)
-    failing = np.flatnonzero(quality**2 <= sparsity)
+    failing = np.flatnonzero(fails(sparsity, quality, state.alpha))
     if not len(failing):
         return state
-    order = failing[np.argsort(old.determinedness[failing], kind="stable")]
-    unit = np.zeros((len(state.alpha), len(order)))
-    unit[order, np.arange(len(order))] = old.scale[order]
-    half = solve_triangular(old.factor, unit, lower=True, check_finite=False)
-    correlation = np.abs(half.T @ half) / np.sqrt(np.outer(old.variance[order], old.variance[order]))
+    order = failing[np.argsort(_most(old.determinedness)[failing], kind="stable")]
+    correlation = old.correlations(order)
     gone: list[int] = []
     for k in range(len(order)):
         if not gone or correlation[k, gone].max() < STRANGERS:
@@ -240,7 +245,7 @@ def thin(state: HyperState) -> HyperState:
     kept = np.setdiff1d(np.arange(len(state.alpha)), order[gone])
     statistics, noise = _columns(state, kept)
     alpha = state.alpha[kept]
-    new = posterior(statistics, alpha, state.beta)
+    new = any_posterior(statistics, alpha, state.beta)
     return replace(state, statistics=statistics, alpha=alpha, posterior=new, noise=noise)
 
 
@@ -251,7 +256,7 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics
         return statistics, state.noise
     if statistics.offset.any():
         # a column about to go has hardly any weight left, but its offset may date from when it had
-        statistics = statistics.shift(state.posterior.mean[:, None] - statistics.offset)
+        statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept), None if state.noise is None else state.noise.take(kept)
 
 
@@ -261,7 +266,7 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    noise = 0.5 * state.beta * state.posterior.rounding
+    noise = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
     refreshed = (state.iteration - 1) % state.noise_every == 0
     if refreshed and info.pruned == 0 and abs(info.change) < max(rule.tol * state.statistics.n, noise):
         return Termination.CONVERGED
@@ -273,17 +278,32 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
 def candidate_factors(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
     """s and q (Tipping & Faul 2003, eqs. 19 and 22) of the columns that ``statistics`` has beyond those of ``state``.
 
-    ``statistics`` must hold the state's columns first, in order, with the same offset. Shapes (P,).
+    ``statistics`` must hold the state's columns first, in order, with the same offset. Shapes (P,), of several
+    targets (P, T).
     """
-    M, old, beta = state.statistics.n_columns, state.posterior, state.beta
+    M = state.statistics.n_columns
     cross, diagonal = statistics.gram[:M, M:], np.diagonal(statistics.gram)[M:]
-    return sparsity_quality(old, beta, statistics.offset[:M, 0], cross, diagonal, statistics.projection[M:, 0])
+    return any_sparsity_quality(state, statistics.offset[:M], cross, diagonal, statistics.projection[M:])
+
+
+def any_sparsity_quality(
+    state: HyperState, offset: Float, cross: Float, diagonal: Float, projection: Float
+) -> tuple[Float, Float]:
+    """s and q, (P,) or (P, T), of columns from offset (M, T), cross (M, P), diagonal (P,) and projection (P, T)."""
+    old, beta = state.posterior, state.beta
+    if not isinstance(old, JointPosterior):
+        return sparsity_quality(old, float(beta), offset[:, 0], cross, diagonal, projection[:, 0])
+    found = [
+        sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
+        for k, (one, b) in enumerate(zip(old.each, np.atleast_1d(beta).tolist(), strict=True))
+    ]
+    return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
 
 
 def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,)."""
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
     if not len(cross):
         return beta * diagonal, beta * projection
     whitened = solve_triangular(old.factor, old.scale[:, None] * cross, lower=True, check_finite=False)
@@ -315,3 +335,17 @@ def entry_precision(s: Float, q: Float, precision: Float) -> Float:
     alpha = HOPE * np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), s)
     # a centre far from every row has a column of zeros: any α will do, the first step prunes it
     return np.where(precision > ABSENT, alpha, 1.0)
+
+
+def joint_gain(s: Float, q: Float) -> Float:
+    """``evidence_gain`` of columns (P,) of one target, or where s and q are (P, T) of all targets that share them."""
+    return evidence_gain(s, q) if s.ndim == 1 else optimum(s, q)[1]
+
+
+def joint_entry(s: Float, q: Float, precision: Float) -> Float:
+    """``entry_precision`` (P,), likewise: with (P, T) the α of each column that is best for all targets together."""
+    if s.ndim == 1:
+        return entry_precision(s, q, precision)
+    s = np.maximum(s, DEPENDENT * precision)
+    best = optimum(s, q)[0]
+    return np.where(precision.max(axis=1) > ABSENT, HOPE * np.where(np.isfinite(best), best, s.mean(axis=1)), 1.0)

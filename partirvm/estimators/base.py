@@ -120,8 +120,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         y, labels = (y, None) if y is None else self._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
         require_target(source)
-        if source.n_targets != 1:
-            raise UsageError(f"y has {source.n_targets} columns: one target at a time")
+        if source.n_targets != 1 and labels is not None:
+            raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
         self.n_features_in_ = source.n_features
         names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
         if names and all(isinstance(name, str) for name in names):
@@ -133,7 +133,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     def _arrays(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
         levels = levels_of(X)
         X = coded_frame(X, levels)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), ensure_min_samples=2)
+        numbers = is_regressor(self)
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, ensure_min_samples=2
+        )
         names = getattr(self, "feature_names_in_", None)
         weights = None
         if sample_weight is not None:
@@ -159,7 +162,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         check_names(X, source.columns.features)
         if in_memory(X):
             X = coded_frame(X, source.columns.categories)
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self), reset=False)
+            numbers = is_regressor(self)
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, reset=False)
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
 
     def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.data import as_source
-from partirvm.estimators.base import RelevanceVectorMachine, in_memory
+from partirvm.errors import UsageError
+from partirvm.estimators.base import RelevanceVectorMachine, array_of, in_memory
 from partirvm.model import Model
 from partirvm.model.frames import coded_frame
+from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import PredictTile, predict_rows, warn_of_far_rows
 
 
@@ -70,7 +72,12 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     solver : {"auto", "fixed-point"}
         MacKay's fixed point over all candidates.
     noise_variance : "estimate" or float
-        σ² in the target's unit squared.
+        σ² in the target's unit squared; of several targets the same for each.
+    multi_output : {"shared", "independent"}
+        What T targets, y of shape (N, T), have in common. "shared": one set of vectors, chosen for all of them
+        together; each vector has one α, and each target its own weights and noise. Rows are candidates by the sum of
+        squared errors over standardised targets; a width that is learned maximises the sum of their evidences.
+        "independent": T fits by themselves, which are left in ``estimators_``.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
     standardize : bool
@@ -103,12 +110,16 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared
-    log_evidence_ : float, nats, of the target in its own units
+        Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
+    log_evidence_ : float, nats, of the target in its own units; of T targets of all together
+    estimators_ : list of RVMRegressor, one fitted for each target, where these are "independent"; then only
+        ``intercept_``, ``noise_variance_``, ``log_evidence_``, ``n_relevance_vectors_`` (T,) and what is known of the
+        features are here, and all else is there
     kernel_ : kernel, with what was learned of it
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
         fraction of the largest; where the kernel has a gamma
-    history_ : list of dict, one per fit
+    history_ : list of dict, one per fit; of T targets errors are the root of the mean over targets of their squares
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int
@@ -141,6 +152,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         selection: str = "auto",
         solver: str = "auto",
         noise_variance: float | str = "estimate",
+        multi_output: str = "shared",
         fit_intercept: bool = True,
         standardize: bool = True,
         stop_fraction: float = 0.5,
@@ -169,6 +181,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.selection = selection
         self.solver = solver
         self.noise_variance = noise_variance
+        self.multi_output = multi_output
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.stop_fraction = stop_fraction
@@ -184,15 +197,15 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.client = client
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
-        """Train on X (N, d) and y (N,).
+        """Train on X (N, d) and y (N,), or y (N, T).
 
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
             Columns of pandas' categorical type are categories, here and where the model predicts.
             DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
-        y : array-like (N,)
-            Targets, of the same kind as X or a NumPy array.
+        y : array-like (N,) or (N, T)
+            Targets, of the same kind as X or a NumPy array; a single column is one target.
         sample_weight : array-like (N,), optional
             Precision weights: a row's noise variance is σ²/weight. A row of zero weight is absent.
         validation : pair (X, y) or DATA, optional
@@ -203,13 +216,41 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         DataError, UsageError, MemoryLimitError
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
+        _forget(self)
         parameters = self.parameters()
+        if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
+            return self._fit_each(X, y, targets, sample_weight, validation)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
         self._fit(source, self._held_out_source(validation, source, None), parameters)
         return self
 
+    def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
+        """One fit for each column of y."""
+        check_parameters(self.parameters())
+        if in_memory(X):
+            self._arrays(X, y, sample_weight, 0)  # names and refusals are those of one fit
+        if validation is not None and not isinstance(validation, tuple | list):
+            raise UsageError("validation must be a pair (X, y), y with a column for each target")
+        self.estimators_ = []
+        for target in range(targets):
+            held_out = None if validation is None else (validation[0], column(validation[1], target))
+            one = clone(self).fit(X, column(y, target), sample_weight, held_out)
+            self.estimators_.append(one)
+        self.n_features_in_ = self.estimators_[0].n_features_in_
+        for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
+            setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
+        self.log_evidence_ = float(sum(one.log_evidence_ for one in self.estimators_))
+        return self
+
     def _coded(self, y: Any) -> tuple[Any, None]:
+        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+            return y[:, 0], None
         return y, None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _take(self, model: Model) -> None:
         kernels = slice(int(model.design.bias), None)
@@ -225,16 +266,40 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
+        Of T targets both are (n, T).
         X is of any kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [one.predict(X, return_std=return_std) for one in self.estimators_]
+            return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
         model: Model = self.model_
         if in_memory(X):
             X = coded_frame(X, model.columns.categories)
             X = validate_data(self, X, dtype=np.float64, reset=False)
             mean, std, far = predict_rows(model, X, std=return_std)
         else:
-            mean, std, is_far = self._each_tile(PredictTile(model), as_source(X)).T
-            far = int(is_far.sum())
+            found = self._each_tile(PredictTile(model), as_source(X))
+            mean, std = np.split(found[:, :-1], 2, axis=1)
+            if model.n_targets == 1:
+                mean, std = mean[:, 0], std[:, 0]
+            far = int(found[:, -1].sum())
         warn_of_far_rows(far, len(mean))
         return (mean, std) if return_std else mean
+
+
+def columns_of(y: Any) -> int:
+    """How many targets y has: 1 of (N,) and (N, 1), T of (N, T)."""
+    found = None if y is None else array_of(y)
+    return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
+
+
+def column(y: Any, number: int) -> Any:
+    """One target of y (N, T)."""
+    return array_of(y)[:, number]
+
+
+def _forget(model: RVMRegressor) -> None:
+    """Remove what an earlier fit has left."""
+    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
+        delattr(model, name)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock, LogisticCross
-from partirvm.core.posterior import Posterior
+from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.scores import ClassScores, Ranking
 from partirvm.core.statistics import CrossBlock, GramBlock, GramStatistics
@@ -90,6 +90,7 @@ VALUES: tuple[type, ...] = (
     LogisticCross,
     StopRule,
     Posterior,
+    JointPosterior,
     GramStatistics,
     GramBlock,
     CrossBlock,

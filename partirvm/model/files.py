@@ -2,11 +2,13 @@
 
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
 of classes (M, C) and (C, M, M), a chunk for each linear predictor; ``x_shift``, ``x_scale`` (d,), ``t_shift``,
-``t_scale`` (1,). Attributes: ``kind``, ``format``, the kernel's spec, the column names and class labels, the evidence;
-the noise of a regression, likelihood and moderation of a classification. They are written last: a group without them is
-not a model. NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone.
+``t_scale`` (1,); of T targets ``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,). Attributes: ``kind``,
+``format``, the kernel's spec, the column names and class labels, the evidence; the noise of a regression, likelihood
+and moderation of a classification. They are written last: a group without them is not a model. NaN is a lost chunk in
+every array; ∞ occurs in the ``alpha`` of classes alone.
 
-Format 1 is a regression, format 2 a classification, which versions that know only the first refuse.
+Format 1 is a regression, format 2 a classification, format 3 a regression of several targets; versions that know only
+those before it refuse a format.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 2
+FORMAT = 3
 """The newest format that is read."""
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale")
@@ -80,6 +82,8 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
         own: dict[str, Any] = {"format": 2, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
         own = {"format": 1, "noise_variance": model.noise_variance}
+        if model.n_targets > 1:
+            own = {"format": 3, "noise_variance": np.asarray(model.noise_variance).tolist()}
     return {
         "kind": KIND,
         "kernel": design.kernel.spec(),
@@ -153,7 +157,8 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
     }
     if classifies:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    return Model(noise_variance=about["noise_variance"], **common)
+    noise = about["noise_variance"]
+    return Model(noise_variance=np.array(noise) if isinstance(noise, list) else noise, **common)
 
 
 def _model_of(location: str, storage_options: dict[str, Any] | None) -> str:

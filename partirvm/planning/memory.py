@@ -16,7 +16,8 @@ targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, tak
                                                        Q on trial if that takes more
 
 A fit of classes has C linear predictors, and C times node, solve and best: each pass brings all columns at once, C M²
-of them; the batch holds statistics of two passes for each fit.
+of them; the batch holds statistics of two passes for each fit. One of T targets with shared vectors is counted like C =
+T: a posterior of each target stays, and the nodes of its passes, which share their Gram matrix, are smaller than that.
 
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
 ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.

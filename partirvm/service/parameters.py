@@ -36,6 +36,8 @@ SELECTION = "error"
 CLASS_SELECTION = "gain"
 """What ``selection="auto"`` means for classes; chosen by ``python -m benchmarks.classification --trial selection``."""
 
+MULTI_OUTPUT = ("shared", "independent")
+
 MULTI_CLASS = ("multinomial", "ovr")
 
 AUTO_PARTITION = (32, 1000)
@@ -57,6 +59,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     _one_of("stop_rule", p.stop_rule, STOP_RULES)
     _one_of("selection", p.selection, ("auto", *SELECTIONS))
     _one_of("solver", p.solver, KNOWN_SOLVERS)
+    _one_of("multi_output", p.multi_output, MULTI_OUTPUT)
     _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
     if not isinstance(p.moderate, bool | np.bool_):
         _one_of("moderate", p.moderate, ("auto",))

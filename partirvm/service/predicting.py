@@ -41,10 +41,13 @@ AnyModel = Model | ClassModel
 def value_names(model: AnyModel) -> tuple[str, ...]:
     """What is predicted of each row: ``mean`` and ``std``, or ``p_<class>`` for each class in its order.
 
+    Of T targets ``mean_0`` … and then ``std_0`` …
+
     Raises ``DataError`` where two classes have the same text.
     """
     if isinstance(model, Model):
-        return ("mean", "std")
+        targets = [f"_{target}" for target in range(model.n_targets)] if model.n_targets > 1 else [""]
+        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets))
     names = tuple(f"p_{label}" for label in model.classes)
     twice = [label for label in model.classes if names.count(f"p_{label}") > 1]
     if twice:
@@ -84,7 +87,7 @@ class PredictTile:
 
 
 def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
-    """Mean, sd if asked, and the number of far rows of raw inputs X (n, d) in memory: the bits of a pass."""
+    """Mean and sd if asked, (n,) or (n, T), and the number of far rows of raw inputs X (n, d): the bits of a pass."""
     with one_blas_thread():
         mean, variance, nearness = model.moments(X, variance=std)
     return mean, None if variance is None else np.sqrt(variance), int((nearness < FAR).sum())
@@ -239,8 +242,8 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         raise DataError(
             f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
         )
-    scale = float(model.design.scaling.t_scale[0])
-    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scale**2)
+    scales = model.design.scaling.t_scale
+    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scales**2)
 
 
 def check_features(model: AnyModel, source: Source) -> None:

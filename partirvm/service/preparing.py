@@ -22,7 +22,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels.design import Design
 from partirvm.planning.cost import Looking, Rates, Seen
@@ -48,6 +48,7 @@ from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
+from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import PANEL_ROWS, FitParameters
 
@@ -86,6 +87,11 @@ def prepare(
     """
     _look(interrupted)
     parameters = check_parameters(parameters)
+    if source.n_targets > 1 and parameters.multi_output != "shared":
+        raise UsageError(
+            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
+            "them shared vectors ('shared'); for vectors of their own fit each target by itself, as RVMRegressor does"
+        )
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
@@ -99,7 +105,12 @@ def prepare(
     problem = _problem(source, held_out, parameters, empty, moments, classes)
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(
-        source.n_rows, source.n_features, source.n_targets, source.tile_rows, problem.n_outputs, problem.n_kernels
+        source.n_rows,
+        source.n_features,
+        source.n_targets,
+        source.tile_rows,
+        problem.n_outputs if problem.classifies else problem.n_targets,
+        problem.n_kernels,
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
@@ -272,6 +283,11 @@ def _check_held_out(source: Source, held_out: Source) -> None:
             f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
             "must have the same columns"
         )
+    if held_out.n_targets != source.n_targets:
+        raise DataError(
+            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
+            "have the same"
+        )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
             f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
@@ -311,17 +327,28 @@ def _problem(
             n_classes=classes.n_classes,
             codes=classes.codes,
         )
-    scale = float(empty.scaling.t_scale[0])
-    estimate = parameters.noise_variance == "estimate"
+    scales, targets = empty.scaling.t_scale, moments.targets
+    powers = (targets.variance * targets.total / targets.n) / scales**2
+    several = source.n_targets > 1 and bool(powers.any())
+    if several and not powers.all():
+        which = int(np.flatnonzero(powers == 0)[0])
+        raise DataError(
+            f"target {which} of {source.n_targets} is constant: leave it out, or give each target vectors of its own "
+            "with multi_output='independent'"
+        )
+    noise = None
+    if parameters.noise_variance != "estimate":
+        noise = float(parameters.noise_variance) / scales**2
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=parameters.fit_intercept,
-        power=float(moments.targets.variance[0] * moments.targets.total / moments.targets.n) / scale**2,
-        noise_variance=None if estimate else float(parameters.noise_variance) / scale**2,
-        target_scale=scale,
+        power=float(powers.mean()),
+        noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
+        target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out is not None,
+        powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
     )
 
 

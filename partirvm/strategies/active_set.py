@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.laplace import init as laplace_init
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import posterior
+from partirvm.core.posterior import any_posterior
 from partirvm.core.statistics import GramBlock
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
@@ -91,10 +91,13 @@ class ActiveSet(WorkingSet):
 
 
 def map_weights(fit: HyperState, pool: Design, block: GramBlock, alpha: float) -> Float:
-    """|w| of the columns of a pool (Q,), of this α each, in the MAP solution of theirs and the fit's together."""
+    """|w| of the columns of a pool (Q,), of this α each, in the MAP solution of theirs and the fit's together.
+
+    Of several targets it is the largest over these.
+    """
     statistics = fit.statistics.extend(pool.labels, block, pool.basis)
     together = _extended(fit.alpha[:, None], pool, alpha)[:, 0]
-    found: Float = np.abs(posterior(statistics, together, fit.beta).mean[len(fit.alpha) :])
+    found: Float = np.abs(any_posterior(statistics, together, fit.beta).means[len(fit.alpha) :]).max(axis=1)
     return found
 
 

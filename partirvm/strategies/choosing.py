@@ -168,7 +168,7 @@ class Choosing:
         problem, best = state.problem, int(np.argmin(state.losses[:-1]))
         errors = state.losses / held
         if not problem.classifies:
-            errors = problem.target_scale * np.sqrt(errors)
+            errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
         one, each = float(errors[best]), float(errors[-1])
         form = ONE if one <= each else EACH
         return {"form": form, "rows": held, "width": float(WIDTHS[best]), "one": one, "each": each}

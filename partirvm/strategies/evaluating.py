@@ -8,7 +8,7 @@ it takes two passes, Gram and slopes; of classes the Newton steps to the mode, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from partirvm.core import tied_laplace
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import Search, receive, settle
-from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.posterior import AnyPosterior, any_posterior
 from partirvm.core.statistics import BIAS, GramStatistics
 from partirvm.core.tied import Held, Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
@@ -63,7 +63,7 @@ class Point:
 
     ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
     the posterior, of classes its mode. ``determined`` is the mean γ of the kernel columns (and outputs); ``residual``
-    is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and ``wrong`` rows of another.
+    (T,) is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and ``wrong`` rows of another.
     """
 
     value: float
@@ -72,7 +72,7 @@ class Point:
     rows: int
     determined: float
     weights: Float
-    residual: float = 0.0
+    residual: Float = field(default_factory=lambda: np.zeros(1))
     surprise: float = 0.0
     wrong: int = 0
 
@@ -81,7 +81,8 @@ def first_tied(problem: Problem) -> Tied:
     """Where a search begins: weights of the target's own size, and the noise of every fit's beginning."""
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
-    variance = FIRST_NOISE * problem.power if problem.noise_variance is None else problem.noise_variance
+    power = problem.power if problem.powers is None else problem.powers
+    variance = FIRST_NOISE * power if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.power, 1 / problem.power, 1 / variance)
 
 
@@ -95,7 +96,7 @@ class OfNumbers:
     tied: Tied | Held
     count: int
     statistics: GramStatistics | None = None
-    posterior: Posterior | None = None
+    posterior: AnyPosterior | None = None
     slope: Float | None = None
 
     @property
@@ -105,27 +106,27 @@ class OfNumbers:
             offset = np.zeros((0, len(self.design.scaling.t_shift)))
             return GramPass(self.design.take(np.zeros(0, np.int64), bias=False), self.design, offset, rows=self.rows)
         if self.slope is None:
-            root = self.posterior.root()
-            covariance = (root @ root.T)[None]
-            return SlopePass(self.design, self.posterior.mean[:, None], covariance, self.tied.beta, rows=self.rows)
+            means, covariances = self.posterior.means, self.posterior.covariances
+            return SlopePass(self.design, means, covariances, self.tied.beta, rows=self.rows)
         return None
 
     @property
     def mean(self) -> Float | None:
-        """The mean of the weights (M, 1), once it is known: before the slopes are."""
-        return None if self.posterior is None else self.posterior.mean[:, None]
+        """The mean of the weights (M, T), once it is known: before the slopes are."""
+        return None if self.posterior is None else self.posterior.means
 
     def heard(self, statistic: Any) -> OfNumbers:
         """Go on with the statistic of the pass."""
         if self.posterior is not None:
             return replace(self, slope=statistic)
         basis = self.design.basis
-        statistics = GramStatistics.empty(basis).extend(labels_of(self.design), statistic, basis)
+        empty, problem = GramStatistics.empty(basis, self.problem.n_targets), self.problem
+        statistics = empty.extend(labels_of(self.design), statistic, basis)
         if isinstance(self.tied, Held):
-            found = posterior(statistics, self.tied.alpha, self.tied.beta)
+            found = any_posterior(statistics, self.tied.alpha, self.tied.beta)
             return replace(self, statistics=statistics, posterior=found)
-        variance = self.problem.noise_variance
-        noise = Noise(self.problem.power, None if variance is None else 1 / variance)
+        power, variance = problem.power if problem.powers is None else problem.powers, problem.noise_variance
+        noise = Noise(power, None if variance is None else 1 / variance)
         tied, found = updates(statistics, self.tied, self.count, noise)
         return replace(self, tied=tied, statistics=statistics, posterior=found)
 
@@ -137,8 +138,8 @@ class OfNumbers:
         assert self.slope is not None
         found, kernels = self.posterior, self.statistics.labels != BIAS
         determined = float(found.determinedness[kernels].mean())
-        n, weights = self.statistics.n, found.mean[:, None]
-        return Point(found.log_evidence, self.slope, self.tied, n, determined, weights, residual=found.residual)
+        n, residual = self.statistics.n, np.atleast_1d(found.residual)
+        return Point(found.log_evidence, self.slope, self.tied, n, determined, found.means, residual=residual)
 
 
 @dataclass(frozen=True)

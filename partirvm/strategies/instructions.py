@@ -60,12 +60,15 @@ class ResidualPass:
 
 @dataclass(frozen=True)
 class ScorePass:
-    """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units."""
+    """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units.
+
+    ``mean`` (M,), ``root`` (M, M) and ``noise_variance``; of T targets (M, T), (T, M, M) and (T,).
+    """
 
     design: Design
     mean: Float
     root: Float
-    noise_variance: float
+    noise_variance: float | Float
 
 
 @dataclass(frozen=True)
@@ -148,14 +151,14 @@ class BendPass:
 class SlopePass:
     """Slopes of the evidence in the kernel's log parameters, an array (p,): Σ D ∘ ∂Φ/∂ log parameter.
 
-    D is that of ``core.tied`` at μ (M, C), Σ (C, M, M) and β, or where ``likelihood`` is one of classes that of
+    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β, or where ``likelihood`` is one of classes that of
     ``core.tied_laplace`` with ``shift`` (M, C). Over all rows, or over those of ``rows`` (row numbers, increasing).
     """
 
     design: Design
     mean: Float
     covariance: Float
-    beta: float = 1.0
+    beta: float | Float = 1.0
     likelihood: str = "gaussian"
     shift: Float | None = None
     rows: Int | None = None
@@ -276,7 +279,8 @@ class Record:
     learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
     that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``):
     the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
-    of ``one`` width and of ``each`` feature its own.
+    of ``one`` width and of ``each`` feature its own. Of several targets the evidence is that of all together, the noise
+    variance and the negative log density are means over targets, errors the root of the mean of squares.
     """
 
     kind: str
@@ -355,21 +359,29 @@ class Problem:
     ``empty`` is the design without columns (kernel and scaling, no bias); ``bias`` says whether the bias is offered;
     ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample. Where ``likelihood`` is one of classes
-    (``core.logistic``), ``codes`` (N,) are those of all rows, one or two bytes each, and ``n_classes`` is K.
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
+    and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
+    and ``noise_variance`` is (T,). Where ``likelihood`` is one of classes (``core.logistic``), ``codes`` (N,) are those
+    of all rows, one or two bytes each, and ``n_classes`` is K.
     """
 
     n_rows: int
     empty: Design
     bias: bool
     power: float
-    noise_variance: float | None
+    noise_variance: float | Float | None
     target_scale: float
     shuffled: bool
     held_out: bool
     likelihood: str = "gaussian"
     n_classes: int = 0
     codes: NDArray[np.integer[Any]] | None = None
+    powers: Float | None = None
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of targets that are numbers."""
+        return 1 if self.powers is None else len(self.powers)
 
     @property
     def classifies(self) -> bool:

@@ -44,6 +44,7 @@ from partirvm.strategies.instructions import (
     Stop,
 )
 from partirvm.strategies.likelihood import posterior_rows
+from partirvm.strategies.regressing import root_mean
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -222,14 +223,14 @@ class Learning:
         """The stage's line of history, of the best point."""
         best, problem = state.best, state.problem
         assert best is not None
-        shift = 0.0 if problem.classifies else best.rows * float(np.log(problem.target_scale))
+        scale = problem.empty.scaling.t_scale
+        shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "train_rmse": None}
         if problem.classifies:
             numbers |= {"train_log_loss": best.surprise / best.rows, "train_error": best.wrong / best.rows}
         else:
-            scale = problem.target_scale
-            numbers["noise_variance"] = scale**2 / best.tied.beta
-            numbers["train_rmse"] = scale * float(np.sqrt(best.residual / best.rows))
+            numbers["noise_variance"] = float((scale**2 / best.tied.beta).mean())
+            numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
         return Record(
             kind="kernel",
             number=state.stage,

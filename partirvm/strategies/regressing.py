@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.posterior import posterior
+from partirvm.core.posterior import any_posterior, residuals
 from partirvm.core.residuals import ResidualStatistics, Scores
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import (
@@ -18,8 +18,8 @@ from partirvm.core.updates import (
     HyperState,
     StopRule,
     candidate_factors,
-    entry_precision,
     init,
+    joint_entry,
     noise_precision,
 )
 from partirvm.kernels.design import Design
@@ -41,8 +41,8 @@ REBASES = 2
 
 def nothing(problem: Problem) -> HyperState:
     """The fit of no columns: the model is the target's mean."""
-    statistics = GramStatistics.empty(problem.empty.basis)
-    power = problem.power or 1.0
+    statistics = GramStatistics.empty(problem.empty.basis, problem.n_targets)
+    power = (problem.power or 1.0) if problem.powers is None else problem.powers
     share = FIRST_NOISE if problem.power else NOISE_FLOOR
     variance = share * power if problem.noise_variance is None else problem.noise_variance
     return init(statistics, np.zeros(0), 1 / variance, power=power, fixed_noise=problem.noise_variance is not None)
@@ -60,8 +60,8 @@ class Warm:
 
     labels: Int
     alpha: Float
-    beta: float
-    power: float
+    beta: float | Float
+    power: float | Float
     fixed_noise: bool
 
     @classmethod
@@ -78,7 +78,14 @@ class Warm:
         both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
         there = np.isin(both, labels)
-        return replace(self, labels=both[there], alpha=HOPE * alpha[there], beta=max(self.beta, other.beta))
+        return replace(self, labels=both[there], alpha=HOPE * alpha[there], beta=_larger(self.beta, other.beta))
+
+
+def _larger(beta: float | Float, other: float | Float) -> float | Float:
+    """The larger β, target by target."""
+    if isinstance(beta, np.ndarray):
+        return np.maximum(beta, other)
+    return max(beta, other)
 
 
 def restart(
@@ -88,12 +95,12 @@ def restart(
 
     ``noise`` is what another pass for the same columns found over the rows that σ² is to come from.
     """
-    empty, labels = GramStatistics.empty(design.basis), labels_of(design)
+    empty, labels = GramStatistics.empty(design.basis, problem.n_targets), labels_of(design)
     old = warm.labels
     order = positions(np.concatenate([old, np.setdiff1d(labels, old)]), labels)
     statistics = empty.extend(labels, block, design.basis).take(order)
     start = statistics.take(np.arange(len(old)))
-    alpha = np.maximum(warm.alpha, ALPHA_FLOOR * warm.beta * np.diagonal(start.gram))
+    alpha = np.maximum(warm.alpha, ALPHA_FLOOR * np.max(warm.beta) * np.diagonal(start.gram))
     begun = init(start, alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise)
     fit = _enter(begun, statistics, labels)
     if noise is None:
@@ -109,9 +116,9 @@ def restart(
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
     beta, new = fit.beta, slice(fit.statistics.n_columns, None)
-    precision = beta * np.diagonal(statistics.gram)
-    alpha = np.concatenate([fit.alpha, entry_precision(*candidate_factors(fit, statistics), precision[new])])
-    alpha = np.maximum(alpha, ALPHA_FLOOR * precision)
+    precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
+    alpha = np.concatenate([fit.alpha, joint_entry(*candidate_factors(fit, statistics), precision[new])])
+    alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
     return init(statistics.take(order), alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise)
 
@@ -132,23 +139,23 @@ def unguarded(rule: StopRule, fit: HyperState, rebases: int) -> StopRule:
     return rule if rebases < REBASES and fit.noise is None else replace(rule, guard=False)
 
 
-def rebase(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
+def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """The same α and β with statistics of the residual target, so that nothing cancels."""
-    statistics = fit.statistics.rebase(fit.posterior.mean[:, None], residuals.projection, residuals.energy)
-    return replace(fit, statistics=statistics, posterior=posterior(statistics, fit.alpha, fit.beta))
+    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.energy)
+    return replace(fit, statistics=statistics, posterior=any_posterior(statistics, fit.alpha, fit.beta))
 
 
-def settle(fit: HyperState, residuals: ResidualStatistics) -> HyperState:
+def settle(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """The last word: noise from the measured residual, and the posterior and evidence that belong to it."""
     if fit.noise is None:
-        fit = rebase(fit, residuals)
+        fit = rebase(fit, found)
     else:
-        noise = fit.noise.rebase(fit.posterior.mean[:, None], residuals.projection, residuals.energy)
+        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.energy)
         fit = replace(fit, noise=noise)
     if fit.fixed_noise:
         return fit
     beta, floored = noise_precision(fit)
-    return replace(fit, beta=beta, floored=floored, posterior=posterior(fit.statistics, fit.alpha, beta))
+    return replace(fit, beta=beta, floored=floored, posterior=any_posterior(fit.statistics, fit.alpha, beta))
 
 
 def score(design: Design, fit: HyperState) -> ScorePass:
@@ -156,24 +163,29 @@ def score(design: Design, fit: HyperState) -> ScorePass:
     return ScorePass(design, fit.posterior.mean, fit.posterior.root(), 1 / fit.beta)
 
 
-def train_rmse(fit: HyperState) -> float:
-    """Root mean square of the residual over the rows that σ² comes from, as the model sees the target."""
-    n, residual = fit.statistics.n, fit.posterior.residual
+def train_rmse(fit: HyperState, scale: Float) -> float:
+    """Root mean square of the residual over the rows that σ² comes from, and over targets, in their own units (T,)."""
+    n, residual = fit.statistics.n, np.atleast_1d(fit.posterior.residual)
     if fit.noise is not None:
-        n, residual = fit.noise.n, fit.noise.residual(fit.posterior.mean - fit.noise.offset[:, 0])[0]
-    return float(np.sqrt(residual / max(n, 1)))
+        n, residual = fit.noise.n, residuals(fit.noise, fit.posterior.means)
+    return float(root_mean(scale * np.sqrt(residual / max(n, 1))))
+
+
+def root_mean(errors: Float) -> float:
+    """Root mean square over targets of their root mean square errors (T,)."""
+    return float(errors[0] if len(errors) == 1 else np.sqrt((errors**2).mean()))
 
 
 def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **facts: Any) -> Record:
     """A fit's line of history, in the target's own units; ``facts`` are what the strategy knows of it."""
-    scale, n = problem.target_scale, fit.statistics.n
+    scale, n = problem.empty.scaling.t_scale, fit.statistics.n
     return Record(
         rows=n or problem.n_rows,
         vectors=fit.n_vectors,
         iterations=fit.iteration,
-        log_evidence=float(fit.posterior.log_evidence - n * np.log(scale)),
-        noise_variance=scale**2 / fit.beta,
-        train_rmse=scale * train_rmse(fit),
+        log_evidence=float(fit.posterior.log_evidence - n * np.log(scale).sum()),
+        noise_variance=float((scale**2 / fit.beta).mean()),
+        train_rmse=train_rmse(fit, scale),
         floored=fit.floored,
         held_out_rmse=scores.rmse if scores else None,
         held_out_nlpd=scores.nlpd if scores else None,

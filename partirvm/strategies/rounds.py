@@ -304,4 +304,4 @@ class Rounds:
 def _residual(state: RoundsState) -> ResidualPass:
     rows = noise_rows(state.problem, state.options, state.seen)
     assert isinstance(state.fit, HyperState)
-    return ResidualPass(state.design, state.fit.posterior.mean[:, None], rows=rows)
+    return ResidualPass(state.design, state.fit.posterior.means, rows=rows)

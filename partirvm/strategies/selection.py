@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.statistics import CrossBlock
-from partirvm.core.updates import HyperState, evidence_gain, sparsity_quality
+from partirvm.core.updates import HyperState, any_sparsity_quality, joint_gain
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -185,15 +185,10 @@ def column_gains(fit: HyperState, block: CrossBlock) -> Float:
     ``block`` may come from a sample of the rows; it is scaled up to all of them.
     """
     scale = fit.statistics.n / block.n if fit.statistics.n else 1.0
-    s, q = sparsity_quality(
-        fit.posterior,
-        fit.beta,
-        fit.statistics.offset[:, 0],
-        block.cross * scale,
-        block.diagonal * scale,
-        block.projection[:, 0] * scale,
+    s, q = any_sparsity_quality(
+        fit, fit.statistics.offset, block.cross * scale, block.diagonal * scale, block.projection * scale
     )
-    return evidence_gain(s, q)
+    return joint_gain(s, q)
 
 
 def distinct(points: Float, others: Float) -> Int:

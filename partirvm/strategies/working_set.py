@@ -115,7 +115,7 @@ class WorkingSet(Relearning):
             return self._surprises(state, room)
         if selection == "error":
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
-            look = ResidualPass(state.design, state.fit.posterior.mean[:, None], room, state.used, rows)
+            look = ResidualPass(state.design, state.fit.posterior.means, room, state.used, rows)
             return replace(state, phase=Phase.ERRORS, chosen=rows), (look,)
         rows = _random(state, state.used, room * POOL if selection == "gain" else room)
         phase = Phase.POOL if selection == "gain" else Phase.ROWS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -95,6 +97,26 @@ def test_slopes_of_numbers(rng, case, sampled):
     np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
     assert point.rows == (w[some] > 0).sum()
     assert_slopes(point.slope, differences(evidence, case.kernel))
+
+
+def test_slopes_of_several_targets(rng):
+    """The sum of their evidences at the α that they share and the β of each."""
+    X, y, w = rows(rng)
+    t = np.column_stack([y, np.cos(2 * X[:, 0]) + rng.normal(size=N)])
+    problem, design = problem_of(SEVERAL.kernel, X, y)
+    scaling = Scaling(np.zeros(D), np.ones(D), np.array([0.3, 0.1]), np.array([1.7, 0.9]))
+    t_scaled = scaling.targets(t)
+    empty, design = replace(problem.empty, scaling=scaling), replace(design, scaling=scaling)
+    problem = replace(problem, empty=empty, powers=(t_scaled**2).mean(axis=0))
+    point = looked(problem, design, ArraySource(X, t, w, tile_rows=TILE))
+    alpha = point.tied.alphas(labels_of(design))
+
+    def evidence(kernel):
+        Phi = block_of(design, kernel, X)
+        return sum(naive.log_evidence(Phi, t_scaled[:, k], alpha, point.tied.beta[k], w) for k in range(2))
+
+    np.testing.assert_allclose(point.value, evidence(SEVERAL.kernel), rtol=1e-8)
+    assert_slopes(point.slope, differences(evidence, SEVERAL.kernel))
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)

@@ -162,9 +162,9 @@ def test_a_version_that_knows_numbers_only_refuses_it_by_its_format(tmp_path):
     assert set(group.array_keys()) == set(ARRAYS)
     assert group["root"].chunks == (1, 6, 6)
     about = json.loads((Path(tmp_path) / "model" / "zarr.json").read_text())
-    about["attributes"]["format"] = 3
+    about["attributes"]["format"] = 4
     (Path(tmp_path) / "model" / "zarr.json").write_text(json.dumps(about))
-    with pytest.raises(FormatError, match="format 3, this version reads up to 2"):
+    with pytest.raises(FormatError, match="format 4, this version reads up to 3"):
         load_model(tmp_path / "model")
 
 

@@ -122,7 +122,7 @@ def test_a_newer_format_is_refused(tmp_path):
     about, write = attributes_of(tmp_path / "model")
     about["attributes"]["format"] = 99
     write()
-    with pytest.raises(FormatError, match=r"format 99, this version reads up to 2: upgrade"):
+    with pytest.raises(FormatError, match=r"format 99, this version reads up to 3: upgrade"):
         load_model(str(tmp_path / "model"))
 
 

@@ -1,0 +1,86 @@
+"""One α for the weights of a column in T targets: its evidence, its best value, and what a column is worth.
+
+The evidence of T targets with a shared α_i is a sum of Tipping & Faul's terms (2003, eq. 18), one for each target,
+
+    ℓ(α) = Σ_τ ½ [ log α − log(α + s_τ) + q_τ²/(α + s_τ) ],
+
+and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its slope is
+
+    dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ],
+
+so that the fixed point of MacKay is α = Σγ_τ / Σμ_τ², and a step towards it always goes uphill. As α → ∞
+
+    ℓ(α) → ½ Σ(q_τ² − s_τ)/α + O(1/α²):
+
+with Σq² > Σs there is a best α that is finite. The converse holds for one target alone. Where precisions differ, ℓ can
+have a peak above zero although Σq² ≤ Σs: one target that is sure of a column against another that is sure it needs
+none, whose s is large. So a column *fails* only if, besides, its evidence at the α that it has is not above zero: then
+its deletion, which changes the evidence by −ℓ(α), costs nothing. For one target the second condition follows from the
+first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+STEPS = 48
+"""Places of a geometric grid in which the highest peak is looked for."""
+
+REFINEMENTS = 8
+"""Steps of the fixed point from the best of them on."""
+
+TINY = 1e-200
+"""Where the grid begins at least."""
+
+SPAN = 1e4
+"""The grid ends at this × the largest s: beyond it ℓ goes as Σ(q² − s)/2α."""
+
+
+def worth(s: Float, q: Float, alpha: Float) -> Float:
+    """ℓ(α) (P,), nats, of columns of these s and q (P, T) at α (P,)."""
+    total = alpha[:, None] + s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
+    return np.where(np.isfinite(alpha), found, 0.0)
+
+
+def fails(s: Float, q: Float, alpha: Float) -> NDArray[np.bool_]:
+    """Whether the evidence would rather be without each column (P,) that now has α (P,): s and q (P,) or (P, T)."""
+    if s.ndim == 1:
+        return q**2 <= s
+    found: NDArray[np.bool_] = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (worth(s, q, alpha) <= 0)
+    return found
+
+
+def fixed_point(determinedness: Float, mean: Float) -> Float:
+    """MacKay's α (M,) from γ and μ, (M,) or (M, T): Σγ/Σμ² over targets; ∞ or NaN where a column has no weight."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if mean.ndim == 1:
+            return determinedness / mean**2
+        return np.asarray(determinedness.sum(axis=1) / (mean**2).sum(axis=1))
+
+
+def optimum(s: Float, q: Float) -> tuple[Float, Float]:
+    """The best α (P,) of columns of these s and q (P, T), ∞ where there is none, and ℓ there (P,), nats.
+
+    Every peak lies beyond the least of the targets' own best α, s²/(q² − s). The highest place of a grid is refined.
+    """
+    excess = q**2 - s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where((excess > 0) & (s > 0), s**2 / excess, np.inf).min(axis=1).clip(TINY)
+    best, alpha = np.zeros(len(s)), np.full(len(s), np.inf)
+    there = np.flatnonzero(np.isfinite(low))
+    low, high = low[there], np.maximum(SPAN * s[there].max(axis=1), 2 * low[there])
+    places = [low * (high / low) ** (step / (STEPS - 1)) for step in range(STEPS)]
+    values = np.array([worth(s[there], q[there], place) for place in places])
+    found = np.array(places)[values.argmax(axis=0), np.arange(len(there))]
+    for _ in range(REFINEMENTS):
+        total = found[:, None] + s[there]
+        moved = fixed_point(s[there] / total, q[there] / total)
+        found = np.where(worth(s[there], q[there], moved) > worth(s[there], q[there], found), moved, found)
+    value = worth(s[there], q[there], found)
+    alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)
+    return alpha, best

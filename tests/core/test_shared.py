@@ -1,0 +1,154 @@
+"""Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against dense formulas."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partirvm.core import shared
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.updates import (
+    HOPE,
+    StopRule,
+    candidate_factors,
+    entry_precision,
+    evidence_gain,
+    init,
+    joint_entry,
+    joint_gain,
+    maximise,
+    step,
+)
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+T = 3
+
+
+@st.composite
+def problems(draw):
+    """Noise columns of which some carry targets of other noise each, any α and β, with and without weights."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    N, M = 50, 6
+    Phi = rng.normal(size=(N, M))
+    truth = np.where(rng.random((M, T)) < 0.5, rng.normal(size=(M, T)), 0.0)
+    t = Phi @ truth + np.array([0.1, 0.3, 1.0]) * rng.normal(size=(N, T))
+    alpha, beta = 10.0 ** rng.uniform(-2, 3, size=M), 10.0 ** rng.uniform(-1, 2, size=T)
+    w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
+    return Phi, t, alpha, beta, w
+
+
+def state_of(Phi, t, alpha, beta, w=None):
+    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
+    statistics = GramStatistics.empty("b", T).extend(np.arange(Phi.shape[1]), block, "b")
+    return init(statistics, alpha, beta, power=t.var(axis=0))
+
+
+def evidence(Phi, t, alpha, beta, w=None):
+    """Σ_τ log N(t_τ | 0, C_τ), densely."""
+    return sum(naive.log_evidence(Phi, t[:, k], alpha, beta[k], w) for k in range(T))
+
+
+@given(problems())
+@settings(max_examples=12)
+def test_evidence_and_its_slopes_in_alpha(problem):
+    """The sum over targets; ∂L/∂ log α_i = ½(Σ_τγ_iτ − α_i Σ_τμ_iτ²), by central differences of the dense formula."""
+    Phi, t, alpha, beta, w = problem
+    found = state_of(Phi, t, alpha, beta, w).posterior
+    np.testing.assert_allclose(found.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
+    slopes = 0.5 * (found.determinedness.sum(axis=1) - alpha * (found.mean**2).sum(axis=1))
+    move, expected = 1e-4, np.empty(len(alpha))
+    for i in range(len(alpha)):
+        up, down = (evidence(Phi, t, alpha * np.exp(sign * move * (np.arange(6) == i)), beta, w) for sign in (1, -1))
+        expected[i] = (up - down) / (2 * move)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-4, atol=1e-5)
+
+
+@given(problems())
+@settings(max_examples=12)
+def test_a_step(problem):
+    """α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², and the posterior of each target that belongs to them."""
+    Phi, t, alpha, beta, w = problem
+    state, _ = step(state_of(Phi, t, alpha, beta, w))
+    kept, weights = state.labels, naive.ones(Phi, w)
+    posteriors = [naive.posterior(Phi, t[:, k], alpha, beta[k], w) for k in range(T)]
+    gamma = np.array([1 - alpha * np.diagonal(Sigma) for _, Sigma in posteriors])
+    mu = np.array([mean for mean, _ in posteriors])
+    np.testing.assert_allclose(state.alpha, (gamma.sum(0) / (mu**2).sum(0))[kept], rtol=1e-7)
+    freedom = (weights > 0).sum() - gamma.sum(axis=1)
+    np.testing.assert_allclose(state.beta, freedom / (weights @ (t - Phi @ mu.T) ** 2), rtol=1e-7)
+    for k in range(T):
+        mean, Sigma = naive.posterior(Phi[:, kept], t[:, k], state.alpha, state.beta[k], w)
+        np.testing.assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-6, atol=1e-9)
+        root = state.posterior.root()[k]
+        np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-6, atol=1e-9)
+
+
+@given(problems())
+@settings(max_examples=12)
+def test_what_a_candidate_is_worth(problem):
+    """s and q of each target, ℓ(α) as a difference of evidences, and its best α against a dense grid."""
+    Phi, t, alpha, beta, w = problem
+    fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
+    whole = state_of(Phi, t, alpha, beta, w).statistics
+    s, q = candidate_factors(fit, whole)
+    expected = np.array(
+        [naive.sparsity_quality(Phi[:, 5], Phi[:, :5], t[:, k], alpha[:5], beta[k], w) for k in range(T)]
+    )
+    np.testing.assert_allclose(s[0], expected[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
+    rise = evidence(Phi, t, alpha, beta, w) - evidence(Phi[:, :5], t, alpha[:5], beta, w)
+    np.testing.assert_allclose(shared.worth(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
+    grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
+    best = max(0.0, shared.worth(s, q, grid).max())
+    np.testing.assert_allclose(joint_gain(s, q)[0], best, rtol=1e-4, atol=1e-6)
+
+
+def test_one_target_may_outvote_the_sign_of_the_sum():
+    """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1
+    loses ½ log((α + 10³)/α) there."""
+    s, q = np.array([[1.0, 1000.0]]), np.array([[10.0, 0.0]])
+    alpha, gain = shared.optimum(s, q)
+    grid = np.geomspace(1e-6, 1e6, 200_001)
+    values = 0.5 * (np.log(grid / (grid + 1)) + 100 / (grid + 1) + np.log(grid / (grid + 1000)))
+    assert gain[0] == pytest.approx(values.max(), rel=1e-8)
+    assert alpha[0] == pytest.approx(grid[values.argmax()], rel=1e-3)
+    assert not shared.fails(s, q, alpha).any()
+    assert shared.fails(s, q, np.array([1e6])).all()
+
+
+def test_one_target_is_the_closed_form():
+    """Peaks, gains and entries of (P, 1) are those of (P,): s²/(q² − s), ½[q²/s − 1 − log(q²/s)], q² ≤ s."""
+    rng = np.random.default_rng(0)
+    s, q = rng.uniform(0.1, 10, 200), rng.normal(scale=3, size=200)
+    alpha, gain = shared.optimum(s[:, None], q[:, None])
+    gains = q**2 > s
+    np.testing.assert_allclose(alpha[gains], (s**2 / (q**2 - s))[gains], rtol=1e-3)
+    assert np.isinf(alpha[~gains]).all()
+    np.testing.assert_allclose(gain, evidence_gain(s, q), rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(shared.fails(s[:, None], q[:, None], np.where(gains, alpha, 1e3)), ~gains)
+    entries = joint_entry(s[:, None], q[:, None], s[:, None])
+    np.testing.assert_allclose(entries, entry_precision(s, q, s), rtol=1e-3)
+    np.testing.assert_allclose(entries[gains], HOPE * alpha[gains])
+
+
+def test_a_fit_keeps_what_any_target_needs():
+    """Two of ten columns carry a target each: they stay, α where the evidence is level, and no deletion raises it."""
+    rng = np.random.default_rng(1)
+    N, sd = 400, np.array([0.1, 0.5, 1.0])
+    Phi = rng.normal(size=(N, 10))
+    t = np.column_stack([Phi[:, 0], 0.5 * Phi[:, 3], np.zeros(N)]) + sd * rng.normal(size=(N, T))
+    state, _ = maximise(state_of(Phi, t, np.full(10, 0.01), np.ones(T)), StopRule(1e-12, 2000, thin=True))
+    assert {0, 3} <= set(state.labels.tolist())
+    np.testing.assert_allclose(1 / np.sqrt(state.beta), sd, rtol=0.1)
+    columns, move = Phi[:, state.labels], 1e-3
+    whole = evidence(columns, t, state.alpha, state.beta)
+    for i in range(len(state.labels)):
+        at = [state.alpha * np.exp(sign * move * (np.arange(len(state.alpha)) == i)) for sign in (1, -1)]
+        up, down = (evidence(columns, t, alpha, state.beta) for alpha in at)
+        assert abs(up - down) / (2 * move) < 1e-2
+        others = np.arange(len(state.alpha)) != i
+        assert evidence(columns[:, others], t, state.alpha[others], state.beta) < whole

@@ -1,0 +1,148 @@
+"""Several targets in one estimator: shapes, scores, noises, and what shared vectors and independent ones mean."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from checks import run_check
+from sklearn.metrics import r2_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from partirvm import RVMRegressor
+from partirvm.errors import DataError, UsageError
+from partirvm.model import load_model, save_model
+
+OPTIONS = {"gamma": 0.5, "partition_size": 60, "random_state": 0}
+SD = np.array([0.05, 2.0, 30.0])
+
+
+def several(n=400, seed=0):
+    """Three functions of the same two inputs, of units and noises of their own."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])])
+    return X, f, f + SD * rng.normal(size=f.shape)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.usefixtures("quick_learning")
+@parametrize_with_checks(
+    [RVMRegressor(gamma=0.5, multi_output="independent"), RVMRegressor(gamma=0.5, strategy="basic")]
+)
+def test_scikit_learns_checks(estimator, check):
+    """Those of several targets."""
+    if "multioutput" in check.func.__name__ or "2d" in check.func.__name__:
+        run_check(estimator, check, {})
+
+
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge", "incremental"])
+def test_shared_vectors(strategy):
+    """One design, weights and noise of each target, α of all; predictions and sd are those of dense formulas."""
+    X, f, y = several()
+    w = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
+    model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
+    m = model.n_relevance_vectors_
+    assert model.weights_.shape == (m, 3)
+    assert model.alpha_.shape == (m,)
+    assert model.intercept_.shape == model.noise_variance_.shape == (3,)
+    x_mean, x_sd = (
+        np.average(X, axis=0, weights=w),
+        np.sqrt(np.average((X - np.average(X, axis=0, weights=w)) ** 2, axis=0, weights=w)),
+    )
+    t_mean = np.average(y, axis=0, weights=w)
+    t_sd = np.sqrt(np.average((y - t_mean) ** 2, axis=0, weights=w))
+    rows, centres = (X - x_mean) / x_sd, (model.relevance_vectors_ - x_mean) / x_sd
+    bias = model.model_.design.bias
+    Phi = np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, 0.5)])
+    t, alpha = (y - t_mean) / t_sd, model.model_.alpha
+    evidence = 0.0
+    mean, std = model.predict(X[:7], return_std=True)
+    assert mean.shape == std.shape == (7, 3)
+    for k in range(3):
+        beta = t_sd[k] ** 2 / model.noise_variance_[k]
+        expected, variance = naive.predict(Phi[:7], Phi, t[:, k], alpha, beta, w)
+        np.testing.assert_allclose(mean[:, k], t_mean[k] + t_sd[k] * expected, rtol=1e-6)
+        np.testing.assert_allclose(std[:, k], t_sd[k] * np.sqrt(variance), rtol=1e-6)
+        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(t_sd[k])
+    assert model.log_evidence_ == pytest.approx(evidence, rel=1e-8)
+    residual = np.sqrt(w @ (y - model.predict(X)) ** 2 / len(X))
+    np.testing.assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)
+    assert (((model.predict(X) - f) / f.std(axis=0)) ** 2).mean(axis=0).max() < 0.2**2
+
+
+def test_scores_and_held_out_rows():
+    """score is the mean r2 over targets; the held-out error the root of the mean over targets of squared errors."""
+    X, _, y = several()
+    other, _, truth = several(seed=5)
+    model = RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth))
+    assert model.score(other, truth) == pytest.approx(r2_score(truth, model.predict(other)))
+    assert model.score(other, truth) > 0.9
+    squares = (truth - model.predict(other)) ** 2
+    assert model.history_[-1]["held_out_rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=1e-9)
+    _, std = model.predict(other, return_std=True)
+    density = 0.5 * (np.log(2 * np.pi * std**2) + squares / std**2)
+    assert model.history_[-1]["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
+    np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
+    with pytest.raises(DataError, match="1 targets, the training data 3"):
+        RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
+
+
+def test_a_target_does_not_depend_on_its_unit():
+    """Scaled by a power of two, the other targets and all vectors are the same bits."""
+    X, _, y = several()
+    unit = np.array([1.0, 1024.0, 1.0])
+    plain, scaled = RVMRegressor(**OPTIONS).fit(X, y), RVMRegressor(**OPTIONS).fit(X, y * unit)
+    np.testing.assert_array_equal(scaled.alpha_, plain.alpha_)
+    np.testing.assert_array_equal(scaled.predict(X), plain.predict(X) * unit)
+
+
+def test_independent_fits():
+    """Each target as if it were alone; a constant one is its mean, which shared vectors refuse."""
+    X, _, y = several(200)
+    y[:, 1] = 3.0
+    independent = RVMRegressor(multi_output="independent", **OPTIONS)
+    with pytest.warns(match="constant"):
+        independent.fit(X, y)
+    mean, std = independent.predict(X, return_std=True)
+    for k in (0, 2):
+        alone = RVMRegressor(**OPTIONS).fit(X, y[:, k])
+        expected = alone.predict(X, return_std=True)
+        np.testing.assert_array_equal(mean[:, k], expected[0])
+        np.testing.assert_array_equal(std[:, k], expected[1])
+        assert independent.noise_variance_[k] == alone.noise_variance_
+    np.testing.assert_allclose(mean[:, 1], 3.0)
+    with pytest.raises(DataError, match=r"target 1 of 3 is constant.*independent"):
+        RVMRegressor(**OPTIONS).fit(X, y)
+    with pytest.raises(UsageError, match="multi_output is 'both'; known: shared, independent"):
+        RVMRegressor(multi_output="both").fit(X, y)
+    again = independent.fit(X, y[:, 0])
+    assert not hasattr(again, "estimators_")
+    assert again.predict(X).shape == (200,)
+
+
+def test_a_single_column_is_one_target():
+    """To the bit."""
+    X, _, y = several(120)
+    column, flat = RVMRegressor(**OPTIONS).fit(X, y[:, :1]), RVMRegressor(**OPTIONS).fit(X, y[:, 0])
+    assert column.model_.digest() == flat.model_.digest()
+
+
+def test_widths_are_learned_for_all_targets_together():
+    """Of four inputs each target needs one, and the other two are switched off."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2, 2, size=(500, 4))
+    y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(size=(500, 2))
+    model = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0).fit(X, y)
+    assert set(model.get_support(indices=True)) == {0, 2}
+
+
+def test_a_model_of_several_targets_is_kept(tmp_path):
+    """And predicts the same bits when it is read back."""
+    X, _, y = several(150)
+    model = RVMRegressor(**OPTIONS).fit(X, y).model_
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.digest() == model.digest()
+    for found, expected in zip(again.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
+        np.testing.assert_array_equal(found, expected)
