@@ -49,6 +49,7 @@ EXCEPTIONS = {
         "data.require_target",
         "data.source.Source",
         "jobs.driver.MemoryJournal",
+        "jobs.driver.Outcome",
         "model.frames.coded_frame",
         "model.frames.levels_of",
     },
@@ -63,7 +64,15 @@ EXCEPTIONS = {
         "model.label_array",
     },
     "estimators.jobs": {"planning.plan.Plan"},
-    "estimators.regression": {"data.as_source", "model.Model", "model.frames.coded_frame"},
+    "estimators.regression": {
+        "backends.Executor",
+        "backends.executor_for",
+        "data.as_source",
+        "jobs.driver.MemoryJournal",
+        "jobs.driver.Outcome",
+        "model.Model",
+        "model.frames.coded_frame",
+    },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

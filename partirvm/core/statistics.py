@@ -188,6 +188,23 @@ class GramStatistics:
             log_weight=block.log_weight,
         )
 
+    def merge(self, other: GramStatistics) -> GramStatistics:
+        """Statistics of the rows of both, of the same columns; those of ``other`` are brought to this offset.
+
+        Raises ``ValueError`` if the columns are others.
+        """
+        if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
+            raise ValueError("statistics of other columns cannot be merged")
+        other = other.shift(self.offset - other.offset)
+        return replace(
+            self,
+            gram=self.gram + other.gram,
+            projection=self.projection + other.projection,
+            energy=self.energy + other.energy,
+            n=self.n + other.n,
+            log_weight=self.log_weight + other.log_weight,
+        )
+
     def residual(self, delta: Float) -> tuple[float, float]:
         """‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its rounding error.
 

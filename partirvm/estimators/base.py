@@ -18,13 +18,13 @@ from partirvm.data import as_source, require_target
 from partirvm.data.labels import coded, plain_labels
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.model.frames import coded_frame, levels_of
 from partirvm.service.fitting import run
 from partirvm.service.kernels import portable
 from partirvm.service.parameters import check_parameters
 from partirvm.service.predicting import check_features
-from partirvm.service.preparing import prepare
+from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance, relevances
 from partirvm.types import OFF, Columns, FitParameters
 
@@ -59,8 +59,14 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             values["gamma"] = values["gamma"].tolist()
         return FitParameters(**values, seed=seed, classify=is_classifier(self))
 
-    def _fit(self, source: Source, held_out: Source | None, parameters: FitParameters) -> None:
-        """Fit, and take over model, history, termination and plan."""
+    def _fit(
+        self,
+        source: Source,
+        held_out: Source | None,
+        parameters: FitParameters,
+        after: Callable[[Any, Any, Any], None] = lambda prepared, outcome, executor: None,
+    ) -> None:
+        """Fit, and take over model, history, termination and plan; ``after`` hears of it before the executor ends."""
         if self.client is not None:
             portable(check_parameters(parameters).kernel)
         executor = executor_for(self.client)
@@ -68,13 +74,18 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             prepared = prepare(source, parameters, executor, held_out)
             journal = MemoryJournal()
             outcome = run(prepared, executor, journal)
+            after(prepared, outcome, executor)
         finally:
             executor.close()
         assert journal.model is not None
-        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
-        self._take(journal.model)
+        self._fitted(journal, outcome, prepared)
         design = journal.model.design
         self._describe(design.kernel, input_variance(source.columns, prepared.moments, design.scaling))
+
+    def _fitted(self, journal: MemoryJournal, outcome: Outcome, prepared: Prepared) -> None:
+        """Take over what a run has left."""
+        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
+        self._take(journal.model)
 
     def _describe(self, kernel: Any, variance: Float) -> None:
         """Set the attributes that tell of the kernel, whose inputs have this variance (d,) as it sees them."""
@@ -116,7 +127,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
         """The rows to train on, and the labels of their classes where there are any."""
         if in_memory(X):
-            return self._arrays(X, y, sample_weight, seed)
+            X, y, weights, columns, labels = self._arrays(X, y, sample_weight)
+            return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
         y, labels = (y, None) if y is None else self._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
         require_target(source)
@@ -130,12 +142,25 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             del self.feature_names_in_
         return _of_classes(source, labels), labels
 
-    def _arrays(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
-        levels = levels_of(X)
-        X = coded_frame(X, levels)
-        numbers = is_regressor(self)
+    def _arrays(
+        self, X: Any, y: Any, sample_weight: Any, levels: dict[str, tuple[Any, ...]] | None = None
+    ) -> tuple[Any, Any, Any, Columns | None, Labels | None]:
+        """Rows of weight above zero that are in memory, checked: X, y, weights, columns where they have names, labels.
+
+        With ``levels`` of categories they have to be like the rows before.
+        """
+        more, numbers = levels is not None, is_regressor(self)
+        levels = levels_of(X) if levels is None else levels
+        X, least = coded_frame(X, levels), 1 if more else 2
         X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, ensure_min_samples=2
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=numbers,
+            multi_output=numbers,
+            ensure_min_samples=least,
+            reset=not more,
         )
         names = getattr(self, "feature_names_in_", None)
         weights = None
@@ -148,7 +173,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
                 X, y, weights = X[present], y[present], weights[present]
         y, labels = self._coded(y)
         columns = None if names is None else Columns(tuple(names), categories=levels)
-        return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
+        return X, y, weights, columns, labels
 
     def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
         """The rows of ``validation``, with the classes of the training rows."""

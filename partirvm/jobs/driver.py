@@ -24,6 +24,7 @@ from partirvm.kernels.design import Design
 from partirvm.model import AnyModel, model_of
 from partirvm.strategies.classifying import Course
 from partirvm.strategies.instructions import (
+    AnyFit,
     Event,
     Finish,
     Gather,
@@ -128,11 +129,12 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, its last line of history, and its seconds."""
+    """How a run ended: why, its last line of history, its seconds, and the columns and the fit of the model."""
 
     reason: Termination
     last: Record | None
     seconds: float
+    kept: tuple[Design, AnyFit] | None = None
 
 
 class _Interrupted(Exception):
@@ -178,6 +180,7 @@ class Driver:
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent = _Spent()
         self._last: Record | None = None
+        self._kept: tuple[Design, AnyFit] | None = None
         self._usable = usable
         with one_blas_thread():
             if resume is None:
@@ -198,7 +201,7 @@ class Driver:
             began = time.perf_counter()
             state, instructions = strategy.next(state, *events)
             self._spent.deciding += time.perf_counter() - began
-        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began)
+        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept)
 
     def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
         """The answers to instructions that are all of one kind."""
@@ -218,6 +221,7 @@ class Driver:
                 present = None if weights is None else weights > 0
                 return Gathered(self.executor.gather(self.source, rows), present)
             case Save(design, fit, record, moderate):
+                self._kept = design, fit
                 # a model takes the origin that is best for its own digits, the one it will have when it is read back
                 design = replace(design, origin=None)
                 self._journal.save(model_of(design, fit, self.source.columns, moderate))

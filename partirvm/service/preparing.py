@@ -78,10 +78,12 @@ def prepare(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    known: Problem | None = None,
 ) -> Prepared:
     """Check data and parameters, resolve every "auto", and plan.
 
-    ``interrupted`` is asked between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
+    A problem that is ``known`` keeps its scaling and its kernel, and only its rows are these. ``interrupted`` is asked
+    between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
     answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
     ``MemoryLimitError`` if the fit cannot fit.
     """
@@ -97,12 +99,10 @@ def prepare(
     check_sources(source, held_out)
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
-    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
-    kernel = resolve_kernel(parameters, moments, source.columns)
-    origin = scaling.inputs(moments.inputs.mean)
-    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
-    classes = find_classes(source, parameters, executor)
-    problem = _problem(source, held_out, parameters, empty, moments, classes)
+    if known is None:
+        problem = _new_problem(source, held_out, parameters, moments, executor)
+    else:
+        problem = replace(known, n_rows=source.n_rows, shuffled=source.shuffled, held_out=held_out is not None)
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(
         source.n_rows,
@@ -114,9 +114,10 @@ def prepare(
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
-    learned = measuring.kernel(problem) if problem.power and _enough(parameters, moments) else None
+    learns_now = known is None and problem.power and _enough(parameters, moments)
+    learned = measuring.kernel(problem) if learns_now else None
     if learned is not None:
-        problem = replace(problem, empty=replace(empty, kernel=learned.kernel))
+        problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
     measured: tuple[Entry, ...] = () if learned is None else learned.lines
     notes: tuple[str, ...] = () if learned is None else learned.notes
@@ -303,6 +304,17 @@ def _check_held_out(source: Source, held_out: Source) -> None:
 def _kind(source: Source) -> str:
     classes = source.columns.classes
     return "a number" if classes is None else f"one of the classes {', '.join(map(str, classes))}"
+
+
+def _new_problem(
+    source: Source, held_out: Source | None, parameters: FitParameters, moments: Moments, executor: Executor
+) -> Problem:
+    """The problem of these rows, with the kernel that the parameters name."""
+    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
+    kernel = resolve_kernel(parameters, moments, source.columns)
+    origin = scaling.inputs(moments.inputs.mean)
+    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), np.zeros(0, np.int64), bias=False, origin=origin)
+    return _problem(source, held_out, parameters, empty, moments, find_classes(source, parameters, executor))
 
 
 def _problem(

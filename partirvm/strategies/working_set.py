@@ -108,7 +108,7 @@ class WorkingSet(Relearning):
 
     def _propose(self, state: Any, room: int) -> Answer:
         problem, options = state.problem, state.options
-        first_or_check = state.round == 1 or state.flat == FLAT_ROUNDS - 1
+        first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else options.selection
         state = replace(state, selection=selection)
         if problem.classifies and selection != "random":

@@ -1,0 +1,99 @@
+"""An executor that counts rows in which nobody can read any more: what is remembered of them joins each statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+
+from partirvm.backends.base import Blocks, Executor, Progress
+from partirvm.backends.passes import AnyPass
+from partirvm.core.posterior import factorise
+from partirvm.core.remembered import Remembered
+from partirvm.core.statistics import BIAS
+from partirvm.data.source import Source
+from partirvm.kernels.design import Design
+from partirvm.strategies.instructions import GramPass, ResidualPass
+from partirvm.types import PANEL_ROWS
+
+Float = NDArray[np.float64]
+
+RIDGE = 1e-8
+"""Added to the unit diagonal of the scaled normal equations that approximate a column by others."""
+
+
+class Approximation:
+    """What the columns of ``design`` (K) make of other columns: least squares at ``points`` (p, d), raw inputs."""
+
+    def __init__(self, design: Design, points: Float) -> None:
+        self.design, self.points = design, points
+        self._places = {label: place for place, label in enumerate(_labels(design))}
+        self._found: dict[int, Float] = {}
+        gram = sum((block.T @ block for block in self._blocks(design)), np.zeros((design.n_columns,) * 2))
+        gram.flat[:: len(gram) + 1] *= 1.0 + RIDGE
+        empty = np.diagonal(gram) <= 0
+        gram[empty, empty] = 1.0  # a column that is zero at all points has no part in anything
+        self._factor, self._scale, _ = factorise(gram)
+
+    def coefficients(self, design: Design) -> Float:
+        """B (K, M): how the columns of a design are made of the K columns; unit vectors for these themselves."""
+        labels, known = _labels(design), self._places.keys() | self._found.keys()
+        strange = np.array([k for k, label in enumerate(design.labels.tolist()) if label not in known], dtype=np.int64)
+        some = design.take(strange, bias=design.bias and BIAS not in known)
+        if some.n_columns:
+            pairs = zip(self._blocks(self.design), self._blocks(some), strict=True)
+            right = sum((mine.T @ theirs for mine, theirs in pairs), np.zeros((len(self._places), some.n_columns)))
+            if len(right):
+                right = self._scale[:, None] * cho_solve((self._factor, True), self._scale[:, None] * right)
+            self._found |= {label: right[:, k] for k, label in enumerate(_labels(some))}
+        found = np.zeros((len(self._places), len(labels)))
+        for k, label in enumerate(labels):
+            if label in self._places:
+                found[self._places[label], k] = 1.0
+            else:
+                found[:, k] = self._found[label]
+        return found
+
+    def _blocks(self, design: Design) -> list[Float]:
+        starts = range(0, len(self.points), PANEL_ROWS)
+        return [design.block(self.points[start : start + PANEL_ROWS]) for start in starts]
+
+
+class Remembering:
+    """Runs passes as ``executor`` does; statistics of all rows are also of those that are ``remembered``."""
+
+    def __init__(self, executor: Executor, remembered: Remembered, approximation: Approximation) -> None:
+        self._executor, self._remembered, self._approximation = executor, remembered, approximation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def run(
+        self,
+        passes: Sequence[AnyPass],
+        source: Source,
+        progress: Progress | None = None,
+        blocks: Blocks | None = None,
+    ) -> list[Any]:
+        """The statistic of each pass."""
+        found = self._executor.run(passes, source, progress, blocks)
+        return [self._with(pass_, statistic) for pass_, statistic in zip(passes, found, strict=True)]
+
+    def _with(self, pass_: AnyPass, statistic: Any) -> Any:
+        if not self._remembered.statistics.n:
+            return statistic
+        columns = self._approximation.coefficients
+        match pass_:
+            case GramPass(rows=None):
+                seen = self._remembered.cross if pass_.diagonal else self._remembered.block
+                return statistic + seen(columns(pass_.kept), columns(pass_.new), pass_.offset)
+            case ResidualPass(rows=None):
+                return self._remembered.residual(columns(pass_.design), pass_.mean, statistic)
+        return statistic
+
+
+def _labels(design: Design) -> list[int]:
+    return [BIAS] * design.bias + [int(label) for label in design.labels]

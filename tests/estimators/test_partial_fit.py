@@ -1,0 +1,149 @@
+"""Rows that come in chunks: what is exact, what is remembered of rows that are gone, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor
+from partirvm.errors import DataError, UsageError
+from partirvm.service import updating
+
+OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
+
+
+def stream(n, seed=0, low=-2.0, high=2.0):
+    """Rows of one function of two inputs, the first between these bounds."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
+    f = np.sin(2 * X[:, 0]) * X[:, 1]
+    return X, f + 0.1 * rng.normal(size=n), f
+
+
+def design_of(model, X, gamma=0.5):
+    """The design of a model at raw rows, densely."""
+    scaling, bias = model.model_.design.scaling, model.model_.design.bias
+    rows, centres = scaling.inputs(X), scaling.inputs(model.relevance_vectors_)
+    return np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, gamma)])
+
+
+def fed(chunks, **options):
+    model = RVMRegressor(**(OPTIONS | options))
+    for X, y, w in chunks:
+        model.partial_fit(X, y, sample_weight=w)
+    return model
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_stream_that_is_kept_is_fitted_exactly(targets):
+    """Up to ``SAMPLE`` rows: statistics, posterior and evidence are those of all rows, taken densely, with weights."""
+    chunks = []
+    for seed in range(3):
+        X, y, f = stream(120, seed)
+        t = y if targets == 1 else np.column_stack([y, f**2 + 0.2 * y])
+        chunks.append((X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None))
+    model = fed(chunks)
+    X, y = np.concatenate([c[0] for c in chunks]), np.concatenate([c[1] for c in chunks]).reshape(360, -1)
+    w = np.concatenate([np.ones(120) if c[2] is None else c[2] for c in chunks])
+    Phi, scaling, alpha = design_of(model, X), model.model_.design.scaling, model.model_.alpha
+    t, evidence = scaling.targets(y), 0.0
+    assert len(model._memory.sample) == 360
+    for k in range(targets):
+        beta = scaling.t_scale[k] ** 2 / np.atleast_1d(model.noise_variance_)[k]
+        mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
+        np.testing.assert_allclose(model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7)
+        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(scaling.t_scale[k])
+    assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
+    assert model.model_.n_rows == len(X)
+
+
+def test_kept_vectors_stay_exact_when_rows_are_gone(monkeypatch):
+    """Of vectors that were there before a chunk, the statistics are those of all rows, though few can be read again."""
+    monkeypatch.setattr(updating, "SAMPLE", 50)
+    chunks = [stream(150, seed)[:2] for seed in range(2)]
+    model = RVMRegressor(**(OPTIONS | {"gamma": 4.0, "max_rounds": 1})).partial_fit(*chunks[0])
+    early = {tuple(row) for row in model.relevance_vectors_.tolist()}
+    model.partial_fit(*chunks[1])
+    memory = model._memory
+    assert len(memory.sample) == 50
+    statistics = memory.remembered.statistics
+    assert statistics.n == 250
+    X, y = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
+    Phi, t = design_of(model, X, 4.0), model.model_.design.scaling.targets(y[:, None])
+    bias, rows = int(model.model_.design.bias), model.relevance_vectors_.tolist()
+    old = np.array([bias + k for k, row in enumerate(rows) if tuple(row) in early])
+    assert 2 < len(old) < len(rows)
+    here = design_of(model, memory.sample.X, 4.0), model.model_.design.scaling.targets(memory.sample.t)
+    exact, left = naive.gram(Phi, t), naive.gram(*here)
+    gram, projection = exact[0] - left[0], exact[1] - left[1]
+    pairs = np.ix_(old, old)
+    np.testing.assert_allclose(statistics.gram[pairs], gram[pairs], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(statistics.projection[old], projection[old], rtol=1e-6, atol=1e-6)
+    assert np.abs(statistics.gram - gram).max() > 1e-9, "nothing was approximated"
+    assert np.linalg.eigvalsh(statistics.gram).min() > -1e-8 * np.abs(statistics.gram).max()
+
+
+def test_a_stream_that_moves_on_forgets_nothing(monkeypatch):
+    """Chunks from left to right: the left is predicted in the end as it was, the right as well as by a fit of all."""
+    monkeypatch.setattr(updating, "SAMPLE", 60)
+    edges = np.linspace(-2, 2, 5)
+    chunks = [(*stream(150, seed, *edges[seed : seed + 2])[:2], None) for seed in range(4)]
+    model = fed(chunks[:1])
+    X, _, f = stream(300, 9, *edges[:2])
+
+    def error(model, X, f):
+        return np.sqrt(((model.predict(X) - f) ** 2).mean())
+
+    before = error(model, X, f)
+    for X_new, y_new, w in chunks[1:]:
+        model.partial_fit(X_new, y_new, w)
+    assert error(model, X, f) < 1.5 * before
+    X, _, f = stream(600, 10)
+    rows, y = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
+    whole = RVMRegressor(**OPTIONS).fit(rows, y)
+    assert error(model, X, f) < 2 * error(whole, X, f) + 0.02
+    assert len(pickle.dumps(model)) < 300_000
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_steps_and_refusals():
+    """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is refused by name."""
+    X, y, f = stream(200)
+    first = RVMRegressor(**OPTIONS).partial_fit(X, y)
+    whole = RVMRegressor(**OPTIONS).fit(X, y)
+    assert first.model_.digest() == whole.model_.digest()
+    more = stream(90, 1)
+    again = fed([(X, y, None), (*more[:2], None)])
+    first.partial_fit(*more[:2])
+    assert first.model_.digest() == again.model_.digest()
+    assert first.model_.n_rows == 290
+    first.partial_fit(X[:1], y[:1])
+    assert first.model_.n_rows == 291
+    whole.partial_fit(*more[:2])  # all rows of a plain fit are gone
+    assert whole.model_.n_rows == 290
+    assert np.sqrt(((whole.predict(X) - f) ** 2).mean()) < 0.06
+    with pytest.raises(ValueError, match="X has 1 features"):
+        first.partial_fit(X[:, :1], y)
+    with pytest.raises(DataError, match="y has 2 targets, the rows before had 1"):
+        first.partial_fit(X, np.column_stack([y, y]))
+    with pytest.raises(UsageError, match="likelihood is 'sample': partial_fit needs statistics of all rows"):
+        RVMRegressor(likelihood="sample").partial_fit(X, y)
+    with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
+        RVMRegressor().partial_fit("rows.zarr", None)
+    constant = RVMRegressor(**OPTIONS).partial_fit(X, np.ones(200))
+    with pytest.raises(DataError, match="the target of the first rows was constant"):
+        constant.partial_fit(X, y)
+
+
+def test_each_target_by_itself():
+    """Independent fits go on one by one."""
+    X, y, f = stream(150)
+    t = np.column_stack([y, f**2])
+    model = (
+        RVMRegressor(multi_output="independent", **OPTIONS).partial_fit(X[:100], t[:100]).partial_fit(X[100:], t[100:])
+    )
+    alone = RVMRegressor(**OPTIONS).partial_fit(X[:100], t[:100, 1]).partial_fit(X[100:], t[100:, 1])
+    np.testing.assert_array_equal(model.predict(X)[:, 1], alone.predict(X))
