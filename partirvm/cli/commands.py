@@ -91,6 +91,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 )
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
+@click.option("--append", is_flag=True, help="Put the rows after those of DATA that are there, with their columns.")
 @click.option("--memory-limit", default="512MiB", type=options.Size(), help="Most resident memory to aim at.")
 @options.overwrite
 @options.quiet
@@ -112,6 +113,8 @@ def ingest(
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
     Missing values, text where numbers should be and the like are refused with their place. Predictions come back in
     the order that the rows have in SOURCE.
+
+    With --append the rows go after those of DATA that are there: `update` then goes on with a job of these.
 
     New rows need no target: with --like and the DATA of the training, a SOURCE that lacks it makes unlabelled DATA,
     which `predict` takes. `fit` and `evaluate` refuse them.

@@ -209,6 +209,40 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
 
 @click.command()
 @click.argument("job")
+@click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Most rounds with the new rows.")
+@options.scheduler
+@options.detach
+@options.quiet
+@options.as_json
+def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool, quiet: bool, as_json: bool) -> int:
+    """Go on with rows that were appended to the DATA of a job.
+
+    Rounds follow those that were done, with the new rows as candidates beside the old ones; what was counted over the
+    old rows is not counted again. The kernel and the scaling stay as they are. For regressions by the working set.
+
+    \b
+    Examples:
+      partirvm ingest more.parquet trips.zarr --append
+      partirvm update jobs/run1 --max-rounds 3
+    """
+    from partirvm import service
+
+    options.require_detachable(detach, scheduler)
+    opened = service.open_job(job)
+    with cluster(scheduler) as client:
+        if detach:
+            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds)
+            return detached(job, scheduler, as_json)
+        attempt = opened.requeue_grown(max_rounds).attempt
+
+        def work(**hooks: Any) -> Any:
+            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
+
+        return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
+
+
+@click.command()
+@click.argument("job")
 @click.argument("output", metavar="OUTPUT.html")
 @options.overwrite
 def report(job: str, output: str, overwrite: bool) -> None:
@@ -268,4 +302,4 @@ def _relevance(job: Any) -> dict[str, float] | None:
     return found
 
 
-COMMANDS = (status, jobs, wait, abort, cancel, resume, report)
+COMMANDS = (status, jobs, wait, abort, cancel, resume, update, report)

@@ -7,7 +7,16 @@ import click
 SECTIONS = {
     "Start": ("demo",),
     "From a table to predictions": ("ingest", "plan", "fit", "evaluate", "predict"),
-    "Jobs: fits under way, stopped or done": ("status", "jobs", "wait", "abort", "cancel", "resume", "report"),
+    "Jobs: fits under way, stopped or done": (
+        "status",
+        "jobs",
+        "wait",
+        "abort",
+        "cancel",
+        "resume",
+        "update",
+        "report",
+    ),
 }
 
 

@@ -6,7 +6,8 @@
                       not there in data for prediction, whose attribute ``labelled`` is false
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
-attributes            ``DataAttributes`` as JSON, with ``kind`` and ``format``; written last of all
+attributes            ``DataAttributes`` as JSON, with ``kind`` and ``format``; written last of all. Where rows were
+                      appended arrays may be longer than they say: that is an append that broke off
 ====================  ==================================================================================
 
 Chunks are compressed (Blosc, lz4 with byte shuffle) and end in a CRC-32C, so that damage is noticed.
@@ -26,7 +27,9 @@ from partirvm.data.source import Columns
 from partirvm.errors import FormatError, MissingDataError
 
 KIND = "partirvm-data"
-FORMAT = 1
+FORMAT = 2
+"""The newest format that is read. Format 1 has no ``appended`` rows: versions that know only it would take neighbours
+for a random sample."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class DataAttributes:
 
     ``seed`` is the seed of the shuffle, None where the rows kept their order; ``hashes`` has one hash per tile. Where
     rows are not ``labelled``, target and classes of ``columns`` are those that a prediction is of, and the moments of
-    the targets have no columns.
+    the targets have no columns. ``appended`` are the numbers of rows to which others were appended, one after another.
     """
 
     n_rows: int
@@ -47,13 +50,14 @@ class DataAttributes:
     moments: Moments
     hashes: tuple[str, ...]
     labelled: bool = True
+    appended: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Attributes of the group; floats keep all their bits."""
         columns = self.columns
         return {
             "kind": KIND,
-            "format": FORMAT,
+            "format": 2 if self.appended else 1,
             "n_rows": self.n_rows,
             "n_features": self.n_features,
             "tile_rows": self.tile_rows,
@@ -66,6 +70,7 @@ class DataAttributes:
             "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": list(self.hashes),
+            **({"appended": list(self.appended)} if self.appended else {}),
         }
 
     @classmethod
@@ -96,6 +101,7 @@ class DataAttributes:
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
                 hashes=tuple(found["hashes"]),
+                appended=tuple(found.get("appended", ())),
                 labelled=found.get("labelled", True),  # data of earlier versions have a target and do not say so
             )
         except (KeyError, TypeError, AttributeError) as error:

@@ -64,14 +64,14 @@ class ZarrSource(TiledRows):
     def _open(self) -> None:
         group, attributes = open_data(self.url, self._storage_options)
         self._take(attributes)
-        wanted = ["X", *["y"] * self.n_targets, *["weights"] * attributes.weighted, *["row"] * self.shuffled]
+        wanted = ["X", *["y"] * self.n_targets, *["weights"] * attributes.weighted, *["row"] * self._ordered]
         arrays = {}
         for name in wanted:
             try:
                 arrays[name] = group[name]
             except (KeyError, ValueError) as error:
                 raise MissingDataError(f"{self.url}: the array {name!r} is missing: ingest the data again.") from error
-            if arrays[name].shape[0] != self.n_rows:
+            if arrays[name].shape[0] < self.n_rows:
                 raise MissingDataError(f"{self.url}: the array {name!r} has another length: ingest the data again.")
         self._arrays = arrays
 
@@ -85,7 +85,8 @@ class ZarrSource(TiledRows):
         self.columns: Columns = attributes.columns
         self.moments: Moments | None = attributes.moments
         self.seed, self.weighted = attributes.seed, attributes.weighted
-        self.shuffled = attributes.seed is not None
+        self._ordered = attributes.seed is not None
+        self.shuffled = self._ordered and not attributes.appended
         self._hashes = attributes.hashes
 
     def _array(self, name: str) -> Any:
@@ -123,7 +124,7 @@ class ZarrSource(TiledRows):
 
     def original_rows(self, number: int) -> Int:
         """Numbers of a tile's rows in the order before shuffling, (rows,) int64."""
-        if not self.shuffled:
+        if not self._ordered:
             return np.arange(*self._span(number), dtype=np.int64)
         return self._read("row", number)
 
@@ -158,7 +159,7 @@ class ZarrSource(TiledRows):
         return self.url
 
     def __repr__(self) -> str:
-        order = f"shuffled with seed {self.seed}" if self.shuffled else "in the order of the source"
+        order = f"shuffled with seed {self.seed}" if self._ordered else "in the order of the source"
         target = "" if self.n_targets else ", no target"
         return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
 

@@ -21,6 +21,7 @@ from partirvm.backends import Executor, executor_for
 from partirvm.backends.tasks import package_versions
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
+from partirvm.data.appending import has_grown
 from partirvm.data.source import Fingerprint
 from partirvm.errors import (
     ChangedDataError,
@@ -29,6 +30,7 @@ from partirvm.errors import (
     PartirvmError,
     PartirvmWarning,
     StorageError,
+    UsageError,
 )
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.state import JobState, Status, fold
@@ -41,6 +43,7 @@ from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import Prepared, check_sources, prepare
 from partirvm.service.relevance import input_variance
+from partirvm.service.updating import grown
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters
 
@@ -188,6 +191,23 @@ def changes(events: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: value for event in events for key, value in event.get("changes", {}).items()}
 
 
+def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any]:
+    """The fingerprint of the DATA that the job is at work on: that of the last update, or the one it began with."""
+    return next((event["fingerprint"] for event in reversed(events) if "fingerprint" in event), began)
+
+
+def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
+    """The fingerprint of DATA that are those of this earlier one with more rows. Raises ``ChangedDataError``."""
+    if not has_grown(source, then["n_rows"], then["n_features"], tuple(then["hashes"])):
+        if asdict(source.fingerprint())["hashes"] == tuple(then["hashes"]):
+            raise UsageError(f"{source.url} has no new rows since the job saw it: append some (`ingest --append`)")
+        raise ChangedDataError(
+            f"{source.url} is not what it was when the job saw it, with more rows after it: start a new job, or bring "
+            "the old data back"
+        )
+    return asdict(source.fingerprint())
+
+
 def carry_out(
     job: str,
     *,
@@ -223,7 +243,7 @@ def carry_out(
             spec, events = store.spec(), store.events()
             parameters = asked_parameters(spec, changes(events))
             source, held_out = sources(spec["data"], spec["validation"])
-            _require_same(source, spec["fingerprint"])
+            _require_same(source, latest(events, spec["fingerprint"]))
             if held_out is not None and spec.get("validation_fingerprint"):
                 _require_same(held_out, spec["validation_fingerprint"])
             _compare_versions(spec["versions"])
@@ -236,6 +256,8 @@ def carry_out(
                 prepared = prepare(source, parameters, executor, held_out, requests)
             except StoppedError:
                 return _stopped(store, requests, history_of(state))
+            if checkpoint is not None and checkpoint.state.problem.n_rows < source.n_rows:
+                checkpoint = replace(checkpoint, state=grown(checkpoint.state, source, executor))
             return carry(
                 store,
                 state,
@@ -423,7 +445,8 @@ def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
         if not tiles:
             what = "its tiles are of another size"
     raise ChangedDataError(
-        f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back"
+        f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data back; "
+        "with rows that were appended `partirvm update` goes on"
     )
 
 

@@ -1,4 +1,4 @@
-"""Ingest with sizes as people write them."""
+"""Ingest with sizes as people write them, of new DATA and of more rows for DATA that are there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,27 @@ from typing import Any
 
 from partirvm import data as _data
 from partirvm.data import ZarrSource
+from partirvm.data.appending import append as _append
+from partirvm.errors import UsageError
 from partirvm.planning.units import parse_bytes
+
+KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
+"""Options that rows which are appended cannot have: DATA say all this."""
 
 
 @functools.wraps(_data.ingest)
-def ingest(source: Any, data: Any, *, memory_limit: int | str | None = None, **options: Any) -> ZarrSource:
-    """As ``data.ingest``; ``memory_limit`` may also be a text such as ``"512MiB"``."""
+def ingest(
+    source: Any, data: Any, *, memory_limit: int | str | None = None, append: bool = False, **options: Any
+) -> ZarrSource:
+    """As ``data.ingest``; ``memory_limit`` may also be a text such as ``"512MiB"``.
+
+    With ``append`` the rows go after those of DATA that are there (``data.appending``).
+    """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    return _data.ingest(source, data, memory_limit=limit, **options)
+    if not append:
+        return _data.ingest(source, data, memory_limit=limit, **options)
+    given = [name for name in KEPT if options.pop(name, None)]
+    if given:
+        raise UsageError(f"append takes {', '.join(given)} from DATA: leave it out, or make new DATA")
+    shuffle = options.pop("shuffle", 0)
+    return _append(source, data, memory_limit=limit, shuffle=0 if shuffle is None else shuffle, **options)

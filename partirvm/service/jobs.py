@@ -34,6 +34,8 @@ from partirvm.service.carrying import (
     changes,
     create,
     ending,
+    latest,
+    require_grown,
     sources,
     specification,
     take_over,
@@ -43,6 +45,7 @@ from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances
+from partirvm.service.updating import updatable
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -326,6 +329,29 @@ class Job:
         self._start_there(client, ask(client, _requeue, absolute(self.location), _address(client), changed))
         return self
 
+    def update(self, *, client: Any = None, max_rounds: int | None = None) -> Job:
+        """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
+
+        One incremental step from the last checkpoint: the statistics of its vectors over the new rows are added to
+        those before, then rounds follow, ``max_rounds`` of them at most, with candidates among all rows that were none
+        yet. Scaling and kernel stay what they are. Raises ``UsageError`` where there are no new rows, or the job is not
+        a regression by the working set with the likelihood of all rows, ``ChangedDataError`` if the rows before are not
+        what they were, ``LeaseError`` while somebody is at work on it.
+        """
+        if client is None:
+            self._start_here(self.requeue_grown(max_rounds))
+            return self
+        from partirvm.backends.detached import ask
+
+        _require_shared(self.location)
+        place = absolute(self.location)
+        self._start_there(client, ask(client, _requeue_grown, place, _address(client), max_rounds))
+        return self
+
+    def requeue_grown(self, max_rounds: int | None = None) -> JobState:
+        """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
+        return _requeue_grown(self.location, "", max_rounds)
+
     def requeue(self, **changed: Any) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
         return _requeue(self.location, "", changed)
@@ -465,6 +491,37 @@ def _requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
         store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster})
+        return fold(store.events())
+    finally:
+        with suppress(LeaseError, StorageError):
+            lease.release()
+
+
+def _requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobState:
+    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
+    store = JobStore(location)
+    lease = store.acquire()
+    try:
+        events, spec = store.events(), store.spec()
+        if fold(events).status is Status.CANCELLED:
+            raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+        fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
+        restored = store.restore()
+        if restored is None or not updatable(restored.value["state"]):
+            raise UsageError(
+                f"{location} cannot be updated: only a regression by the working set with the likelihood of all rows "
+                "keeps the statistics that new rows join, and it needs a round that was done; start a new job"
+            )
+        done = restored.value["state"].round
+        asked = asked_parameters(spec, changes(events))
+        rounds = asked.max_rounds if max_rounds is None else max_rounds
+        changed = {"max_rounds": None if rounds is None else done + rounds}
+        check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        take_over(store)
+        if fold(store.events()).status is Status.QUEUED:
+            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster}
+        store.record({**queued, "fingerprint": fingerprint})
         return fold(store.events())
     finally:
         with suppress(LeaseError, StorageError):

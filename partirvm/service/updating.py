@@ -228,6 +228,36 @@ def _next(
     )
 
 
+def updatable(state: Any) -> bool:
+    """Whether a job can go on from this state of its strategy with rows that its DATA have gained."""
+    return isinstance(state, WorkingSetState) and isinstance(state.fit, HyperState) and state.seen == "full"
+
+
+def grown(state: WorkingSetState, source: Source, executor: Executor) -> WorkingSetState:
+    """A job's state with the rows that its DATA have gained: exact, as all rows can be read.
+
+    The statistics of its vectors over the new rows, by one pass, are added to those over the rows before. Moments,
+    scaling and kernel stay.
+    """
+    assert isinstance(state.fit, HyperState)
+    before = state.problem.n_rows
+    new = _statistics(state.design, np.arange(before, source.n_rows, dtype=np.int64), source, executor)
+    fit = state.fit
+    begun = _begun(Warm.of(fit), fit.statistics.merge(new))
+    return replace(
+        state,
+        problem=replace(state.problem, n_rows=source.n_rows, shuffled=source.shuffled),
+        options=replace(state.options, centres=0),
+        fit=begun,
+        evidence=-np.inf,
+        flat=0,
+        patient=False,
+        best=None,
+        scores=None,
+        concluding=None,
+    )
+
+
 def _relabelled(design: Design, n_rows: int) -> Design:
     """The same columns under row numbers from ``n_rows`` on: those of rows at hand are for the rows at hand."""
     count = len(design.kernels)

@@ -88,7 +88,7 @@ def test_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "has format 2, and this version of partirvm reads format 1"),
+        ({"format": 3}, "has format 3, and this version of partirvm reads format 2"),
         ({"format": None}, "has format None"),
         ({"kind": "else"}, "is not DATA"),
         ({"moments": {}}, "incomplete"),

@@ -1,0 +1,110 @@
+"""More rows for DATA that are there: the same columns, after the last row.
+
+The new rows are ingested beside the DATA first, so that whatever is wrong with them is found before anything is
+touched. Then the arrays grow, the new rows are written, and the attributes, which say how many rows there are, come
+last: until then readers see the DATA as they were, and an append that broke off is begun again. The tiles that were
+full keep their hashes, so that what was made of the old DATA can tell that these are the same, grown.
+
+The new rows are shuffled among themselves. Neighbours are no random sample of all rows any more, and the DATA count as
+unshuffled from then on: a fit draws its candidates one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.moments import Moments
+from partirvm.data.ingestion import ingest
+from partirvm.data.layout import DataAttributes, local_path, open_data
+from partirvm.data.publish import storing
+from partirvm.data.source import Tile
+from partirvm.data.tiled import hash_tile
+from partirvm.data.zarr_source import ZarrSource
+from partirvm.errors import DataError, UsageError
+
+
+def append(source: Any, data: str | os.PathLike[str], *, shuffle: int = 0, **options: Any) -> ZarrSource:
+    """Append the rows of a table or arrays to DATA on this machine; returns the DATA, open.
+
+    ``source``, ``target``, ``weights``, ``memory_limit`` and ``progress`` are as ``ingest`` has them; features,
+    categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA were shuffled. One at
+    a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does, and ``DataError``
+    where the rows lack the target or the weights that DATA have, or have weights that these do not.
+    """
+    path = local_path(data)
+    if path is None:
+        raise UsageError(f"{data}: rows can be appended to DATA on this machine only, not behind a URL")
+    _, old = open_data(os.fspath(data))
+    with storing(str(data)), tempfile.TemporaryDirectory(prefix=f".{path.name}.append-", dir=path.parent) as folder:
+        seed = None if old.seed is None else shuffle
+        new = ingest(source, Path(folder) / "new", like=old.columns, shuffle=seed, tile_rows=old.tile_rows, **options)
+        _require_like(old, new, str(data))
+        _extend(str(path), old, new)
+    return ZarrSource(data)
+
+
+def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
+    for name, before, now in (
+        ("the target", old.labelled, bool(new.n_targets)),
+        ("weights", old.weighted, new.weighted),
+    ):
+        if before != now:
+            has, lacks = ("DATA have", "the new rows do not") if before else ("the new rows have", "DATA do not")
+            raise DataError(f"{place}: {has} {name}, and {lacks}: only rows with the same columns can be appended")
+
+
+def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
+    """Write the rows of ``new`` after those of the DATA at this path, the attributes last."""
+    import zarr
+
+    group: Any = zarr.open_group(path, mode="r+")
+    n_rows, R = old.n_rows + new.n_rows, old.tile_rows
+    names = ["X", *["y"] * old.labelled, *["weights"] * old.weighted, *["row"] * (old.seed is not None)]
+    arrays = {name: group[name] for name in names}
+    for array in arrays.values():
+        array.resize((n_rows, *array.shape[1:]))
+    for number in range(new.n_tiles):
+        tile = new.tile(number)
+        rows = slice(old.n_rows + tile.start, old.n_rows + tile.start + len(tile.X))
+        parts: dict[str, Any] = {"X": tile.X, "y": tile.t.reshape(-1), "weights": tile.weights, "row": None}
+        if "row" in arrays:
+            parts["row"] = old.n_rows + new.original_rows(number)
+        for name, array in arrays.items():
+            array[rows] = parts[name]
+    first = old.n_rows // R
+    hashes = (*old.hashes[:first], *(_hash(arrays, number, R, n_rows) for number in range(first, -(-n_rows // R))))
+    assert new.moments is not None
+    moments: Moments = old.moments + new.moments
+    appended = (*old.appended, old.n_rows)
+    grown = replace(old, n_rows=n_rows, moments=moments, hashes=hashes, appended=appended)
+    group.attrs.put(grown.to_json())
+
+
+def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> str:
+    rows = slice(number * tile_rows, min((number + 1) * tile_rows, n_rows))
+    X = np.asarray(arrays["X"][rows])
+    t = np.asarray(arrays["y"][rows])[:, None] if "y" in arrays else np.empty((len(X), 0))
+    weights = np.asarray(arrays["weights"][rows]) if "weights" in arrays else None
+    return hash_tile(Tile(number, rows.start, X, t, weights))
+
+
+def has_grown(source: ZarrSource, n_rows: int, n_features: int, hashes: tuple[str, ...]) -> bool:
+    """Whether DATA are those of so many rows with these hashes of tiles, and more rows after them.
+
+    Full tiles are compared by their hashes, the rows of one that was not full are read.
+    """
+    full, rest = divmod(n_rows, source.tile_rows)
+    now = source.fingerprint()
+    if now.n_rows <= n_rows or now.n_features != n_features or now.hashes[:full] != hashes[:full]:
+        return False
+    if not rest:
+        return True
+    tile = source.tile(full)
+    weights = None if tile.weights is None else tile.weights[:rest]
+    return hash_tile(Tile(full, tile.start, tile.X[:rest], tile.t[:rest], weights)) == hashes[full]
