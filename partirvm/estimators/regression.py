@@ -222,30 +222,33 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         DataError, UsageError, MemoryLimitError
             Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
         """
-        _forget(self)
         parameters = self.parameters()
         if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
             return self._fit_each(X, y, targets, sample_weight, validation)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
         self._fit(source, self._held_out_source(validation, source, None), parameters, self._remember)
+        self.__dict__.pop("estimators_", None)
         return self
 
     def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
         """One fit for each column of y."""
         check_parameters(self.parameters())
-        if in_memory(X):
-            self._arrays(X, y, sample_weight)  # names and refusals are those of one fit
         if validation is not None and not isinstance(validation, tuple | list):
             raise UsageError("validation must be a pair (X, y), y with a column for each target")
-        self.estimators_ = []
+        fitted = []
         for target in range(targets):
             held_out = None if validation is None else (validation[0], column(validation[1], target))
-            one = clone(self).fit(X, column(y, target), sample_weight, held_out)
-            self.estimators_.append(one)
+            fitted.append(clone(self).fit(X, column(y, target), sample_weight, held_out))
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # those of one fit
+        self.__dict__.pop("_memory", None)
+        self.estimators_ = fitted
         return self._take_each()
 
     def _take_each(self) -> Self:
         """Set what all fits of their own have in common."""
+        if hasattr(self.estimators_[0], "feature_names_in_"):
+            self.feature_names_in_ = self.estimators_[0].feature_names_in_
         self.n_features_in_ = self.estimators_[0].n_features_in_
         for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
             setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
@@ -369,10 +372,3 @@ def columns_of(y: Any) -> int:
 def column(y: Any, number: int) -> Any:
     """One target of y (N, T)."""
     return array_of(y)[:, number]
-
-
-def _forget(model: RVMRegressor) -> None:
-    """Remove what an earlier fit has left."""
-    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
-        delattr(model, name)
-    model.__dict__.pop("_memory", None)

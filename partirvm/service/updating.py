@@ -141,7 +141,8 @@ def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Exe
     )
     if rows is None or not memory.problem.power:
         return memory
-    return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, None)
+    nothing = Remembered(GramStatistics.empty(design.basis, targets))
+    return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, nothing)
 
 
 def update(
@@ -200,7 +201,7 @@ def _next(
     at_hand: Rows,
     new: int,
     executor: Executor,
-    past: Remembered | None,
+    past: Remembered,
 ) -> Memory:
     """What is kept after a step; ``new`` of the rows at hand come first, the sample so far after them.
 
@@ -215,13 +216,12 @@ def _next(
     gone = np.setdiff1d(np.arange(len(at_hand), dtype=np.int64), kept)
     if len(gone):
         leaving = _statistics(design, gone, at_hand.source(memory.columns), executor)
-        past = Remembered(leaving if past is None else past.statistics.merge(leaving))
-    empty = GramStatistics.empty(design.basis, len(design.scaling.t_scale))
+        past = Remembered(past.statistics.merge(leaving) if past.statistics.n else leaving)
     return replace(
         memory,
         design=design,
         warm=Warm.of(fit),
-        remembered=past or Remembered(empty),
+        remembered=past,
         sample=at_hand.take(kept),
         n_rows=n_rows,
         step=memory.step + 1,

@@ -116,7 +116,10 @@ def test_independent_fits():
         RVMRegressor(**OPTIONS).fit(X, y)
     with pytest.raises(UsageError, match="multi_output is 'both'; known: shared, independent"):
         RVMRegressor(multi_output="both").fit(X, y)
-    again = independent.fit(X, y[:, 0])
+    with pytest.raises(UsageError, match="tol is 0"):
+        independent.set_params(tol=0).fit(X, y)
+    np.testing.assert_array_equal(independent.predict(X), mean)  # a fit that is refused takes nothing away
+    again = independent.set_params(tol=1e-7).fit(X, y[:, 0])
     assert not hasattr(again, "estimators_")
     assert again.predict(X).shape == (200,)
 

@@ -108,6 +108,19 @@ def test_a_stream_that_moves_on_forgets_nothing(monkeypatch):
     assert len(pickle.dumps(model)) < 300_000
 
 
+def test_a_stream_that_outgrows_its_sample(monkeypatch):
+    """Rows are gone from the third chunk on; every row is counted once, and a constant chunk does no harm."""
+    monkeypatch.setattr(updating, "SAMPLE", 250)
+    chunks = [(*stream(100, seed)[:2], None) for seed in range(4)]
+    model = fed(chunks)
+    memory = model._memory
+    assert len(memory.sample) == 250
+    assert memory.remembered.statistics.n == 150
+    assert model.model_.n_rows == 400
+    model.partial_fit(chunks[0][0][:20], np.full(20, chunks[0][1].mean()))
+    assert model.model_.n_rows == 420
+
+
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_steps_and_refusals():
     """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is refused by name."""
