@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.array as da
 import naive
 import numpy as np
 import pytest
@@ -122,6 +123,20 @@ def test_independent_fits():
     again = independent.set_params(tol=1e-7).fit(X, y[:, 0])
     assert not hasattr(again, "estimators_")
     assert again.predict(X).shape == (200,)
+
+
+@pytest.mark.filterwarnings("ignore:.*constant:partirvm.errors.DataWarning")
+def test_arrays_of_dask_and_constant_targets():
+    """Targets that are chunked fit as those in memory do, in order; constant ones are their means."""
+    X, _, y = several(150)
+    chunked = da.from_array(X, chunks=(60, 2)), da.from_array(y, chunks=(60, 3))
+    model = RVMRegressor(strategy="basic", gamma=0.5).fit(*chunked)
+    mean, std = model.predict(chunked[0], return_std=True)
+    expected = RVMRegressor(strategy="basic", gamma=0.5).fit(X, y).predict(X, return_std=True)
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-3)
+    np.testing.assert_allclose(std, expected[1], rtol=1e-3)
+    level = RVMRegressor(**OPTIONS).fit(X, np.tile([1.0, -2.0], (150, 1)))
+    np.testing.assert_allclose(level.predict(X[:3]), np.tile([1.0, -2.0], (3, 1)))
 
 
 def test_a_single_column_is_one_target():
