@@ -144,10 +144,10 @@ class Greedy:
         return self.since >= FEWEST + self.active.M // PART or (self.since > 0 and self.active.drift() > DRIFT)
 
     def rests(self, info: StepInfo, done: int, least: float) -> bool:
-        """Whether after ``done`` actions a refresh has estimated σ², and changed the evidence by less than so much."""
+        """Whether after ``done`` actions a refresh has estimated σ², and changed the evidence by no more than that."""
         estimated = self._state.fixed_noise or (self.iteration - 1) % self._state.noise_every == 0
         rounding = 0.5 * self.active.beta * self.active.posterior.rounding
-        return not done and estimated and abs(info.change) < max(least, rounding)
+        return not done and estimated and abs(info.change) <= max(least, rounding)
 
     def refresh(self) -> StepInfo:
         """σ² anew where it is to be estimated, then everything else; ``change`` is of the evidence by that alone."""

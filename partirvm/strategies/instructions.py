@@ -472,7 +472,8 @@ class Options:
     ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
     does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
     where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
-    ``solver`` says how dense fits are solved (``core.solvers``).
+    ``solver`` says how dense fits of numbers are solved (``core.solvers``); that of the partition size is always the
+    fixed point.
     """
 
     partition_size: int

@@ -188,3 +188,9 @@ def test_deletions_end_at_the_vectors_of_the_rule():
 
     with pytest.raises(KeyboardInterrupt):
         grow(begun, RULE, leave)
+
+
+def test_no_candidate_no_column():
+    """A fit that has none to choose from ends with none."""
+    fit, reason = grow(nothing_of(GramStatistics.empty("b")), RULE)
+    assert (reason, fit.n_columns) == (Termination.CONVERGED, 0)

@@ -54,7 +54,7 @@ def runs(draw, names=NAMES, likelihoods=LIKELIHOODS):
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         max_iterations=60,
         seed=draw(st.integers(0, 5)),
-        solver=draw(st.sampled_from(SOLVERS)),
+        solver=draw(st.sampled_from(("fixed-point", *SOLVERS))),
     )
     return draw(st.sampled_from(names)), simulator, options
 
