@@ -205,7 +205,8 @@ class Choosing:
         problem, sums = state.problem, state.losses.sum(axis=0)
         best = int(np.argmin(sums[:-1]))
         ahead = state.losses[:, best] - state.losses[:, -1]
-        form = EACH if ahead.mean() > ahead.std(ddof=1) / np.sqrt(len(ahead)) else ONE
+        chance = ahead.std(ddof=1) / np.sqrt(len(ahead)) if len(ahead) > 1 else 0.0
+        form = EACH if ahead.mean() > chance else ONE
         errors = sums / held
         if not problem.classifies:
             errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
