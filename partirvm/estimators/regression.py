@@ -91,8 +91,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
     solver : {"auto", "fixed-point", "fast"}
         "fixed-point": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or
-        estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point, and in the
-        last fit both, from each other's end as well, and the one of highest evidence.
+        estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point; the last
+        fit tries such actions as well, from the fixed point's end and from nothing, and keeps the highest evidence.
     noise_variance : "estimate" or float
         σ² in the target's unit squared; of several targets the same for each.
     alpha_prior : pair of float
