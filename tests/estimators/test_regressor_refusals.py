@@ -22,7 +22,7 @@ from partirvm.errors import (
     ("name", "value", "says"),
     [
         ("kernel", "laplace", "gaussian"),
-        ("kernel", None, "gaussian"),
+        ("kernel", None, "basis='linear'"),
         ("gamma", 0.0, "positive"),
         ("gamma", -1.0, "positive"),
         ("gamma", float("nan"), "positive"),
