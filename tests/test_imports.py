@@ -66,17 +66,19 @@ EXCEPTIONS = {
         "model.label_array",
     },
     "estimators.jobs": {"planning.plan.Plan"},
-    "estimators.regression": {
+    "estimators.predictions": {
+        "data.as_source",
+        "data.source.Source",
+        "model.Model",
+        "model.frames.coded_frame",
+    },
+    "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
+    "estimators.updating": {
         "backends.Executor",
         "backends.executor_for",
         "data.as_source",
-        "data.source.Source",
-        "data.noise.noise_weights",
         "jobs.driver.MemoryJournal",
         "jobs.driver.Outcome",
-        "model.Model",
-        "model.bases_of",
-        "model.frames.coded_frame",
     },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""

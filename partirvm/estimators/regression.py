@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
 
-from partirvm.backends import Executor, executor_for
-from partirvm.data import as_source
 from partirvm.data.noise import noise_weights
-from partirvm.data.source import Source
-from partirvm.errors import DataError, UsageError
-from partirvm.estimators.base import RelevanceVectorMachine, array_of, in_memory
-from partirvm.jobs.driver import MemoryJournal, Outcome
+from partirvm.estimators.predictions import PredictsNumbers
+from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
-from partirvm.model.frames import coded_frame
-from partirvm.service.augmenting import augmented_rows
-from partirvm.service.parameters import check_parameters
-from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
-from partirvm.service.preparing import Prepared
-from partirvm.service.updating import Memory, Rows, check_updatable, first, update
-from partirvm.types import FitParameters
-
-Float = NDArray[np.float64]
 
 
-class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc]
+class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -281,93 +263,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.__dict__.pop("estimators_", None)
         return self
 
-    def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
-        """One fit for each column of y."""
-        check_parameters(self.parameters())
-        if validation is not None and not isinstance(validation, tuple | list):
-            raise UsageError("validation must be a pair (X, y), y with a column for each target")
-        fitted = []
-        for target in range(targets):
-            held_out = None if validation is None else (validation[0], column(validation[1], target))
-            fitted.append(clone(self).fit(X, column(y, target), sample_weight, held_out))
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # those of one fit
-        self.__dict__.pop("_memory", None)
-        self.estimators_ = fitted
-        return self._take_each()
-
-    def _take_each(self) -> Self:
-        """Set what all fits of their own have in common."""
-        if hasattr(self.estimators_[0], "feature_names_in_"):
-            self.feature_names_in_ = self.estimators_[0].feature_names_in_
-        self.n_features_in_ = self.estimators_[0].n_features_in_
-        for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
-            setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
-        self.log_evidence_ = float(sum(one.log_evidence_ for one in self.estimators_))
-        return self
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call is a ``fit`` of its rows.
-
-        A step keeps the kernel, the scaling and the partition size of the first rows, so that these should be many
-        enough to tell them. The vectors kept so far and the new rows are its candidates. The statistics of the kept
-        vectors over the new rows are added to those before, which adds no error. Of new ones a random sample of 2,000
-        earlier rows tells what they were there, and for the other rows what the kept vectors make of them: a stream of
-        up to 2,000 rows is fitted exactly, a longer one approximately. The estimator holds a copy of the sample, and
-        the vectors' Gram matrix. After a plain ``fit``, which keeps no sample, all its rows count as gone.
-        ``history_``, ``termination_`` and ``plan_`` are those of the step; ``max_rounds`` and ``time_limit`` count for
-        each.
-
-        Raises as ``fit`` does, and ``UsageError`` for a ``likelihood`` that is not of all rows.
-        """
-        if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
-            return self._partial_fit_each(X, y, sample_weight)
-        if not in_memory(X):
-            raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
-        memory: Memory | None = getattr(self, "_memory", None)
-        parameters = self.parameters()
-        check_updatable(check_parameters(parameters))
-        if memory is not None:
-            return self._update(memory, X, y, sample_weight, parameters)
-        if hasattr(self, "model_"):
-            raise UsageError("the last fit has not seen all rows, so that nothing can go on from it: fit again")
-        X, y, weights, columns, _ = self._arrays(X, y, sample_weight)
-        rows = Rows(X, y.reshape(len(X), -1), weights)
-
-        source = as_source(X, y, weights, seed=parameters.seed, columns=columns)
-        self._fit(source, None, parameters, partial(self._remember, rows=rows))
-        return self
-
-    def _remember(self, prepared: Prepared, outcome: Outcome, executor: Executor, rows: Rows | None = None) -> None:
-        """Keep what a step needs to go on from this fit, with a sample of these rows."""
-        self._memory = first(prepared, outcome, rows, executor)
-
-    def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: FitParameters) -> Self:
-        """A step from what is remembered."""
-        X, y, weights, _, _ = self._arrays(X, y, sample_weight, memory.columns.categories)
-        targets = y.reshape(len(X), -1)
-        if targets.shape[1] != memory.problem.n_targets:
-            raise DataError(f"y has {targets.shape[1]} targets, the rows before had {memory.problem.n_targets}")
-        journal, executor = MemoryJournal(), executor_for(self.client)
-        try:
-            step = update(memory, Rows(X, targets, weights), parameters, executor, journal)
-        finally:
-            executor.close()
-        prepared, outcome, self._memory = step
-        self._fitted(journal, outcome, prepared)
-        return self
-
-    def _partial_fit_each(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """A step of each target's own."""
-        targets = columns_of(y)
-        if not hasattr(self, "estimators_"):
-            self.estimators_ = [clone(self) for _ in range(targets)]
-        if targets != len(self.estimators_):
-            raise DataError(f"y has {targets} targets, the rows before had {len(self.estimators_)}")
-        for target, one in enumerate(self.estimators_):
-            one.partial_fit(X, column(y, target), sample_weight)
-        return self._take_each()
-
     def _coded(self, y: Any) -> tuple[Any, None]:
         if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             return y[:, 0], None
@@ -389,127 +284,3 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):  # type: ignore[misc
         self.noise_variance_ = model.noise_variance
         self.log_evidence_ = model.log_evidence
         self._take_bases(bases_of(model))
-
-    def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
-        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
-
-        Of T targets both are (n, T).
-        X is of any kind that ``fit`` takes.
-
-        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
-        DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
-        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
-        √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
-        over them, N·n·M products for N rows of the fit, n of X and M basis functions.
-
-        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` are not the rows of the fit;
-        ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
-        """
-        check_is_fitted(self)
-        if hasattr(self, "estimators_"):
-            each = [one.predict(X, return_std=return_std) for one in self.estimators_]
-            return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
-        model: Model = self.model_
-        if augment is not None:
-            both = self._augmented(X, self._training_again(augment))
-            return both if return_std else both[0]
-        if in_memory(X):
-            X = coded_frame(X, model.columns.categories)
-            X = validate_data(self, X, dtype=np.float64, reset=False)
-            mean, std, far = predict_rows(model, X, std=return_std)
-        else:
-            found = self._each_tile(PredictTile(model), as_source(X))
-            mean, std = np.split(found[:, :-1], 2, axis=1)
-            if model.n_targets == 1:
-                mean, std = mean[:, 0], std[:, 0]
-            far = int(found[:, -1].sum())
-        warn_of_far_rows(far, len(mean), model)
-        return (mean, std) if return_std else mean
-
-    def predict_interval(
-        self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
-    ) -> tuple[Float, Float]:
-        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
-
-        Of T independent targets (n, T) each; targets that share vectors have none.
-
-        Parameters
-        ----------
-        X : of any kind that ``fit`` takes
-        level : float in (0, 1)
-        kind : {"prediction", "credible"}
-            Where a new noisy target lies with this probability, or its mean.
-        hyperparameters : bool
-            Allow for what is not known of the precisions α and the noise: Student's t with the noise's degrees of
-            freedom, weights that move with α and β (the delta method), and as noise at least what the errors of
-            training rows tell when they are left out, with the basis functions that they are the centre of. Intervals
-            are wider by that, and cover as often as they say where mean ± 1.96 std covers too little: many vectors for
-            few rows. False gives the mean ± the normal quantile × the standard deviation. What is not known of a
-            learned kernel is left out in both.
-
-        Raises
-        ------
-        UsageError, DataError
-            For a level or kind that is none, or X with other features; both are ``ValueError``.
-        """
-        check_is_fitted(self)
-        if hasattr(self, "estimators_"):
-            each = [one.predict_interval(X, level, kind, hyperparameters) for one in self.estimators_]
-            return np.column_stack([lower for lower, _ in each]), np.column_stack([upper for _, upper in each])
-        ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
-        return ends[:, 0], ends[:, 1]
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
-        """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
-
-        Each column is one function: weights drawn from N(μ, Σ), the same for all rows. ``noise`` adds that of a new
-        target to each value. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit`` takes.
-        Raises ``DataError`` or ``ValueError`` if it has other features.
-        """
-        check_is_fitted(self)
-        rng = check_random_state(random_state)
-        values = self._values(self.model_.samples(n_samples, rng), X)
-        if noise:
-            values = values + np.sqrt(self.model_.noise_variance) * rng.standard_normal(values.shape)
-        return values
-
-    def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
-        """Mean and standard deviation of each row, with the rows of the fit."""
-        model: Model = self.model_
-        if in_memory(X):
-            X = validate_data(self, coded_frame(X, model.columns.categories), dtype=np.float64, reset=False)
-            source = as_source(X, columns=model.columns)
-        else:
-            source = as_source(X)
-            check_features(model, source)
-        return augmented_rows(model, source, training, self.client, self.memory_limit)
-
-    def _training_again(self, augment: Any) -> Source:
-        """The rows of the fit, in the order given."""
-        model: Model = self.model_
-        if isinstance(augment, tuple | list):
-            if len(augment) not in (2, 3):
-                raise UsageError(
-                    f"augment has {len(augment)} parts: it must be (X, y) or (X, y, sample_weight) of the fit, or DATA"
-                )
-            X, y, *weights = augment
-            if in_memory(X):
-                X = coded_frame(X, model.columns.categories)
-                X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-                return as_source(X, y, *weights, columns=model.columns)
-            training = as_source(X, y, *weights)
-        else:
-            training = as_source(augment)
-        check_features(model, training)
-        return training
-
-
-def columns_of(y: Any) -> int:
-    """How many targets y has: 1 of (N,) and (N, 1), T of (N, T)."""
-    found = None if y is None else array_of(y)
-    return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
-
-
-def column(y: Any, number: int) -> Any:
-    """One target of y (N, T)."""
-    return array_of(y)[:, number]

@@ -1,0 +1,141 @@
+"""What a fitted regression tells of rows: means, deviations, intervals, functions of the posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from partirvm.data import as_source
+from partirvm.data.source import Source
+from partirvm.errors import UsageError
+from partirvm.estimators.base import in_memory
+from partirvm.estimators.updating import Updatable
+from partirvm.model import Model
+from partirvm.model.frames import coded_frame
+from partirvm.service.augmenting import augmented_rows
+from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
+
+Float = NDArray[np.float64]
+
+
+class PredictsNumbers(Updatable):
+    """Predictions of a target that is a number, or of several."""
+
+    memory_limit: int | str
+
+    def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
+        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
+
+        Of T targets both are (n, T).
+        X is of any kind that ``fit`` takes.
+
+        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
+        DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
+        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
+        √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
+        over them, N·n·M products for N rows of the fit, n of X and M basis functions.
+
+        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` are not the rows of the fit;
+        ``MemoryLimitError`` where not even a few rows at a time fit in ``memory_limit``.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [one.predict(X, return_std=return_std) for one in self.estimators_]
+            return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
+        model: Model = self.model_
+        if augment is not None:
+            both = self._augmented(X, self._training_again(augment))
+            return both if return_std else both[0]
+        if in_memory(X):
+            X = coded_frame(X, model.columns.categories)
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+            mean, std, far = predict_rows(model, X, std=return_std)
+        else:
+            found = self._each_tile(PredictTile(model), as_source(X))
+            mean, std = np.split(found[:, :-1], 2, axis=1)
+            if model.n_targets == 1:
+                mean, std = mean[:, 0], std[:, 0]
+            far = int(found[:, -1].sum())
+        warn_of_far_rows(far, len(mean), model)
+        return (mean, std) if return_std else mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
+    ) -> tuple[Float, Float]:
+        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
+
+        Of T independent targets (n, T) each; targets that share vectors have none.
+
+        Parameters
+        ----------
+        X : of any kind that ``fit`` takes
+        level : float in (0, 1)
+        kind : {"prediction", "credible"}
+            Where a new noisy target lies with this probability, or its mean.
+        hyperparameters : bool
+            Allow for what is not known of the precisions α and the noise: Student's t with the noise's degrees of
+            freedom, weights that move with α and β (the delta method), and as noise at least what the errors of
+            training rows tell when they are left out, with the basis functions that they are the centre of. Intervals
+            are wider by that, and cover as often as they say where mean ± 1.96 std covers too little: many vectors for
+            few rows. False gives the mean ± the normal quantile × the standard deviation. What is not known of a
+            learned kernel is left out in both.
+
+        Raises
+        ------
+        UsageError, DataError
+            For a level or kind that is none, or X with other features; both are ``ValueError``.
+        """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            each = [one.predict_interval(X, level, kind, hyperparameters) for one in self.estimators_]
+            return np.column_stack([lower for lower, _ in each]), np.column_stack([upper for _, upper in each])
+        ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
+        return ends[:, 0], ends[:, 1]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
+        """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
+
+        Each column is one function: weights drawn from N(μ, Σ), the same for all rows. ``noise`` adds that of a new
+        target to each value. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit`` takes.
+        Raises ``DataError`` or ``ValueError`` if it has other features.
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        values = self._values(self.model_.samples(n_samples, rng), X)
+        if noise:
+            values = values + np.sqrt(self.model_.noise_variance) * rng.standard_normal(values.shape)
+        return values
+
+    def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
+        """Mean and standard deviation of each row, with the rows of the fit."""
+        model: Model = self.model_
+        if in_memory(X):
+            X = validate_data(self, coded_frame(X, model.columns.categories), dtype=np.float64, reset=False)
+            source = as_source(X, columns=model.columns)
+        else:
+            source = as_source(X)
+            check_features(model, source)
+        return augmented_rows(model, source, training, self.client, self.memory_limit)
+
+    def _training_again(self, augment: Any) -> Source:
+        """The rows of the fit, in the order given."""
+        model: Model = self.model_
+        if isinstance(augment, tuple | list):
+            if len(augment) not in (2, 3):
+                raise UsageError(
+                    f"augment has {len(augment)} parts: it must be (X, y) or (X, y, sample_weight) of the fit, or DATA"
+                )
+            X, y, *weights = augment
+            if in_memory(X):
+                X = coded_frame(X, model.columns.categories)
+                X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+                return as_source(X, y, *weights, columns=model.columns)
+            training = as_source(X, y, *weights)
+        else:
+            training = as_source(augment)
+        check_features(model, training)
+        return training

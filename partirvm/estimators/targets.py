@@ -1,0 +1,54 @@
+"""Several targets, each with a fit of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from partirvm.errors import UsageError
+from partirvm.estimators.base import RelevanceVectorMachine, array_of
+from partirvm.service.parameters import check_parameters
+
+
+class IndependentTargets(RelevanceVectorMachine):
+    """``multi_output="independent"``: fits side by side in ``estimators_``."""
+
+    estimators_: list[Any]
+
+    def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
+        """One fit for each column of y."""
+        check_parameters(self.parameters())
+        if validation is not None and not isinstance(validation, tuple | list):
+            raise UsageError("validation must be a pair (X, y), y with a column for each target")
+        fitted = []
+        for target in range(targets):
+            held_out = None if validation is None else (validation[0], column(validation[1], target))
+            fitted.append(clone(self).fit(X, column(y, target), sample_weight, held_out))
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # those of one fit
+        self.__dict__.pop("_memory", None)
+        self.estimators_ = fitted
+        return self._take_each()
+
+    def _take_each(self) -> Self:
+        """Set what all fits of their own have in common."""
+        if hasattr(self.estimators_[0], "feature_names_in_"):
+            self.feature_names_in_ = self.estimators_[0].feature_names_in_
+        self.n_features_in_ = self.estimators_[0].n_features_in_
+        for name in ("intercept_", "noise_variance_", "n_relevance_vectors_"):
+            setattr(self, name, np.array([getattr(one, name) for one in self.estimators_]))
+        self.log_evidence_ = float(sum(one.log_evidence_ for one in self.estimators_))
+        return self
+
+
+def columns_of(y: Any) -> int:
+    """How many targets y has: 1 of (N,) and (N, 1), T of (N, T)."""
+    found = None if y is None else array_of(y)
+    return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
+
+
+def column(y: Any, number: int) -> Any:
+    """One target of y (N, T)."""
+    return array_of(y)[:, number]

@@ -1,0 +1,87 @@
+"""``partial_fit``: new rows join a model that is there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Self
+
+from sklearn.base import clone
+
+from partirvm.backends import Executor, executor_for
+from partirvm.data import as_source
+from partirvm.errors import DataError, UsageError
+from partirvm.estimators.base import in_memory
+from partirvm.estimators.targets import IndependentTargets, column, columns_of
+from partirvm.jobs.driver import MemoryJournal, Outcome
+from partirvm.service.parameters import check_parameters
+from partirvm.service.preparing import Prepared
+from partirvm.service.updating import Memory, Rows, check_updatable, first, update
+from partirvm.types import FitParameters
+
+
+class Updatable(IndependentTargets):
+    """An estimator that goes on with rows that come later."""
+
+    multi_output: str
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call is a ``fit`` of its rows.
+
+        A step keeps the kernel, the scaling and the partition size of the first rows, so that these should be many
+        enough to tell them. The vectors kept so far and the new rows are its candidates. The statistics of the kept
+        vectors over the new rows are added to those before, which adds no error. Of new ones a random sample of 2,000
+        earlier rows tells what they were there, and for the other rows what the kept vectors make of them: a stream of
+        up to 2,000 rows is fitted exactly, a longer one approximately. The estimator holds a copy of the sample, and
+        the vectors' Gram matrix. After a plain ``fit``, which keeps no sample, all its rows count as gone.
+        ``history_``, ``termination_`` and ``plan_`` are those of the step; ``max_rounds`` and ``time_limit`` count for
+        each.
+
+        Raises as ``fit`` does, and ``UsageError`` for a ``likelihood`` that is not of all rows.
+        """
+        if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
+            return self._partial_fit_each(X, y, sample_weight)
+        if not in_memory(X):
+            raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
+        memory: Memory | None = getattr(self, "_memory", None)
+        parameters = self.parameters()
+        check_updatable(check_parameters(parameters))
+        if memory is not None:
+            return self._update(memory, X, y, sample_weight, parameters)
+        if hasattr(self, "model_"):
+            raise UsageError("the last fit has not seen all rows, so that nothing can go on from it: fit again")
+        X, y, weights, columns, _ = self._arrays(X, y, sample_weight)
+        rows = Rows(X, y.reshape(len(X), -1), weights)
+
+        source = as_source(X, y, weights, seed=parameters.seed, columns=columns)
+        self._fit(source, None, parameters, partial(self._remember, rows=rows))
+        return self
+
+    def _remember(self, prepared: Prepared, outcome: Outcome, executor: Executor, rows: Rows | None = None) -> None:
+        """Keep what a step needs to go on from this fit, with a sample of these rows."""
+        self._memory = first(prepared, outcome, rows, executor)
+
+    def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: FitParameters) -> Self:
+        """A step from what is remembered."""
+        X, y, weights, _, _ = self._arrays(X, y, sample_weight, memory.columns.categories)
+        targets = y.reshape(len(X), -1)
+        if targets.shape[1] != memory.problem.n_targets:
+            raise DataError(f"y has {targets.shape[1]} targets, the rows before had {memory.problem.n_targets}")
+        journal, executor = MemoryJournal(), executor_for(self.client)
+        try:
+            step = update(memory, Rows(X, targets, weights), parameters, executor, journal)
+        finally:
+            executor.close()
+        prepared, outcome, self._memory = step
+        self._fitted(journal, outcome, prepared)
+        return self
+
+    def _partial_fit_each(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """A step of each target's own."""
+        targets = columns_of(y)
+        if not hasattr(self, "estimators_"):
+            self.estimators_ = [clone(self) for _ in range(targets)]
+        if targets != len(self.estimators_):
+            raise DataError(f"y has {targets} targets, the rows before had {len(self.estimators_)}")
+        for target, one in enumerate(self.estimators_):
+            one.partial_fit(X, column(y, target), sample_weight)
+        return self._take_each()
