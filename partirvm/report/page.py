@@ -250,12 +250,15 @@ def _plan(job: JobFacts) -> str:
 def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Lines of history that made the plan, of a kernel learned and of the heuristic's fit, and those that came of it.
 
-    >>> lines = [{"kind": "kernel", "taken": None}, {"kind": "heuristic"}, {"kind": "kernel", "taken": True}]
-    >>> [len(part) for part in measured_before(lines)]
-    [2, 1]
+    >>> kinds = [("kernel", None), ("heuristic", None), ("round", None), ("kernel", True)]
+    >>> [len(part) for part in measured_before([{"kind": kind, "taken": taken} for kind, taken in kinds])]
+    [2, 2]
     """
-    planned = [entry["kind"] != "heuristic" and entry.get("taken", entry["kind"]) is not None for entry in history]
-    count = planned.index(True) if any(planned) else len(planned)
+
+    def made_it(entry: Entry) -> bool:
+        return entry["kind"] == "heuristic" or (entry["kind"] == "kernel" and entry["taken"] is None)
+
+    count = next((number for number, entry in enumerate(history) if not made_it(entry)), len(history))
     return list(history[:count]), list(history[count:])
 
 

@@ -35,16 +35,16 @@ def error(model):
 @pytest.fixture(scope="module")
 def basic():
     """Every row a candidate."""
-    return RVMRegressor(strategy="basic", gamma=0.1, random_state=0).fit(*plane(600))
+    return RVMRegressor(strategy="basic", gamma=0.1, solver="fixed-point", random_state=0).fit(*plane(600))
 
 
 @pytest.mark.parametrize("strategy", PARTITIONED)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
-    options = {"partition_size": 60, "likelihood_rows": 200, "gamma": 0.1, "random_state": 0}
+    options = {"partition_size": 60, "likelihood_rows": 200, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
     model = RVMRegressor(strategy=strategy, likelihood=likelihood, **options).fit(*plane(600))
-    assert error(model) < 1.6 * error(basic) < 0.5 * NOISE
+    assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.noise_variance_ == pytest.approx(basic.noise_variance_, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
     *before, last = model.history_

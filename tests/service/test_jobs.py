@@ -317,7 +317,7 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     with pytest.raises(UsageError, match="max_rounds is 0"):
         job.resume(max_rounds=0)
     assert kinds(job) == ["queued", "running", "done"]
-    service.fit(data, str(tmp_path / "basic"), FitParameters(gamma=0.01, strategy="basic", partition_size="auto"))
+    service.fit(data, str(tmp_path / "basic"), FitParameters(gamma=1.0, strategy="basic", partition_size="auto"))
     with pytest.raises(UsageError, match="would change nothing"):
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
