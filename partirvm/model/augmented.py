@@ -35,6 +35,7 @@ def augmented_moments(model: Model, X: Float, extra: ExtraColumns, variance: flo
     mean, spread, near = model.moments(X)
     assert spread is not None
     heights = design.kernels[0].diagonal(design.scaling.inputs(X))
-    beta = scale**2 / float(model.noise_variance)
+    noise = model.noise_variance if model.evidence_noise is None else model.evidence_noise  # that of Σ and μ
+    beta = scale**2 / float(noise)
     added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, variance)
     return mean + scale * added, spread + scale**2 * beyond, near

@@ -34,7 +34,8 @@ class Model:
     predicted (n, T); the evidence is that of all together.
     ``left_out_noise`` is the noise variance by which rows left out lie where they are said to (``core.left_out``), None
     where that was not measured; of an ``overconfident`` fit it is the ``noise_variance``, too. ``known_noise`` says
-    that the latter was given.
+    that the latter was given, and ``evidence_noise`` is that of most evidence, which ``mean`` and ``root`` belong to,
+    where it is another one.
     """
 
     design: Design
@@ -48,6 +49,7 @@ class Model:
     left_out_noise: float | None = None
     overconfident: bool = False
     known_noise: bool = False
+    evidence_noise: float | None = None
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
@@ -66,6 +68,7 @@ class Model:
             left_out_noise=None if left_out is None else float(scales[0]) ** 2 * left_out,
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
+            evidence_noise=float(scales[0] ** 2 / fit.beta) if fit.overconfident else None,
         )
 
     def digest(self) -> str:

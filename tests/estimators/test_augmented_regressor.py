@@ -10,7 +10,7 @@ import pytest
 from regressions import plane, sinc
 
 from partirvm import RVMClassifier, RVMRegressor, ingest
-from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
+from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, OverconfidenceWarning, UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Several
 from partirvm.service import augmenting
 
@@ -126,6 +126,26 @@ def test_a_callable_kernel_of_any_height_is_augmented():
         found.append(model.predict([[0.0], [60.0]], return_std=True, augment=(X, y))[1])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
     assert found[1][1] == pytest.approx(np.sqrt(model.noise_variance_ + y.var()), rel=1e-9)
+
+
+def test_an_overconfident_fit_is_augmented_at_the_noise_of_its_posterior():
+    """The noise that predictions are told to have is larger, and comes on top."""
+    X, y = plane(60, d=2)
+    with pytest.warns(OverconfidenceWarning):
+        model = RVMRegressor(gamma=30.0, random_state=0).fit(X, y)
+    fitted, tested = model.model_, X[:20] + 0.05
+    s = fitted.design.scaling
+    x, z = ((rows - s.x_shift) / s.x_scale for rows in (X, tested))
+    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
+    blocks, extra = (fitted.design.block(rows) for rows in (X, tested)), naive.gaussian(x, z, 30.0)
+    Phi, rows = blocks
+    precision = np.full(20, 1 / t.var())
+    mean, variance = naive.predict_augmented(rows, np.ones(20), extra, Phi, t, fitted.alpha, beta, precision)
+    variance += fitted.noise_variance / s.t_scale[0] ** 2 - 1 / beta
+    found = model.predict(tested, return_std=True, augment=(X, y))
+    np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
+    np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
+    assert fitted.noise_variance > 2 * fitted.evidence_noise
 
 
 def test_a_constant_target_has_nothing_to_grow_to():
