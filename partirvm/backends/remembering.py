@@ -15,7 +15,7 @@ from partirvm.core.posterior import factorise
 from partirvm.core.remembered import Remembered
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, ResidualPass
+from partirvm.strategies.instructions import GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -83,6 +83,8 @@ class Remembering:
         return [self._with(pass_, statistic) for pass_, statistic in zip(passes, found, strict=True)]
 
     def _with(self, pass_: AnyPass, statistic: Any) -> Any:
+        if isinstance(pass_, LeaveOneOutPass):
+            return None  # rows that are gone cannot be left out, and those at hand are not the fit's
         if not self._remembered.statistics.n:
             return statistic
         columns = self._approximation.coefficients

@@ -218,7 +218,7 @@ _FIT = (
         "--fixed-alpha",
         type=Pairs("NAME=ALPHA", "bias=1e-6"),
         metavar="NAME=ALPHA,..",
-        help="Precisions that stay as they are: bias=ALPHA.  [default: none]",
+        help="Precisions that stay as they are, of the bias and of basis functions by name.  [default: none]",
     ),
     click.option(
         "--kernel",

@@ -13,11 +13,13 @@ from partirvm.data import as_source
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.estimators.base import in_memory
+from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
 from partirvm.model.frames import coded_frame
-from partirvm.service.augmenting import augmented_rows
+from partirvm.service.augmenting import augmented_rows, require_augmentable
 from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
+from partirvm.service.updating import Memory
 
 Float = NDArray[np.float64]
 
@@ -44,7 +46,11 @@ class PredictsNumbers(Updatable):
         """
         check_is_fitted(self)
         if hasattr(self, "estimators_"):
-            each = [one.predict(X, return_std=return_std) for one in self.estimators_]
+            again = self._augments(augment)
+            each = [
+                one.predict(X, return_std=return_std, augment=rows)
+                for one, rows in zip(self.estimators_, again, strict=True)
+            ]
             return tuple(map(np.column_stack, zip(*each, strict=True))) if return_std else np.column_stack(each)
         model: Model = self.model_
         if augment is not None:
@@ -101,10 +107,12 @@ class PredictsNumbers(Updatable):
 
         Each column is one function: weights drawn from N(μ, Σ), the same for all rows. ``noise`` adds that of a new
         target to each value. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit`` takes.
-        Raises ``DataError`` or ``ValueError`` if it has other features.
+        Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
+        if hasattr(self, "estimators_"):
+            return np.stack([one.sample_y(X, n_samples, rng, noise=noise) for one in self.estimators_], axis=1)
         values = self._values(self.model_.samples(n_samples, rng), X)
         if noise:
             values = values + np.sqrt(self.model_.noise_variance) * rng.standard_normal(values.shape)
@@ -119,11 +127,25 @@ class PredictsNumbers(Updatable):
         else:
             source = as_source(X)
             check_features(model, source)
-        return augmented_rows(model, source, training, self.client, self.memory_limit)
+        memory: Memory | None = getattr(self, "_memory", None)
+        grown = memory is not None and len(memory.sample) > 0
+        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=grown)
+
+    def _augments(self, augment: Any) -> list[Any]:
+        """The rows of the fit for each of several targets."""
+        if augment is None:
+            return [None] * len(self.estimators_)
+        if not isinstance(augment, tuple | list) or len(augment) not in (2, 3):
+            raise UsageError(
+                "augment must be (X, y) or (X, y, sample_weight) of the fit, with a column of y per target"
+            )
+        X, y, *weights = augment
+        return [(X, column(y, target), *weights) for target in range(len(self.estimators_))]
 
     def _training_again(self, augment: Any) -> Source:
         """The rows of the fit, in the order given."""
         model: Model = self.model_
+        require_augmentable(model)
         if isinstance(augment, tuple | list):
             if len(augment) not in (2, 3):
                 raise UsageError(

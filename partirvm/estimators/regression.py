@@ -74,7 +74,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     solver : {"auto", "fixed-point", "fast"}
         "fixed-point": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or
         estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point; the last
-        fit tries such actions as well, from the fixed point's end and from nothing, and keeps the highest evidence.
+        fit tries such actions as well, from the fixed point's end and from nothing, and keeps the highest evidence;
+        of several targets that share vectors, and with priors or fixed α, it is the fixed point, and "fast" is refused.
     noise_variance : "estimate" or float
         σ² in the target's unit squared; of several targets the same for each.
     alpha_prior : pair of float
@@ -149,6 +150,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-10, 10, size=(100, 1))
     >>> y = np.sinc(X[:, 0] / np.pi) + 0.01 * rng.standard_normal(100)

@@ -16,6 +16,7 @@ class IndependentTargets(RelevanceVectorMachine):
     """``multi_output="independent"``: fits side by side in ``estimators_``."""
 
     estimators_: list[Any]
+    basis: Any
 
     def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
         """One fit for each column of y."""
@@ -25,12 +26,18 @@ class IndependentTargets(RelevanceVectorMachine):
         fitted = []
         for target in range(targets):
             held_out = None if validation is None else (validation[0], column(validation[1], target))
-            fitted.append(clone(self).fit(X, column(y, target), sample_weight, held_out))
+            fitted.append(self._one().fit(X, column(y, target), sample_weight, held_out))
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # those of one fit
         self.__dict__.pop("_memory", None)
         self.estimators_ = fitted
         return self._take_each()
+
+    def _one(self) -> Self:
+        """An estimator of one target; a transformer that is fitted stays so, which a clone's would not."""
+        one: Self = clone(self)
+        one.basis = self.basis
+        return one
 
     def _take_each(self) -> Self:
         """Set what all fits of their own have in common."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self
 
-from sklearn.base import clone
-
 from partirvm.backends import Executor, executor_for
 from partirvm.data import as_source
 from partirvm.errors import DataError, UsageError
@@ -78,10 +76,10 @@ class Updatable(IndependentTargets):
     def _partial_fit_each(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """A step of each target's own."""
         targets = columns_of(y)
-        if not hasattr(self, "estimators_"):
-            self.estimators_ = [clone(self) for _ in range(targets)]
-        if targets != len(self.estimators_):
-            raise DataError(f"y has {targets} targets, the rows before had {len(self.estimators_)}")
-        for target, one in enumerate(self.estimators_):
+        each = getattr(self, "estimators_", None) or [self._one() for _ in range(targets)]
+        if targets != len(each):
+            raise DataError(f"y has {targets} targets, the rows before had {len(each)}")
+        for target, one in enumerate(each):
             one.partial_fit(X, column(y, target), sample_weight)
+        self.estimators_ = each
         return self._take_each()

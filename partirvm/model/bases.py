@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.updates import evidence_gain
+from partirvm.core.fast import log_contribution
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import Design
 from partirvm.types import Columns
@@ -64,5 +64,6 @@ def bases_of(model: Fitted) -> Bases:
     there = np.isfinite(own) & (variance > 0)
     precision = 1.0 / np.where(there, variance, 1.0)
     sparsity = np.maximum(precision - np.where(there, own, 0.0), 0.0)
-    relevance[mine] = np.where(there, evidence_gain(sparsity, model.mean[:count] * precision), 0.0)
+    worth = log_contribution(np.where(there, own, np.inf), sparsity, model.mean[:count] * precision)
+    relevance[mine] = np.where(there, worth, 0.0)
     return Bases(tuple(labels), weights, alpha, relevance.reshape(len(labels), -1).sum(axis=1))

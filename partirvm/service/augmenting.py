@@ -32,7 +32,7 @@ from partirvm.model import FAR, AnyModel, Model
 from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
-from partirvm.service.carrying import asked_parameters, changes, difference
+from partirvm.service.carrying import asked_parameters, changes, difference, latest
 from partirvm.service.preparing import checked_moments
 from partirvm.strategies.instructions import AugmentPass
 from partirvm.types import EXTRA_COLUMNS
@@ -47,7 +47,7 @@ MOST_ROWS = 2048
 def training_source(store: JobStore, data: str) -> ZarrSource:
     """The DATA of a job's fit. Raises ``ChangedDataError`` for any others, wherever they lie."""
     source, spec = ZarrSource(data), store.spec()
-    what = difference(source, spec["fingerprint"])
+    what = difference(source, latest(store.events(), spec["fingerprint"]))
     if what is not None:
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
@@ -92,21 +92,27 @@ class Augmenting:
 
     @classmethod
     def of(
-        cls, model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str = "auto"
+        cls,
+        model: Model,
+        training: Source,
+        executor: Executor,
+        tile_rows: int,
+        memory_limit: int | str = "auto",
+        *,
+        grown: bool = False,
     ) -> Augmenting:
         """Check that the rows may be those that trained the model, and see how many test rows a pass may serve.
 
         Their features have been checked before. ``tile_rows`` are those of a tile of test rows; ``memory_limit``
-        bounds each process, as in a fit. Raises ``UsageError`` for a model of several targets or without a kernel,
-        ``DataError`` for other rows than the model's, ``MemoryLimitError`` if not even one piece can be served.
+        bounds each process, as in a fit. Of a model that has ``grown`` the scaling is that of its first rows.
+
+        Raises ``UsageError`` for a model of several targets or without a kernel, ``DataError`` for other rows than the
+        model's, ``MemoryLimitError`` if not even one piece can be served.
         """
-        if model.n_targets > 1:
-            raise UsageError("augment is for one target: give each a fit of its own with multi_output='independent'")
-        if isinstance(model.design.kernel, NoKernel):
-            raise UsageError("augment adds a kernel's basis function at each row, and the model has no kernel: drop it")
+        require_augmentable(model)
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
-        _check_rows(model, moments)
+        _check_rows(model, moments, grown=grown)
         scaling = model.design.scaling
         variance = float(moments.targets.variance[0] / scaling.t_scale[0] ** 2)
         most = _most_rows(model, training, executor, tile_rows, memory_limit)
@@ -155,14 +161,20 @@ class Augmenting:
 
 
 def augmented_rows(
-    model: Model, source: Source, training: Source, client: Any = None, memory_limit: int | str = "auto"
+    model: Model,
+    source: Source,
+    training: Source,
+    client: Any = None,
+    memory_limit: int | str = "auto",
+    *,
+    grown: bool = False,
 ) -> tuple[Float, Float]:
     """Mean and standard deviation of each row of a source, (n,), in the order before shuffling, with an extra column.
 
     Raises as ``Augmenting.of`` does.
     """
     with closing(executor_for(client)) as executor:
-        augmenting = Augmenting.of(model, training, executor, source.tile_rows, memory_limit)
+        augmenting = Augmenting.of(model, training, executor, source.tile_rows, memory_limit, grown=grown)
         found = np.concatenate([predicted.records for predicted in augmenting.tiles(source, range(source.n_tiles))])
     _, mean, std, _ = found[np.argsort(found[:, 0])].T
     return mean, std
@@ -179,8 +191,10 @@ def augmenting_of(
         raise UsageError(
             f"{store.location}: the model tells classes apart, and augment is for a target that is a number: drop it"
         )
-    limit = asked_parameters(store.spec(), changes(store.events())).memory_limit
-    return Augmenting.of(model, training, executor, source.tile_rows, limit)
+    events = store.events()
+    limit = asked_parameters(store.spec(), changes(events)).memory_limit
+    grown = any("fingerprint" in event for event in events)
+    return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 
 
 def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress | None = None) -> Scores:
@@ -229,7 +243,15 @@ def together(sizes: Sequence[int], most: int) -> list[slice]:
     return [*runs, slice(first, len(sizes))] if sizes else []
 
 
-def _check_rows(model: Model, moments: Moments) -> None:
+def require_augmentable(model: Model) -> None:
+    """Refuse a model to which no basis function of a kernel can be added. Raises ``UsageError``."""
+    if model.n_targets > 1:
+        raise UsageError("augment is for one target: give each a fit of its own with multi_output='independent'")
+    if isinstance(model.design.kernel, NoKernel):
+        raise UsageError("augment adds a kernel's basis function at each row, and the model has no kernel: drop it")
+
+
+def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
     """Refuse rows that cannot be those that trained the model. Raises ``DataError``."""
     rows, variance = moments.targets.n, float(moments.targets.variance[0])
     if rows != model.n_rows and variance:  # a constant target is not fitted to any
@@ -238,7 +260,7 @@ def _check_rows(model: Model, moments: Moments) -> None:
             "all rows of the fit, and its final_likelihood must be 'full'"
         )
     mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
-    if abs(mean - wanted) > 1e-9 * variance**0.5 + 1e-12 * abs(wanted):
+    if not grown and abs(mean - wanted) > 1e-9 * variance**0.5 + 1e-12 * abs(wanted):
         raise ChangedDataError(
             f"the mean of the target was {wanted:.9g} in the model's fit, in the rows to augment it with it is "
             f"{mean:.9g}: they must be the rows of the fit"

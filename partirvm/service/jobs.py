@@ -520,14 +520,16 @@ def _requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobSt
             )
         done = restored.value["state"].round
         asked = asked_parameters(spec, changes(events))
-        rounds = asked.max_rounds if max_rounds is None else max_rounds
+        rounds = max_rounds
+        if rounds is None:  # as many as the last update was given, or the fit
+            rounds = next((event["rounds"] for event in reversed(events) if "rounds" in event), asked.max_rounds)
         changed = {"max_rounds": None if rounds is None else done + rounds}
         check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
         queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster}
-        store.record({**queued, "fingerprint": fingerprint})
+        store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
         return fold(store.events())
     finally:
         with suppress(LeaseError, StorageError):

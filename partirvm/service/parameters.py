@@ -85,6 +85,8 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     for name in ("max_vectors", "max_rounds", "noise_rows"):
         if getattr(p, name) is not None:
             _whole(name, getattr(p, name), 1)
+    if p.kernel == NoKernel.name and p.final_likelihood != "full":
+        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
     if p.selection == ALL_WEIGHTS and p.likelihood == "partition":
         raise UsageError(
             f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "

@@ -34,6 +34,7 @@ from partirvm.data.arrays import ArraySource
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Checkpoint, Journal, Outcome
+from partirvm.kernels import NoKernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.service.fitting import run
 from partirvm.service.preparing import Prepared, prepare
@@ -114,6 +115,8 @@ def check_updatable(parameters: FitParameters) -> None:
                 f"{name} is {getattr(parameters, name)!r}: partial_fit needs statistics of all rows, so that it must "
                 f"be {' or '.join(map(repr, allowed))}"
             )
+    if parameters.kernel == NoKernel.name:
+        raise UsageError("partial_fit adds vectors, and kernel=None has none: fit all rows again")
     if parameters.selection == ALL_WEIGHTS:
         raise UsageError(f"selection is {ALL_WEIGHTS!r}, which weighs all rows: partial_fit has only the new ones")
 
@@ -174,7 +177,7 @@ def update(
         seen="full",
         used=np.arange(len(new), len(at_hand), dtype=np.int64),
     )
-    outcome = run(prepared, remembering, journal, resume=Checkpoint(state, 1), usable=True)
+    outcome = run(prepared, remembering, journal, resume=Checkpoint(state, 1))
     design, fit = (state.design, state.fit) if outcome.kept is None else outcome.kept
     assert isinstance(fit, HyperState)
     past = remembered.through(approximation.coefficients(design), labels_of(design))

@@ -164,3 +164,19 @@ def test_a_model_of_several_targets_is_kept(tmp_path):
     assert again.digest() == model.digest()
     for found, expected in zip(again.predict(X, return_std=True), model.predict(X, return_std=True), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_independent_targets_have_samples_and_augmented_predictions():
+    """Each as its own fit has them; targets that share vectors say where to go."""
+    X, _, Y = several(60)
+    each = RVMRegressor(gamma=0.3, multi_output="independent", random_state=0).fit(X, Y)
+    T = Y.shape[1]
+    assert each.sample_y(X[:5], 4).shape == (5, T, 4)
+    mean, std = each.predict(X[:5], return_std=True, augment=(X, Y))
+    for k, one in enumerate(each.estimators_):
+        alone = one.predict(X[:5], return_std=True, augment=(X, Y[:, k]))
+        np.testing.assert_array_equal(np.array(alone), np.array((mean[:, k], std[:, k])))
+    shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)
+    for ask in (lambda: shared.sample_y(X), lambda: shared.predict(X, augment=(X, Y))):
+        with pytest.raises(UsageError, match="independent"):
+            ask()

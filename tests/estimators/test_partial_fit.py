@@ -160,3 +160,35 @@ def test_each_target_by_itself():
     )
     alone = RVMRegressor(**OPTIONS).partial_fit(X[:100], t[:100, 1]).partial_fit(X[100:], t[100:, 1])
     np.testing.assert_array_equal(model.predict(X)[:, 1], alone.predict(X))
+
+
+def test_a_step_does_not_judge_the_fit_by_the_rows_at_hand():
+    """Two odd rows after 150 sound ones: the noise stays what it was, nearly, and nothing is called overconfident."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(150, 1))
+    model = RVMRegressor(gamma=1.0, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=150))
+    before = model.noise_variance_
+    model.partial_fit([[0.5], [-1.0]], np.sin([0.5, -1.0]) + np.array([0.3, -0.3]))
+    assert model.noise_variance_ == pytest.approx(before, rel=0.2)
+    assert not model.history_[-1]["overconfident"]
+
+
+def test_a_step_has_its_first_round_whatever_the_time_limit():
+    """The limit of seconds ends a step, not before it has a model."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(60, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    model = RVMRegressor(gamma=1.0, random_state=0).partial_fit(X[:40], y[:40])
+    model.set_params(time_limit=1e-6).partial_fit(X[40:], y[40:])
+    assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.3
+
+
+def test_a_model_that_has_grown_is_augmented_with_all_rows():
+    """Those of both chunks, whose mean is not that of the first; far away the deviation is that of the targets."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(80, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    model = RVMRegressor(gamma=1.0, fit_intercept=False, random_state=0).partial_fit(X[:40], y[:40])
+    model.partial_fit(X[40:], y[40:])
+    std = model.predict([[90.0]], return_std=True, augment=(X, y))[1]
+    assert std[0] == pytest.approx(np.sqrt(model.noise_variance_ + y.var()), rel=1e-6)
