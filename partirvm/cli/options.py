@@ -192,7 +192,13 @@ _FIT = (
         "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
         "gain).",
     ),
-    click.option("--solver", default="auto", metavar="S", help="How dense fits are solved: fixed-point, fast or auto."),
+    click.option(
+        "--solver",
+        default="auto",
+        metavar="S",
+        help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, the one "
+        "that gains most), or auto (the last fit of numbers tries both and keeps the better).",
+    ),
     click.option(
         "--alpha-prior",
         default="0,0",
