@@ -196,8 +196,8 @@ _FIT = (
         "--solver",
         default="auto",
         metavar="S",
-        help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, the one "
-        "that gains most), or auto (the last fit of numbers tries both and keeps the better).",
+        help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, that "
+        "which gains most), or auto (the last fit of numbers tries both and keeps the better).",
     ),
     click.option(
         "--alpha-prior",
