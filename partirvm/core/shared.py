@@ -48,18 +48,14 @@ def worth(s: Float, q: Float, alpha: Float) -> Float:
 
 
 def fails(s: Float, q: Float, alpha: Float) -> NDArray[np.bool_]:
-    """Whether the evidence would rather be without each column (P,) that now has α (P,): s and q (P,) or (P, T)."""
-    if s.ndim == 1:
-        return q**2 <= s
+    """Whether the evidence would rather be without each column (P,) that now has α (P,), from s and q (P, T)."""
     found: NDArray[np.bool_] = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (worth(s, q, alpha) <= 0)
     return found
 
 
 def fixed_point(determinedness: Float, mean: Float) -> Float:
-    """MacKay's α (M,) from γ and μ, (M,) or (M, T): Σγ/Σμ² over targets; ∞ or NaN where a column has no weight."""
+    """MacKay's α (M,) from γ and μ (M, T): Σγ/Σμ² over targets; ∞ or NaN where a column has no weight."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        if mean.ndim == 1:
-            return determinedness / mean**2
         return np.asarray(determinedness.sum(axis=1) / (mean**2).sum(axis=1))
 
 

@@ -201,7 +201,7 @@ def test_a_useless_kernel_states_its_errors(target, n, strategy, rng, tmp_path):
     """A kernel that sees single rows interpolates them at the noise floor: it warns, and new rows lie where it says.
 
     The density of new rows is no worse than that of a model which predicts the mean, N(ȳ, s²), by more than 0.5 nats,
-    of 8 rows by 1; without the guard it is 10⁴ to 10⁸. The 95 % interval covers at least 75 %.
+    of 8 rows by 1; without the guard it is 10⁴ to 10⁸. The 95 % interval covers at least 80 %, of 8 rows 75.
     """
     rows = friedman(n + 500, rng) if target == "friedman" else (rng.normal(size=(n + 500, 5)), rng.normal(size=n + 500))
     (X, y), (new_X, new_y) = [(each[0], each[1]) for each in zip(*(np.split(part, [n]) for part in rows), strict=True)]
@@ -211,7 +211,7 @@ def test_a_useless_kernel_states_its_errors(target, n, strategy, rng, tmp_path):
     trivial = -norm(y.mean(), y.std()).logpdf(new_y).mean()
     assert -norm(mean, std).logpdf(new_y).mean() < trivial + (1.0 if n == 8 else 0.5)
     lower, upper = model.predict_interval(new_X)
-    assert ((lower <= new_y) & (new_y <= upper)).mean() > 0.75
+    assert ((lower <= new_y) & (new_y <= upper)).mean() > (0.75 if n == 8 else 0.8)
     assert model.history_[-1]["overconfident"]
     assert model.history_[-1]["noise_variance"] == model.noise_variance_
     save_model(model.model_, str(tmp_path / "m"))
