@@ -5,18 +5,23 @@
 ``"fast"``
     Tipping & Faul's actions (``core.fast``): many, cheap ones; begins without the columns that have just entered.
 ``"auto"``
-    The fixed point for a fit that ends early, of more than ``COLUMNS`` candidates, of several targets or with a prior
-    other than the flat one, which actions do not know; for another one that converges both, and the better.
+    The fixed point for a fit that ends early, of several targets or with a prior other than the flat one, which actions
+    do not know; for another one that converges several ways, and the best.
 
 **Auto.** The two end in different optima: actions are far behind where the kernel is wide, for they take columns that
 the next ones make superfluous, and end where no single change gains; the fixed point prunes in one go what it should
-have kept, and never takes anything back. Each leaves the other's optimum by itself. So from where the fixed point ends,
-actions over all candidates and the fixed point of what is active take turns (``improve``), until a turn gains less than
-``TURN`` × tol·N nats. Then a fit grows from nothing by actions alone, whose optimum is at times the better one and
-has few columns then. Where it has many it is dear, and never was the better one: beyond ``SHARE`` of the cost of the
-fixed point (counted multiplications, so that the clock decides nothing) it goes on only if it is within ``NEAR``·N nats
-of the best so far, and up to ``MOST`` times that cost. The better of the ends is taken, so that the evidence is never
-below the fixed point's.
+have kept, and never takes anything back. So from where the fixed point ends
+
+1. columns come back together (``revive``): ``SHARE`` as many as there are, those of largest q²/s, at the small α of
+   columns that join, and the fixed point decides anew, round after round while the evidence gains. None of them need
+   gain alone: columns that would do so only together no single action finds. It costs little, for M columns are few;
+2. actions over all candidates and the fixed point of what is active take turns (``improve``), until no single column
+   that is absent gains.
+
+Each goes on until a round gains less than ``TURN`` × tol·N nats. Then a fit grows from nothing by actions alone: where
+few columns are enough that optimum is at times the better one, and had soon. Where it has many it is dear, and was
+never better than the other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides
+nothing) it is left. The best of the ends is taken, so that the evidence is never below the fixed point's.
 """
 
 from __future__ import annotations
@@ -26,10 +31,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from partirvm.core.fast import grow
+from partirvm.core.fast import Greedy, grow
+from partirvm.core.posterior import posterior
 from partirvm.core.priors import FLAT
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StepInfo, StopRule, maximise
+from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
 
 SOLVERS = ("auto", "fixed-point", "fast")
 
@@ -42,17 +48,14 @@ TURN = 100.0
 REFRESHES = 4
 """Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
 
-SHARE, MOST = 0.5, 4.0
-"""Multiples of the fixed point's cost that growth from nothing may take: first, and where it looks well."""
+SHARE, FEWEST = 0.5, 10
+"""Columns that come back together, as a share of those that are there, and at least."""
 
-FREE = 5e9
+COST = 0.1
+"""Multiples of the fixed point's cost that growth from nothing may take."""
+
+FREE = 2e9
 """Multiplications, a fraction of a second, that growth may take in any case: small fits are worth both."""
-
-NEAR = 0.02
-"""Nats per row below the best within which growth looks well."""
-
-COLUMNS = 1000
-"""Most candidates of a fit that goes both ways: the demo's last one, of 1,610, took 80 s more for it, of 27 in all."""
 
 Watch = Callable[[StepInfo], None]
 
@@ -64,13 +67,13 @@ def solve(
     if solver == "fast":
         return grow(state, rule, on_step)
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
-    if solver == "fixed-point" or rule.vectors is not None or alone or state.n_columns > COLUMNS:
+    if solver == "fixed-point" or rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
-    return _better(state, rule, on_step)
+    return _best(state, rule, on_step)
 
 
-def _better(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """The best of the fixed point, of that improved, and of what grows from nothing, improved."""
+def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
+    """The best of the fixed point, of that revived and improved, and of what grows from nothing."""
     cost = state.n_columns**3
 
     def counted(info: StepInfo) -> None:
@@ -81,15 +84,52 @@ def _better(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperSta
     found = maximise(state, rule, counted)
     if found[1] is not Termination.CONVERGED:
         return found
-    ends = [found, improve(found[0], state, rule, on_step)]
+    revived = improve(revive(found[0], state, rule, on_step), state, rule, on_step)
     nothing = replace(state, iteration=0, entered=np.ones(state.n_columns, bool))
-    free = replace(rule, guard=False)
-    grown = grow(nothing, free, on_step, most_cost=max(SHARE * cost, FREE))
-    near = grown[0].log_evidence > max(end[0].log_evidence for end in ends) - NEAR * state.n
-    if near and grown[1] is not Termination.CONVERGED:
-        grown = grow(_among(state, grown[0]), free, on_step, most_cost=MOST * cost)
-    best, reason = max([*ends, grown], key=lambda end: end[0].log_evidence)
+    grown = grow(nothing, replace(rule, guard=False), on_step, most_cost=max(COST * cost, FREE))
+    best, reason = max([found, revived, grown], key=lambda end: end[0].log_evidence)
+    if reason is Termination.ITERATIONS:
+        best, reason = improve(best, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
+
+
+def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
+    """Rounds from ``fit``, whose columns are some of those of ``whole``: columns come back, and the fixed point prunes.
+
+    The evidence never ends below that of ``fit``; converged but loosely. ``rule`` allows its iterations to all rounds.
+    """
+    most = fit.iteration + rule.max_iterations
+    loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
+    gain = np.inf
+    while gain > TURN * rule.tol * whole.n and fit.iteration < most:
+        found, _ = maximise(_rejoined(fit, whole), loose, on_step)
+        gain = found.log_evidence - fit.log_evidence
+        fit = found if gain > 0 else replace(fit, iteration=found.iteration)
+    return fit
+
+
+def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
+    """The columns of ``fit``, and of the others of ``whole`` those that come back, at α as of columns that join."""
+    active = Greedy(_among(whole, fit)).active
+    s, q = active.sparsity_and_quality()
+    precision = active.beta * active.diagonal
+    alpha = entry_precision(s, q, precision)
+    rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
+    alpha[active.columns], rank[active.columns] = active.alpha, np.inf
+    count = active.M + max(FEWEST, int(SHARE * active.M))
+    kept = np.sort(np.argsort(-rank, kind="stable")[:count])
+    statistics = active.statistics.take(kept)
+    return replace(
+        whole,
+        statistics=statistics,
+        alpha=alpha[kept],
+        beta=fit.beta,
+        posterior=posterior(statistics, alpha[kept], active.beta),
+        floored=fit.floored,
+        iteration=fit.iteration,
+        noise=None if whole.noise is None else whole.noise.take(kept),
+        entered=None,
+    )
 
 
 def improve(

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.solvers import improve, solve
+from partirvm.core.solvers import improve, revive, solve
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule, entry_precision, init, maximise
@@ -62,6 +62,37 @@ def test_a_poor_start_is_improved_by_columns_that_were_gone():
     assert reason is Termination.CONVERGED
     assert better.log_evidence > poor.log_evidence + 10
     assert better.log_evidence >= solve(start, RULE, "fast")[0].log_evidence - 1e-3 * len(t)
+
+
+def test_columns_that_gain_only_together_come_back():
+    """Near-parallel a and b, and a target along a − b: alone βφᵀφ > (βφᵀt)² and neither gains, together they gain
+    about ½βtᵀt nats, less what their α cost. Actions leave them out, a round of ``revive`` takes both."""
+    u, v, w = np.eye(6)[:3]
+    gap, beta = 0.05, 5e3
+    Phi = np.column_stack([w, u + gap * v, u - gap * v])
+    t = 3 * w + 2 * gap * v
+    assert (beta * (Phi[:, 1:].T @ t) ** 2 < (Phi[:, 1:] ** 2).sum(axis=0)).all()
+    whole = replace(start_of(Phi, t), beta=beta, fixed_noise=True)
+    alone = replace(start_of(Phi[:, :1], t), beta=beta, fixed_noise=True)
+    fit, _ = maximise(alone, RULE)
+    same, _ = improve(fit, whole, RULE)
+    assert same.labels.tolist() == [0]
+    found = revive(fit, whole, RULE)
+    assert found.labels.tolist() == [0, 1, 2]
+    assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
+    np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_revived_fit_is_never_worse(seed):
+    """Whatever comes back, the evidence does not fall, and it is that of the fit's own α and β."""
+    Phi, t = bumps(seed)
+    start = start_of(Phi, t)
+    fit, _ = maximise(start, RULE)
+    found = revive(fit, start, RULE)
+    assert found.log_evidence >= fit.log_evidence
+    dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)
+    np.testing.assert_allclose(found.log_evidence, dense, atol=1e-4)
 
 
 def test_fits_that_end_early_are_left_to_the_fixed_point():
