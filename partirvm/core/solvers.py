@@ -18,7 +18,7 @@ have kept, and never takes anything back. So from where the fixed point ends
 2. actions over all candidates and the fixed point of what is active take turns (``improve``), until no single column
    that is absent gains.
 
-Each goes on until a round gains less than ``TURN`` × tol·N nats. Then a fit grows from nothing by actions alone: where
+Each goes on until a round gains less than ``WORTH``·N nats. Then a fit grows from nothing by actions alone: where
 few columns are enough that optimum is at times the better one, and had soon. Where it has many it is dear, and was
 never better than the other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides
 nothing) it is left. The best of the ends is taken, so that the evidence is never below the fixed point's.
@@ -42,8 +42,8 @@ SOLVERS = ("auto", "fixed-point", "fast")
 LOOSE = 10.0
 """Multiple of ``tol`` to which turns converge, and that an action has to gain; the last turn converges to ``tol``."""
 
-TURN = 100.0
-"""Multiple of ``tol``·N nats that a turn has to gain for another to follow."""
+WORTH = 1e-3
+"""Nats per row that a round or a turn has to gain for another to follow."""
 
 REFRESHES = 4
 """Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
@@ -101,7 +101,7 @@ def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = 
     most = fit.iteration + rule.max_iterations
     loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
     gain = np.inf
-    while gain > TURN * rule.tol * whole.n and fit.iteration < most:
+    while gain > WORTH * whole.n and fit.iteration < most:
         found, _ = maximise(_rejoined(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
         fit = found if gain > 0 else replace(fit, iteration=found.iteration)
@@ -142,7 +142,7 @@ def improve(
     most = fit.iteration + rule.max_iterations
     loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
     gain = np.inf
-    while gain > TURN * rule.tol * whole.n and fit.iteration < most:
+    while gain > WORTH * whole.n and fit.iteration < most:
         grown, _ = grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + REFRESHES), on_step)
         turned, _ = maximise(grown, loose, on_step)
         gain = turned.log_evidence - fit.log_evidence
