@@ -82,7 +82,7 @@ class ActiveColumns:
             self.statistics = self.statistics.shift(-back)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         if M:
-            inverse = np.tril(lapack.dpotri(found.factor, lower=1)[0])
+            inverse = lapack.dpotri(found.factor, lower=1)[0]
             inverse += np.tril(inverse, -1).T
             inverse *= found.scale
             inverse *= found.scale[:, None]
