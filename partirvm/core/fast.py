@@ -102,9 +102,8 @@ class Greedy:
         precision = active.beta * active.diagonal
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[(active.place < 0) & (s < DEPENDENT * precision)] = np.inf
-        before = np.full(len(s), np.inf)
-        before[active.columns] = active.alpha
-        gain = log_contribution(alpha, s, q) - log_contribution(before, s, q)
+        gain = log_contribution(alpha, s, q)
+        gain[active.columns] -= log_contribution(active.alpha, s[active.columns], q[active.columns])
         if deletion:
             gain[(active.place < 0) | np.isfinite(alpha)] = 0.0
         j = int(np.argmax(gain))
@@ -178,7 +177,7 @@ class Greedy:
         return replace(
             self._state,
             beta=self.active.beta,
-            posterior=found,
+            found=found,
             iteration=self.iteration,
             floored=self.floored,
             noise=None if self._state.noise is None else self._state.noise.take(columns),
@@ -206,7 +205,7 @@ def grow(
     reason = None
     while reason is None:
         action = greedy.action(least, thin=rule.thin)
-        halved = greedy.n_vectors <= limit
+        halved = limit >= 0 and greedy.n_vectors <= limit
         if action and not (halved or greedy.due()):
             greedy.do(action)
             on_action(action)

@@ -32,7 +32,6 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.core.fast import Greedy, grow
-from partirvm.core.posterior import posterior
 from partirvm.core.priors import FLAT
 from partirvm.core.termination import Termination
 from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
@@ -118,13 +117,12 @@ def _rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     alpha[active.columns], rank[active.columns] = active.alpha, np.inf
     count = active.M + max(FEWEST, int(SHARE * active.M))
     kept = np.sort(np.argsort(-rank, kind="stable")[:count])
-    statistics = active.statistics.take(kept)
     return replace(
         whole,
-        statistics=statistics,
+        statistics=active.statistics.take(kept),
         alpha=alpha[kept],
         beta=fit.beta,
-        posterior=posterior(statistics, alpha[kept], active.beta),
+        found=None,
         floored=fit.floored,
         iteration=fit.iteration,
         noise=None if whole.noise is None else whole.noise.take(kept),
@@ -158,4 +156,6 @@ def _among(whole: HyperState, fit: HyperState) -> HyperState:
     there = order[np.searchsorted(whole.labels, fit.labels, sorter=order)]
     alpha, entered = whole.alpha.copy(), np.ones(whole.n_columns, bool)
     alpha[there], entered[there] = fit.alpha, False
-    return replace(whole, alpha=alpha, beta=fit.beta, floored=fit.floored, iteration=fit.iteration, entered=entered)
+    return replace(
+        whole, alpha=alpha, beta=fit.beta, floored=fit.floored, iteration=fit.iteration, entered=entered, found=None
+    )

@@ -19,7 +19,7 @@ interpolate would send β to infinity. The state says so in ``floored``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,8 @@ class StopRule:
 class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and the posterior at these.
 
+    The posterior is kept in ``found``: whoever changes the statistics, α or β says there what it is now, or None where
+    nobody may need it, as of all candidates that actions begin without.
     ``power`` is the target's mean square, which the noise floor refers to; ``fixed_noise`` keeps β as it is. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or where there are such
     over those of ``noise``: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` says what is
@@ -110,7 +112,6 @@ class HyperState:
     statistics: GramStatistics
     alpha: Float
     beta: float | Float
-    posterior: AnyPosterior
     power: float | Float
     fixed_noise: bool
     iteration: int = 0
@@ -121,6 +122,12 @@ class HyperState:
     prior: Prior = FLAT
     entered: NDArray[np.bool_] | None = None
     left_out: LeftOut | None = None
+    found: AnyPosterior | None = field(default=None, repr=False)
+
+    @property
+    def posterior(self) -> AnyPosterior:
+        """At these α and β, computed if it is not known. Raises ``NumericalError`` as ``posterior.factorise`` does."""
+        return any_posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
 
     @property
     def n_vectors(self) -> int:
@@ -192,12 +199,12 @@ def init(
     fixed_noise: bool = False,
     prior: Prior = FLAT,
 ) -> HyperState:
-    """Start a fit at α (M,), but for those that the prior fixes, and β, and factorise there.
+    """Start a fit at α (M,), but for those that the prior fixes, and β.
 
     Of several targets β and ``power`` are (T,).
     """
     alpha, noise = prior.fix(statistics.labels, alpha), fixed_noise
-    return HyperState(statistics, alpha, beta, any_posterior(statistics, alpha, beta), power, noise, prior=prior)
+    return HyperState(statistics, alpha, beta, power, noise, prior=prior)
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
@@ -218,7 +225,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         statistics=statistics,
         alpha=alpha,
         beta=beta,
-        posterior=new,
+        found=new,
         iteration=state.iteration + 1,
         floored=floored,
         noise=noise,
@@ -275,7 +282,7 @@ def maximise(
     state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` hears of each step, and may raise to leave."""
-    reason = None
+    state, reason = replace(state, found=state.posterior), None
     while reason is None:
         state, info = step(state)
         on_step(info)
@@ -304,7 +311,7 @@ def thin(state: HyperState) -> HyperState:
     statistics, noise = _columns(state, kept)
     alpha = state.alpha[kept]
     new = any_posterior(statistics, alpha, state.beta)
-    return replace(state, statistics=statistics, alpha=alpha, posterior=new, noise=noise)
+    return replace(state, statistics=statistics, alpha=alpha, found=new, noise=noise)
 
 
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> tuple[GramStatistics, GramStatistics | None]:

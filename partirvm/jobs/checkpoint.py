@@ -109,7 +109,7 @@ VALUES: tuple[type, ...] = (
     Termination,
 )
 
-RENAMED = {"Best": {"rmse": "error"}}
+RENAMED = {"Best": {"rmse": "error"}, "HyperState": {"posterior": "found"}}
 """Fields that had another name in older checkpoints of this format."""
 
 CODEC = Codec((*STATES, *INSTRUCTIONS, *EVENTS, *VALUES, *cast(Any, KERNELS.values()), Several, *BASES), RENAMED)

@@ -186,7 +186,8 @@ def update(
 
 def _begun(warm: Warm, statistics: GramStatistics) -> HyperState:
     """The fit where it stands, with these statistics of its columns."""
-    return init(statistics, warm.alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise, prior=warm.prior)
+    begun = init(statistics, warm.alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise, prior=warm.prior)
+    return replace(begun, found=begun.posterior)
 
 
 def _statistics(design: Design, rows: Int | None, source: Source, executor: Executor) -> GramStatistics:

@@ -157,7 +157,7 @@ def unguarded(rule: StopRule, fit: HyperState, rebases: int) -> StopRule:
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """The same α and β with statistics of the residual target, so that nothing cancels."""
     statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.energy)
-    return replace(fit, statistics=statistics, posterior=any_posterior(statistics, fit.alpha, fit.beta))
+    return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
 def settling(problem: Problem, design: Design, fit: HyperState, seen: str, rows: Int | None) -> tuple[Pass, ...]:
@@ -183,7 +183,7 @@ def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None 
     if fit.fixed_noise:
         return fit
     beta, floored = noise_precision(fit)
-    return replace(fit, beta=beta, floored=floored, posterior=any_posterior(fit.statistics, fit.alpha, beta))
+    return replace(fit, beta=beta, floored=floored, found=any_posterior(fit.statistics, fit.alpha, beta))
 
 
 def score(design: Design, fit: HyperState) -> ScorePass:
