@@ -28,6 +28,8 @@ maximises the tied evidence of a sample (``core.tied``), whose curvature is not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
@@ -59,27 +61,29 @@ def information(alpha: Float, root: Float, n: int) -> Float:
     return found
 
 
-def widened(alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool) -> tuple[Float, float]:
+def widened(
+    alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool, known: Sequence[int] = ()
+) -> tuple[Float, float]:
     """A root (M, M) of Σ + JCJᵀ, and ν, of a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    Where β was given (``known_noise``) ν is infinite, else one at least. About 3 M³ flops.
+    Where β was given (``known_noise``) ν is infinite, else one at least; ``known`` are columns whose α was given. About
+    3 M³ flops.
     """
     M = len(alpha)
-    size = M if known_noise else M + 1
-    inner = information(alpha, root, n)[:size, :size]
-    inner.flat[:: size + 1] += 1 / REACH**2
+    free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
+    inner = information(alpha, root, n)[np.ix_(free, free)]
+    inner.flat[:: len(free) + 1] += 1 / REACH**2
     factor = np.linalg.cholesky(inner)
-    moved = np.empty((size, M))  # Vᵀ, where J = RV
+    moved = np.empty((M + 1, M))  # Vᵀ, where J = RV
     moved[:M] = -(alpha * mean)[:, None] * root
-    if not known_noise:
-        moved[M] = (alpha * mean) @ root
-    white = solve_triangular(factor, moved, lower=True, check_finite=False)
+    moved[M] = (alpha * mean) @ root
+    white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
     whole = white.T @ white
     whole.flat[:: M + 1] += 1.0
     wide = root @ np.linalg.cholesky(whole) if M else root
     if known_noise:
         return wide, np.inf
-    return wide, max(2 * float(factor[M, M]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹
+    return wide, max(2 * float(factor[-1, -1]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:

@@ -86,7 +86,7 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
     if isinstance(model, ClassModel):
         own: dict[str, Any] = {"format": CLASSES, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        names = ("noise_variance", "left_out_noise", "overconfident", "known_noise", "evidence_noise")
+        names = ("noise_variance", "left_out_noise", "overconfident", "known_noise", "evidence_noise", "known_alpha")
         own = {"format": NUMBERS, **{name: getattr(model, name) for name in names}}
     if design.functions is not None:
         own |= {"format": WITH_BASIS, "basis": design.functions.spec(), "active": design.active.tolist()}
@@ -178,6 +178,7 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
         overconfident=about.get("overconfident", False),
         known_noise=about.get("known_noise", False),
         evidence_noise=about.get("evidence_noise"),
+        known_alpha=tuple(about.get("known_alpha", ())),
         **common,
     )
 

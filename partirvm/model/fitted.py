@@ -34,8 +34,8 @@ class Model:
     predicted (n, T); the evidence is that of all together.
     ``left_out_noise`` is the noise variance by which rows left out lie where they are said to (``core.left_out``), None
     where that was not measured; of an ``overconfident`` fit it is the ``noise_variance``, too. ``known_noise`` says
-    that the latter was given, and ``evidence_noise`` is that of most evidence, which ``mean`` and ``root`` belong to,
-    where it is another one.
+    that the latter was given, ``known_alpha`` at which positions α was, and ``evidence_noise`` is that of most
+    evidence, which ``mean`` and ``root`` belong to, where it is another one.
     """
 
     design: Design
@@ -50,6 +50,7 @@ class Model:
     overconfident: bool = False
     known_noise: bool = False
     evidence_noise: float | None = None
+    known_alpha: tuple[int, ...] = ()
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
@@ -69,6 +70,7 @@ class Model:
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
             evidence_noise=float(scales[0] ** 2 / fit.beta) if fit.overconfident else None,
+            known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
         )
 
     def digest(self) -> str:
@@ -126,7 +128,9 @@ class Model:
         _require_one_target(self, "intervals")
         root, freedom, noise = self.root, np.inf, float(self.noise_variance)
         if hyperparameters:
-            root, freedom = widened(self.alpha, self.mean, root, self.n_rows, known_noise=self.known_noise)
+            root, freedom = widened(
+                self.alpha, self.mean, root, self.n_rows, known_noise=self.known_noise, known=self.known_alpha
+            )
             noise = max(noise, self.left_out_noise or 0.0)
             if self.overconfident:
                 freedom = float(self.n_rows)  # the errors that the noise comes from

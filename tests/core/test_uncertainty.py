@@ -86,6 +86,20 @@ def test_widened_covariance_and_freedom(rng, known_noise):
     assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
 
 
+def test_alpha_that_are_given_add_nothing(rng):
+    """Σ + J C Jᵀ over the other elements of θ alone; with every α and the noise given Σ itself."""
+    Phi, t, alpha, beta = problem(rng)
+    mean, Sigma = naive.posterior(Phi, t, alpha, beta)
+    theta, free = np.log([*alpha, beta]), [0, 3, 4]
+    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in 1e-5 * np.eye(5)[free]]).T / 2e-5
+    C = np.linalg.inv(dense_information(Phi, alpha, beta)[np.ix_(free, free)] + np.eye(3) / REACH**2)
+    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=False, known=(1, 2))
+    np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
+    assert freedom == pytest.approx(2 / C[-1, -1])
+    root, _ = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4))
+    np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-12)
+
+
 def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
     """With hardly a prior ν = N − M, up to the prior on log β: 1/(1/(N − M) + … ) within 2/REACH²; at least one."""
     Phi, t, _, beta = problem(rng, N=30, M=4)
