@@ -21,7 +21,7 @@ have kept, and never takes anything back. So from where the fixed point ends
 Each goes on until a round gains less than ``WORTH``·N nats. Then a fit grows from nothing by actions alone: where
 few columns are enough that optimum is at times the better one, and had soon. Where it has many it is dear, and was
 never better than the other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides
-nothing) it is left. The best of the ends is taken, so that the evidence is never below the fixed point's.
+nothing) it is left. The better of the ends is taken: none is below the fixed point's, as far as that has converged.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopR
 
 SOLVERS = ("auto", "fixed-point", "fast")
 
-LOOSE = 10.0
-"""Multiple of ``tol`` to which turns converge, and that an action has to gain; the last turn converges to ``tol``."""
-
 WORTH = 1e-3
 """Nats per row that a round or a turn has to gain for another to follow."""
+
+LOOSE = 1e-5
+"""Tolerance of rounds and turns, where that of the rule is not larger; what is taken in the end converges to the rule's.
+"""
 
 REFRESHES = 4
 """Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""
@@ -50,7 +51,7 @@ REFRESHES = 4
 SHARE, FEWEST = 0.5, 10
 """Columns that come back together, as a share of those that are there, and at least."""
 
-COST = 0.1
+COST = 0.03
 """Multiples of the fixed point's cost that growth from nothing may take."""
 
 FREE = 2e9
@@ -80,13 +81,13 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
         cost += (info.n_vectors + 1) ** 3
         on_step(info)
 
-    found = maximise(state, rule, counted)
-    if found[1] is not Termination.CONVERGED:
-        return found
-    revived = improve(revive(found[0], state, rule, on_step), state, rule, on_step)
+    found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
+    if reason is not Termination.CONVERGED:
+        return found, reason
+    revived = improve(revive(found, state, rule, on_step), state, rule, on_step)
     nothing = replace(state, iteration=0, entered=np.ones(state.n_columns, bool))
     grown = grow(nothing, replace(rule, guard=False), on_step, most_cost=max(COST * cost, FREE))
-    best, reason = max([found, revived, grown], key=lambda end: end[0].log_evidence)
+    best, reason = max([revived, grown], key=lambda end: end[0].log_evidence)
     if reason is Termination.ITERATIONS:
         best, reason = improve(best, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
@@ -98,7 +99,7 @@ def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = 
     The evidence never ends below that of ``fit``; converged but loosely. ``rule`` allows its iterations to all rounds.
     """
     most = fit.iteration + rule.max_iterations
-    loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
+    loose = StopRule(max(rule.tol, LOOSE), most, guard=False, thin=True)
     gain = np.inf
     while gain > WORTH * whole.n and fit.iteration < most:
         found, _ = maximise(_rejoined(fit, whole), loose, on_step)
@@ -138,7 +139,7 @@ def improve(
     The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
     """
     most = fit.iteration + rule.max_iterations
-    loose = StopRule(LOOSE * rule.tol, most, guard=False, thin=True)
+    loose = StopRule(max(rule.tol, LOOSE), most, guard=False, thin=True)
     gain = np.inf
     while gain > WORTH * whole.n and fit.iteration < most:
         grown, _ = grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + REFRESHES), on_step)

@@ -37,14 +37,14 @@ def start_of(Phi, t) -> HyperState:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_auto_is_no_worse_than_either(seed):
-    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that of actions from nothing; its posterior
+    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats of that of actions from nothing; its posterior
     and evidence are those of its α and β."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
     ends = {solver: solve(start, RULE, solver) for solver in ("fixed-point", "fast", "auto")}
     assert {reason for _, reason in ends.values()} == {Termination.CONVERGED}
     fixed, fast, auto = (ends[solver][0] for solver in ("fixed-point", "fast", "auto"))
-    assert auto.log_evidence >= fixed.log_evidence
+    assert auto.log_evidence >= fixed.log_evidence - RULE.tol * len(t)
     assert auto.log_evidence >= fast.log_evidence - 1e-3 * len(t)
     for fit in (fast, auto):
         dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
