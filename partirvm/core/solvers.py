@@ -42,8 +42,7 @@ WORTH = 1e-3
 """Nats per row that a round or a turn has to gain for another to follow."""
 
 LOOSE = 1e-5
-"""Tolerance of rounds and turns, where that of the rule is not larger; what is taken in the end converges to the rule's.
-"""
+"""Tolerance of rounds and turns, where that of the rule is not larger; their end converges to the rule's."""
 
 REFRESHES = 4
 """Refreshes of a turn: some 32 + M/2 actions, after which all α together do better."""

@@ -37,8 +37,8 @@ def start_of(Phi, t) -> HyperState:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_auto_is_no_worse_than_either(seed):
-    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats of that of actions from nothing; its posterior
-    and evidence are those of its α and β."""
+    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats of that of actions
+    from nothing; its posterior and evidence are those of its α and β."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
     ends = {solver: solve(start, RULE, solver) for solver in ("fixed-point", "fast", "auto")}
