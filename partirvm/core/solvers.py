@@ -18,10 +18,16 @@ have kept, and never takes anything back. So from where the fixed point ends
 2. actions over all candidates and the fixed point of what is active take turns (``improve``), until no single column
    that is absent gains.
 
-Each goes on until a round gains less than ``WORTH``·N nats. Then a fit grows from nothing by actions alone: where
-few columns are enough that optimum is at times the better one, and had soon. Where it has many it is dear, and was
-never better than the other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides
-nothing) it is left. The better of the ends is taken: none is below the fixed point's, as far as that has converged.
+Each goes on until a round gains less than ``WORTH``·N nats, or no longer explains as much: its σ² is at most ``PAR``
+times what it was. Of optima that differ by a few nats per hundred rows those with fewer columns leave more unexplained,
+and predict worse.
+
+A fit all of whose columns have just entered then grows from nothing by actions alone, too: where few columns are enough
+that optimum is at times the better one, and had soon. Where it has many it is dear, and was never better than the
+other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides nothing) it is left.
+Of the two ends that of more evidence is taken: the fixed point's is no higher, as far as it has converged. A fit that
+goes on from an earlier one does not begin anew: in the working set's last one, with learned widths, growth from nothing
+ended 16 nats higher on 721 rows of concrete, with 35 columns for 51, and with a tenth more squared error on new rows.
 """
 
 from __future__ import annotations
@@ -50,6 +56,9 @@ REFRESHES = 4
 SHARE, FEWEST = 0.5, 10
 """Columns that come back together, as a share of those that are there, and at least."""
 
+PAR = 1.01
+"""Multiple of σ² up to which another fit explains as much."""
+
 COST = 0.03
 """Multiples of the fixed point's cost that growth from nothing may take."""
 
@@ -72,7 +81,7 @@ def solve(
 
 
 def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """The best of the fixed point, of that revived and improved, and of what grows from nothing."""
+    """The better of the fixed point, revived and improved, and of what grows from nothing."""
     cost = state.n_columns**3
 
     def counted(info: StepInfo) -> None:
@@ -83,13 +92,18 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     if reason is not Termination.CONVERGED:
         return found, reason
-    revived = improve(revive(found, state, rule, on_step), state, rule, on_step)
-    nothing = replace(state, iteration=0, entered=np.ones(state.n_columns, bool))
-    grown = grow(nothing, replace(rule, guard=False), on_step, most_cost=max(COST * cost, FREE))
-    best, reason = max([revived, grown], key=lambda end: end[0].log_evidence)
-    if reason is Termination.ITERATIONS:
-        best, reason = improve(best, state, rule, on_step)
+    best, reason = improve(revive(found, state, rule, on_step), state, rule, on_step)
+    if state.entered is not None and state.entered.all():
+        free = replace(rule, guard=False)
+        grown, ended = grow(replace(state, iteration=0), free, on_step, most_cost=max(COST * cost, FREE))
+        if grown.log_evidence > best.log_evidence:
+            best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
+
+
+def _better(fit: HyperState, other: HyperState) -> bool:
+    """Whether the other has more evidence, and explains as much."""
+    return other.log_evidence > fit.log_evidence and float(fit.beta) <= PAR * float(other.beta)
 
 
 def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
@@ -103,7 +117,9 @@ def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = 
     while gain > WORTH * whole.n and fit.iteration < most:
         found, _ = maximise(_rejoined(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
-        fit = found if gain > 0 else replace(fit, iteration=found.iteration)
+        if not _better(fit, found):
+            return replace(fit, iteration=found.iteration)
+        fit = found
     return fit
 
 
@@ -143,8 +159,10 @@ def improve(
     while gain > WORTH * whole.n and fit.iteration < most:
         grown, _ = grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + REFRESHES), on_step)
         turned, _ = maximise(grown, loose, on_step)
-        gain = turned.log_evidence - fit.log_evidence
-        fit = turned if gain > 0 else replace(fit, iteration=turned.iteration)
+        if not _better(fit, turned):
+            fit = replace(fit, iteration=turned.iteration)
+            break
+        gain, fit = turned.log_evidence - fit.log_evidence, turned
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
     last, reason = maximise(fit, final, on_step)
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
