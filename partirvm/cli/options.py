@@ -197,7 +197,7 @@ _FIT = (
         default="auto",
         metavar="S",
         help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, that "
-        "which gains most), or auto (the last fit of numbers tries both and keeps the better).",
+        "which gains most), or auto (the fixed point; in the last fit of numbers columns come back while that gains).",
     ),
     click.option(
         "--alpha-prior",

@@ -73,9 +73,10 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
     solver : {"auto", "fixed-point", "fast"}
         "fixed-point": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or
-        estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point; the last
-        fit tries such actions as well, from the fixed point's end and from nothing, and keeps the highest evidence;
-        of several targets that share vectors, and with priors or fixed α, it is the fixed point, and "fast" is refused.
+        estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point; in the
+        last fit columns then come back, together and one at a time, while that raises the evidence and the fit explains
+        as much, and where all rows are candidates the better of that and of "fast" is taken. Of several targets that
+        share vectors, and with priors or fixed α, it is the fixed point, and "fast" is refused.
     noise_variance : "estimate" or float
         σ² in the target's unit squared; of several targets the same for each.
     alpha_prior : pair of float
