@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
+
 from partirvm.backends import Executor, executor_for
 from partirvm.data import as_source
 from partirvm.errors import DataError, UsageError
@@ -15,6 +17,12 @@ from partirvm.service.parameters import check_parameters
 from partirvm.service.preparing import Prepared
 from partirvm.service.updating import Memory, Rows, check_updatable, first, update
 from partirvm.types import FitParameters
+
+KEPT = (
+    *("kernel", "gamma", "gamma_multiples", "basis", "fit_intercept", "standardize", "partition_size"),
+    *("noise_variance", "alpha_prior", "noise_prior", "updates", "fixed_alpha"),
+)
+"""Parameters of the first rows that a step keeps."""
 
 
 class Updatable(IndependentTargets):
@@ -34,7 +42,8 @@ class Updatable(IndependentTargets):
         ``history_``, ``termination_`` and ``plan_`` are those of the step; ``max_rounds`` and ``time_limit`` count for
         each.
 
-        Raises as ``fit`` does, and ``UsageError`` for a ``likelihood`` that is not of all rows.
+        Raises as ``fit`` does, and ``UsageError`` for a ``likelihood`` that is not of all rows, or for a parameter that
+        a step keeps and that has changed since the first rows.
         """
         if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
             return self._partial_fit_each(X, y, sample_weight)
@@ -44,6 +53,7 @@ class Updatable(IndependentTargets):
         parameters = self.parameters()
         check_updatable(check_parameters(parameters))
         if memory is not None:
+            self._check_kept(parameters)
             return self._update(memory, X, y, sample_weight, parameters)
         if hasattr(self, "model_"):
             raise UsageError("the last fit has not seen all rows, so that nothing can go on from it: fit again")
@@ -57,6 +67,17 @@ class Updatable(IndependentTargets):
     def _remember(self, prepared: Prepared, outcome: Outcome, executor: Executor, rows: Rows | None = None) -> None:
         """Keep what a step needs to go on from this fit, with a sample of these rows."""
         self._memory = first(prepared, outcome, rows, executor)
+        self._begun_with = self.parameters()
+
+    def _check_kept(self, parameters: FitParameters) -> None:
+        """Refuse what would be ignored."""
+        for name in KEPT:
+            before, now = getattr(self._begun_with, name), getattr(parameters, name)
+            if before is not now and not np.array_equal(np.asarray(before, object), np.asarray(now, object)):
+                raise UsageError(
+                    f"{name} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back or "
+                    "fit all rows again"
+                )
 
     def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: FitParameters) -> Self:
         """A step from what is remembered."""

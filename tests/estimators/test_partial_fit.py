@@ -117,7 +117,7 @@ def test_a_stream_that_outgrows_its_sample(monkeypatch):
     assert len(memory.sample) == 250
     assert memory.remembered.statistics.n == 150
     assert model.model_.n_rows == 400
-    model.partial_fit(chunks[0][0][:20], np.full(20, chunks[0][1].mean()))
+    model.partial_fit(stream(20, 9)[0], np.full(20, chunks[0][1].mean()))
     assert model.model_.n_rows == 420
 
 
@@ -146,6 +146,12 @@ def test_steps_and_refusals():
         RVMRegressor(likelihood="sample").partial_fit(X, y)
     with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
         RVMRegressor().partial_fit("rows.zarr", None)
+    digest = first.model_.digest()
+    with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows: partial_fit keeps it"):
+        first.set_params(gamma=7.0).partial_fit(*more[:2])
+    assert first.model_.digest() == digest
+    first.set_params(gamma=OPTIONS["gamma"], tol=1e-5).partial_fit(*more[:2])
+    assert first.model_.n_rows == 381
     constant = RVMRegressor(**OPTIONS).partial_fit(X, np.ones(200))
     with pytest.raises(DataError, match="the target of the first rows was constant"):
         constant.partial_fit(X, y)
