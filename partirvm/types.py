@@ -56,13 +56,25 @@ class Columns:
     """Names and meaning of the columns.
 
     ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
-    the labels behind codes 0 … K−1 of the target, or None where the target is a number.
+    the labels behind codes 0 … K−1 of the target, or None where the target is a number. Of several targets that have
+    names these are ``targets``, in their order, and ``target`` names all of them together; else ``targets`` is empty.
     """
 
     features: tuple[str, ...]
     target: str = "y"
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
+    targets: tuple[str, ...] = ()
+
+    def target_names(self, n_targets: int) -> tuple[str, ...]:
+        """Names of so many targets; numbered where they have none of their own.
+
+        >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
+        (('fare',), ('y0', 'y1'))
+        """
+        if n_targets == 1:
+            return (self.target,)
+        return self.targets or tuple(f"{self.target}{k}" for k in range(n_targets))
 
 
 @dataclass(frozen=True)

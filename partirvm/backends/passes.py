@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import starmap
 from operator import add
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
-from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores, TargetScores
 from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
@@ -43,11 +43,13 @@ from partirvm.strategies.instructions import (
     ScorePass,
     SlopePass,
     SurprisePass,
+    TargetScorePass,
 )
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+_Total = TypeVar("_Total", Scores, TargetScores)
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,15 @@ def _surprise(pass_: SurprisePass, tile: Tile) -> LargestErrors:
 
 
 def _score(pass_: ScorePass, tile: Tile) -> Scores:
+    return _scores(pass_, tile, Scores.over)
+
+
+def _target_score(pass_: TargetScorePass, tile: Tile) -> TargetScores:
+    return _scores(pass_, tile, lambda each: TargetScores(tuple(each)))
+
+
+def _scores(pass_: ScorePass, tile: Tile, of: Callable[[list[Scores]], _Total]) -> _Total:
+    """What ``of`` makes of the scores of each target, summed over panels."""
     scaling, n_targets = pass_.design.scaling, len(pass_.design.scaling.t_scale)
     means = pass_.mean.reshape(-1, n_targets)
     roots = pass_.root.reshape(n_targets, len(means), len(means))
@@ -207,8 +218,8 @@ def _score(pass_: ScorePass, tile: Tile) -> Scores:
         variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
         return Scores.of(panel.t[:, target], shift + scale * (block @ means[:, target]), scale**2 * variance)
 
-    def statistic(panel: _Panel, block: Float) -> Scores:
-        return Scores.over([score(panel, block, target) for target in range(n_targets)])
+    def statistic(panel: _Panel, block: Float) -> _Total:
+        return of([score(panel, block, target) for target in range(n_targets)])
 
     return reduce(add, starmap(statistic, _panels(tile, None, pass_.design)))
 
@@ -325,6 +336,7 @@ _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     ResidualPass: _residual,
     LeaveOneOutPass: _leave_one_out,
     ScorePass: _score,
+    TargetScorePass: _target_score,
     LogisticPass: _logistic,
     SurprisePass: _surprise,
     GainPass: _gain,

@@ -78,7 +78,11 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @partirvm.command()
 @click.argument("source")
 @click.argument("data")
-@click.option("--target", metavar="COLUMN", help="Column to learn; needed for tables without --like.")
+@click.option(
+    "--target",
+    metavar="COLUMN[,..]",
+    help="Column to learn, or several with commas between them; needed for tables without --like.",
+)
 @click.option("--features", type=options.Names(), help="Columns to learn from, in this order.  [default: all others]")
 @click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
@@ -115,6 +119,9 @@ def ingest(
     Missing values, text where numbers should be and the like are refused with their place. Predictions come back in
     the order that the rows have in SOURCE.
 
+    Several targets get one set of vectors in a fit, with weights and a noise of each. They are columns of a table, or
+    the columns y0, y1, … of a two-dimensional y.
+
     With --append the rows go after those of DATA that are there: `update` then goes on with a job of these.
 
     New rows need no target: with --like and the DATA of the training, a SOURCE that lacks it makes unlabelled DATA,
@@ -126,6 +133,7 @@ def ingest(
       partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
+      partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
     from partirvm import service
     from partirvm.report.progress import progress_for
@@ -159,6 +167,7 @@ def ingest(
         "n_features": made.n_features,
         "features": list(made.columns.features),
         "target": target,
+        **({"targets": list(made.columns.targets)} if made.n_targets > 1 else {}),
         **({} if classes is None else {"classes": list(classes)}),
         "n_tiles": made.n_tiles,
         "tile_rows": made.tile_rows,
@@ -291,7 +300,8 @@ def predict(
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
     OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
-    standard deviation of a new measurement of it, noise included. A model of classes writes label, the most probable
+    standard deviation of a new measurement of it, noise included; of several targets mean_TARGET of each, then
+    std_TARGET of each. A model of classes writes label, the most probable
     class, and p_CLASS, the probability of every class in their order. With --interval follow lower and upper, between
     which a new measurement lies with that probability, or of classes lower_CLASS and upper_CLASS, between which the
     probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
@@ -353,7 +363,8 @@ def evaluate(job: str, data: str, augment: str | None, scheduler: str | None, qu
     """Measure the model of JOB on DATA that it has not seen.
 
     Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
-    density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target. Of
+    density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target; of
+    several targets the means over them (rmse is the root of the mean square), and in targets those of each. Of
     a model of classes: n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
     probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment is that of
     `partirvm predict`.

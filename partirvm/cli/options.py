@@ -227,6 +227,13 @@ _FIT = (
         help="Precisions that stay as they are, of the bias and of basis functions by name.  [default: none]",
     ),
     click.option(
+        "--multi-output",
+        default="shared",
+        metavar="M",
+        help="What several targets share: shared (vectors and precisions; weights and noise are of each). For "
+        "independent fits ingest each target by itself.",
+    ),
+    click.option(
         "--kernel",
         default="gaussian",
         metavar="K",

@@ -58,7 +58,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm.report.bases import Function, line
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
-    from partirvm.service.relevance import told_bases
+    from partirvm.service.relevance import told_bases, told_targets
 
     with progress_for(quiet=quiet) as progress, Interruption(progress.note) as stop:
         begun = False
@@ -93,6 +93,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
     plan = fitted.plan.to_json() if fitted.plan else service.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
+    facts |= told_targets(fitted.model)
     told = told_bases(fitted.model)
     facts |= {"basis": told} if told else {}
     text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in told])}" if told else "")

@@ -129,3 +129,23 @@ class Scores:
     def coverage_95(self) -> float:
         """Fraction of targets inside their 95 % prediction interval."""
         return self.covered / self.n
+
+
+@dataclass(frozen=True)
+class TargetScores:
+    """Scores of the same rows, of ``each`` of several targets by itself."""
+
+    each: tuple[Scores, ...]
+
+    def __add__(self, other: TargetScores) -> TargetScores:
+        return TargetScores(tuple(one + more for one, more in zip(self.each, other.each, strict=True)))
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.each[0].n
+
+    @property
+    def mean(self) -> Scores:
+        """The mean over targets."""
+        return Scores.over(self.each)

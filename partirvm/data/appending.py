@@ -35,7 +35,8 @@ def append(source: Any, data: str | os.PathLike[str], *, shuffle: int = 0, **opt
     ``source``, ``target``, ``weights``, ``memory_limit`` and ``progress`` are as ``ingest`` has them; features,
     categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA were shuffled. One at
     a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does, and ``DataError``
-    where the rows lack the target or the weights that DATA have, or have weights that these do not.
+    where the rows lack the target or the weights that DATA have, or have weights that these do not, or where one of
+    both has several targets and the other not the same ones.
     """
     path = local_path(data)
     if path is None:
@@ -57,6 +58,11 @@ def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
         if before != now:
             has, lacks = ("DATA have", "the new rows do not") if before else ("the new rows have", "DATA do not")
             raise DataError(f"{place}: {has} {name}, and {lacks}: only rows with the same columns can be appended")
+    if old.columns.targets != new.columns.targets:
+        raise DataError(
+            f"{place}: DATA have the target {old.columns.target!r}, and the new rows {new.columns.target!r}: only rows "
+            "with the same columns can be appended, targets in the same order"
+        )
 
 
 def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
@@ -72,7 +78,8 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
     for number in range(new.n_tiles):
         tile = new.tile(number)
         rows = slice(old.n_rows + tile.start, old.n_rows + tile.start + len(tile.X))
-        parts: dict[str, Any] = {"X": tile.X, "y": tile.t.reshape(-1), "weights": tile.weights, "row": None}
+        y = tile.t if old.n_targets > 1 else tile.t.reshape(-1)
+        parts: dict[str, Any] = {"X": tile.X, "y": y, "weights": tile.weights, "row": None}
         if "row" in arrays:
             parts["row"] = old.n_rows + new.original_rows(number)
         for name, array in arrays.items():
@@ -89,7 +96,7 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
 def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> str:
     rows = slice(number * tile_rows, min((number + 1) * tile_rows, n_rows))
     X = np.asarray(arrays["X"][rows])
-    t = np.asarray(arrays["y"][rows])[:, None] if "y" in arrays else np.empty((len(X), 0))
+    t = np.asarray(arrays["y"][rows]).reshape(len(X), -1) if "y" in arrays else np.empty((len(X), 0))
     weights = np.asarray(arrays["weights"][rows]) if "weights" in arrays else None
     return hash_tile(Tile(number, rows.start, X, t, weights))
 

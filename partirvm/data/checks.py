@@ -108,7 +108,8 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     A target that is a class has codes, and these are near 1.
     """
     values = zip(columns.features, moments.inputs.mean, moments.inputs.variance, strict=True)
-    targets = ((columns.target, *each) for each in zip(moments.targets.mean, moments.targets.variance, strict=True))
+    means, variances = moments.targets.mean, moments.targets.variance
+    targets = zip(columns.target_names(len(means)), means, variances, strict=True)
     for name, mean, variance in [*values, *targets]:
         deviation = float(np.sqrt(variance))
         if not np.isfinite([mean, deviation]).all():

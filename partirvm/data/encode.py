@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,12 @@ UNLABELLED = "To predict rows without a target, give the DATA of the training in
 class Roles:
     """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes.
 
-    Rows to be predicted have no ``target``, and then no ``classes``. With ``noisy`` the column of weights holds
-    relative noise r, and the weights are 1/r².
+    Rows to be predicted have no ``targets``, and then no ``classes``, which are of one target. With ``noisy`` the
+    column of weights holds relative noise r, and the weights are 1/r².
     """
 
     features: tuple[str, ...]
-    target: str | None
+    targets: tuple[str, ...]
     weights: str | None
     categorical: tuple[str, ...]
     classes: bool
@@ -37,19 +37,18 @@ class Roles:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All columns to be read: features, target, weights."""
-        return (*self.features, *(name for name in (self.target, self.weights) if name is not None))
+        """All columns to be read: features, targets, weights."""
+        return (*self.features, *self.targets, *([] if self.weights is None else [self.weights]))
 
     @property
     def levels(self) -> frozenset[str]:
-        target = [self.target] if self.classes and self.target is not None else []
-        return frozenset([*self.categorical, *target])
+        return frozenset([*self.categorical, *(self.targets if self.classes else ())])
 
 
 def assign_roles(
     reader: Reader,
     *,
-    target: str | None,
+    target: str | Sequence[str] | None,
     features: Sequence[str] | None,
     categorical: Sequence[str],
     weights: str | None,
@@ -61,57 +60,74 @@ def assign_roles(
 
     Raises ``DataError`` for an unknown name, ``UsageError`` for a clash.
     """
+    targets = _named(target, reader)
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
         raise DataError(f"{reader.name}: the column name {twice[0]!r} occurs twice: rename one of them.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
-        target = target or (like.target if like.target in reader.columns else None)
+        learned = like.targets or (like.target,)
+        targets = targets or (learned if set(learned) <= set(reader.columns) else ())
         classes = like.classes is not None
-    target = target or reader.target
+    targets = targets or reader.targets
     weights = weights or reader.weights
-    classes = classes and target is not None
+    classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
         beside = "the target is a class" if weights is None else f"there are weights, {weights!r}"
         raise UsageError(
             f"{reader.name}: the column {noise!r} cannot be the noise (`--noise`), as {beside}: noise is of numbers, "
             "and is a weight of 1/noise²; multiply both into one column of weights."
         )
-    if target is None and like is None:
+    if classes and len(targets) > 1:
+        raise UsageError(
+            f"{reader.name}: classes are of one target, and {', '.join(targets)} are {len(targets)}: ingest each of "
+            "them by itself, with --features that leave the others out."
+        )
+    if not targets and like is None:
         if reader.features is not None:
             raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`). {UNLABELLED}")
         raise UsageError(
             f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
             f"Its columns: {', '.join(reader.columns)}. {UNLABELLED}"
         )
-    for role, name in [("target", target), ("weights", weights), ("noise", noise)]:
+    for role, name in [*(("target", name) for name in targets), ("weights", weights), ("noise", noise)]:
         if name is not None and name not in reader.columns:
             error = unknown_column(name, role, reader.columns, reader.name)
             raise DataError(f"{error} {UNLABELLED}") if role == "target" else error
     weights, noisy = weights or noise, noise is not None
     if features is None:
-        features = [name for name in reader.features or reader.columns if name not in (target, weights)]
-    roles = Roles(tuple(features), target, weights, tuple(categorical), classes, noisy)
+        features = [name for name in reader.features or reader.columns if name not in (*targets, weights)]
+    roles = Roles(tuple(features), targets, weights, tuple(categorical), classes, noisy)
     _check_roles(roles, reader)
     return roles
+
+
+def _named(target: str | Sequence[str] | None, reader: Reader) -> tuple[str, ...]:
+    """The targets that are asked for: a text that is no column may be several with commas between them."""
+    if isinstance(target, str) and target:
+        return (target,) if target in reader.columns else tuple(name.strip() for name in target.split(","))
+    return tuple(target or ())
 
 
 def _check_roles(roles: Roles, reader: Reader) -> None:
     for name in roles.features:
         if name not in reader.columns:
             raise unknown_column(name, "feature", reader.columns, reader.name)
-        if name in (roles.target, roles.weights):
-            role = "target" if name == roles.target else "weights"
+        if name in (*roles.targets, roles.weights):
+            role = "target" if name in roles.targets else "weights"
             raise UsageError(f"{reader.name}: the column {name!r} cannot be both a feature and the {role}.")
         if roles.features.count(name) > 1:
             raise UsageError(f"the feature {name!r} is named twice.")
-    if roles.target is not None and roles.target == roles.weights:
-        raise UsageError(f"{reader.name}: the column {roles.target!r} cannot be both the target and the weights.")
+    for name in roles.targets:
+        if name == roles.weights:
+            raise UsageError(f"{reader.name}: the column {name!r} cannot be both the target and the weights.")
+        if roles.targets.count(name) > 1:
+            raise UsageError(f"the target {name!r} is named twice.")
     if not roles.features:
         raise DataError(f"{reader.name}: no column is left as a feature beside {', '.join(roles.wanted)}.")
     for name in roles.categorical:
-        if name == roles.target:
+        if name in roles.targets:
             raise UsageError(f"the target {name!r} cannot be a categorical feature; if it is a class, say --classes.")
         if name not in roles.features:
             raise unknown_column(name, "categorical", roles.features, reader.name)
@@ -215,7 +231,7 @@ MOST_CLASSES = np.iinfo(np.int16).max
 
 
 class Encoder:
-    """Turns batches into records of float64: features in order, target, weights where there are any.
+    """Turns batches into records of float64: features in order, targets, weights where there are any.
 
     Counts what is missing or not finite, and remembers where it stands first; ``check`` raises for it.
     """
@@ -226,13 +242,13 @@ class Encoder:
         self._weighs = roles.weights is None
         self._first: tuple[int, str] | None = None
         known: dict[str, Any] = {} if like is None else dict(like.categories)
-        if like is not None and roles.target is not None:
-            known[roles.target] = like.classes
+        if like is not None and roles.classes:
+            known[roles.targets[0]] = like.classes
         coded = [column for column in roles.wanted if column in roles.levels]
         self.levels = {column: Levels(known.get(column), untyped=reader.untyped) for column in coded}
 
     def encode(self, batch: Batch, into: Float) -> None:
-        """Fill ``into`` (rows, features + target + weights)."""
+        """Fill ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
             levels = self.levels.get(column)
             into[:, place] = self._numbers(column, batch[column]) if levels is None else levels.codes(batch[column])
@@ -250,11 +266,16 @@ class Encoder:
         self.n_rows += len(into)
         self._check_classes()
 
+    def _classes(self) -> tuple[str, Levels | None]:
+        """The target, for people, and its classes where it is one."""
+        name = ", ".join(self.roles.targets)
+        return name, self.levels[name] if self.roles.classes else None
+
     def _check_classes(self) -> None:
-        target = self.levels.get(self.roles.target) if self.roles.target is not None else None
+        name, target = self._classes()
         if target is not None and len(target) > MOST_CLASSES:
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} has more than {MOST_CLASSES:,} classes: is it a "
+                f"{self._name}: the target {name!r} has more than {MOST_CLASSES:,} classes: is it a "
                 "number? Then ingest it without --classes."
             )
 
@@ -279,21 +300,21 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the weights (column {self.roles.weights!r}) are all zero: no row would count."
             )
-        target = self.levels.get(self.roles.target) if self.roles.target is not None else None
+        name, target = self._classes()
         if target is not None and target.unseen:
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} holds classes that the DATA of like= (`--like`) do "
+                f"{self._name}: the target {name!r} holds classes that the DATA of like= (`--like`) do "
                 f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
                 "without it and train on them."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} has one class only, {target.final()[0][0]!r}: "
+                f"{self._name}: the target {name!r} has one class only, {target.final()[0][0]!r}: "
                 "there is nothing to tell apart."
             )
         if target is not None and self._like is None and _continuous(target.final()[0], self.n_rows):
             raise DataError(
-                f"{self._name}: the target {self.roles.target!r} holds continuous numbers such as "
+                f"{self._name}: the target {name!r} holds continuous numbers such as "
                 f"{target.final()[0][0]:g}, {len(target):,} in {self.n_rows:,} rows, and a class is one of a few: "
                 "ingest it without --classes, or put it into bins."
             )
@@ -305,11 +326,12 @@ class Encoder:
     def columns(self) -> Columns:
         """Names, categories and classes, once everything was read; target and classes of ``like`` if there is none."""
         final = {column: levels.final()[0] for column, levels in self.levels.items()}
-        if self.roles.target is None:
+        if not self.roles.targets:
             assert self._like is not None
-            return Columns(self.roles.features, self._like.target, final, self._like.classes)
-        classes = final.pop(self.roles.target, None)
-        return Columns(self.roles.features, self.roles.target, final, classes)
+            return replace(self._like, features=self.roles.features, categories=final)
+        name, targets = ", ".join(self.roles.targets), self.roles.targets
+        classes = final.pop(name) if self.roles.classes else None
+        return Columns(self.roles.features, name, final, classes, targets if targets[1:] else ())
 
     def _numbers(self, column: str, values: Any) -> Any:
         if not hasattr(values, "null_count"):

@@ -40,7 +40,7 @@ def ingest(
     source: Any,
     data: str | os.PathLike[str],
     *,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     weights: str | None = None,
@@ -59,14 +59,16 @@ def ingest(
     ----------
     source : str, path, data frame or tuple
         A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas or Dask data frame; or
-        (X, y) or (X, y, weights), arrays of NumPy, Zarr or Dask. An .npz has the arrays ``X`` and ``y``, and may have
-        ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or missing in the .npz.
+        (X, y) or (X, y, weights), arrays of NumPy, Zarr or Dask, y of shape (N,) or, of several targets, (N, T). An
+        .npz has the arrays ``X`` and ``y``, and may have ``columns`` (names of features) and ``weights``. With
+        ``like``, y may be None, or missing in the .npz. Columns of y without names are ``y0``, ``y1``, …
     data : str or path
         Folder or fsspec URL to write.
-    target : str, optional
-        Column to learn; needed for tables, unless ``like`` tells it.
+    target : str or sequence of str, optional
+        Column to learn; needed for tables, unless ``like`` tells it. Several columns, which a fit gives one set of
+        vectors, are a sequence, or a text with commas between them that is no column itself.
     features : sequence of str, optional
-        Columns to learn from, in this order; all but target and weights unless given.
+        Columns to learn from, in this order; all but targets and weights unless given.
     categorical : sequence of str
         Features whose values are labels: stored as integer codes, the labels in the attributes.
     weights : str, optional
@@ -80,8 +82,8 @@ def ingest(
     like : DATA, path or Columns, optional
         Take features, categories, target and classes from these data: for a test set, or for rows to be predicted. A
         category that they do not have gets the code after their last; a class that they do not have is an error. Where
-        ``source`` lacks their target, and ``target`` names no other, the DATA are unlabelled: good for prediction only,
-        and one row is enough.
+        ``source`` lacks a target of theirs, and ``target`` names no other, the DATA are unlabelled: good for prediction
+        only, and one row is enough.
     memory_limit : int, optional
         Bytes of peak resident memory of this process to aim at; 512 MiB unless given.
     tile_rows : int, optional
@@ -165,7 +167,7 @@ def _working_memory(limit: int | None) -> int:
 def _read(
     reader: Reader, encoder: Encoder, rows: ExternalSorter | Spool, seed: int | None, batch_bytes: int, report: Progress
 ) -> None:
-    """Stream the source into records (key, row number, features, target, weights). Raises for what is missing in it."""
+    """Stream the source into records (key, row number, features, targets, weights); raises for what is missing."""
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
@@ -178,7 +180,7 @@ def _read(
             with storing("the spill files beside the data"):
                 rows.add(records)
         report("read", encoder.n_rows, reader.n_rows)
-    check_row_count(encoder.n_rows, with_target=roles.target is not None, name=reader.name)
+    check_row_count(encoder.n_rows, with_target=bool(roles.targets), name=reader.name)
     encoder.check()
 
 
@@ -196,8 +198,8 @@ class _Writer:
     ) -> None:
         roles = encoder.roles
         self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
-        self._weighted, self._labelled = roles.weights is not None, roles.target is not None
-        self._tile_rows = tile_rows or tile_rows_for(n_rows, self._d)
+        self._weighted, self._n_targets = roles.weights is not None, len(roles.targets)
+        self._tile_rows = tile_rows or tile_rows_for(n_rows, self._d + max(self._n_targets - 1, 0))
         self._columns, self._remaps = encoder.columns(), encoder.remaps()
         with storing("the data"):
             self._arrays = create_arrays(
@@ -205,7 +207,7 @@ class _Writer:
                 n_rows,
                 self._d,
                 self._tile_rows,
-                labelled=self._labelled,
+                n_targets=self._n_targets,
                 weighted=self._weighted,
                 ordered=seed is not None,
             )
@@ -224,7 +226,7 @@ class _Writer:
                 for place, remap in self._remaps.items():
                     records[:, 2 + place] = remap[records[:, 2 + place].astype(np.int64)]
                 pending.append(pool.submit(self._write_tile, number, records))
-                if self._labelled:
+                if self._n_targets:
                     self.duplicates.add(records[:, 2:])
             for future in pending:
                 self._settle(future)
@@ -237,7 +239,7 @@ class _Writer:
             weighted=self._weighted,
             moments=self._moments.result(),
             hashes=tuple(self._hashes),
-            labelled=self._labelled,
+            labelled=self._n_targets > 0,
         )
 
     def _settle(self, future: Future[tuple[int, Moments, str]]) -> None:
@@ -248,9 +250,10 @@ class _Writer:
     def _write_tile(self, number: int, records: Float) -> tuple[int, Moments, str]:
         start = number * self._tile_rows
         X = np.ascontiguousarray(records[:, 2 : 2 + self._d])
-        t = np.ascontiguousarray(records[:, 2 + self._d : 2 + self._d + self._labelled])
+        t = np.ascontiguousarray(records[:, 2 + self._d : 2 + self._d + self._n_targets])
         weights = np.ascontiguousarray(records[:, -1]) if self._weighted else None
-        parts = {"X": X, "y": t.reshape(-1), "weights": weights, "row": records[:, 1].astype(np.int64)}
+        y = t if self._n_targets > 1 else t.reshape(-1)
+        parts = {"X": X, "y": y, "weights": weights, "row": records[:, 1].astype(np.int64)}
         with storing("the data"):
             for name, array in self._arrays.items():
                 array[start : start + len(X)] = parts[name]
@@ -298,13 +301,16 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     if constant:
         shown = ", ".join(constant[:20]) + (", …" if len(constant) > 20 else "")
         yield f"{len(constant)} constant feature(s), which tell nothing: {shown}."
-    targets = attributes.moments.targets
-    if targets.minimum[0] == targets.maximum[0]:
-        if columns.classes is None:
-            value = f"{targets.minimum[0]:g}"
-            yield f"the target {columns.target!r} is constant ({value}): a fit can only return that value."
+    targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
+    for name, value, highest in zip(names, targets.minimum, targets.maximum, strict=True):
+        if value != highest:
+            continue
+        if columns.targets:
+            yield f"the target {name!r} is constant ({value:g}): a fit of several targets refuses it, leave it out."
+        elif columns.classes is None:
+            yield f"the target {name!r} is constant ({value:g}): a fit can only return that value."
         else:
-            label = columns.classes[int(targets.minimum[0])]
+            label = columns.classes[int(value)]
             yield f"all rows of weight are of the class {label!r}: a model can be evaluated on them, but none fitted."
     found = duplicates.estimate()
     if found:

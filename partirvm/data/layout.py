@@ -3,7 +3,8 @@
 ====================  ==================================================================================
 ``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, which ingest never writes
 ``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 where the target is a class;
-                      not there in data for prediction, whose attribute ``labelled`` is false
+                      not there in data for prediction, whose attribute ``labelled`` is false; (N, T) of T targets,
+                      whose names are the attribute ``targets``
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
 attributes            ``DataAttributes`` as JSON, with ``kind`` and ``format``; written last of all. Where rows were
@@ -27,9 +28,9 @@ from partirvm.data.source import Columns
 from partirvm.errors import FormatError, MissingDataError
 
 KIND = "partirvm-data"
-FORMAT = 2
+FORMAT = 3
 """The newest format that is read. Format 1 has no ``appended`` rows: versions that know only it would take neighbours
-for a random sample."""
+for a random sample. Format 3 is of several targets, with or without such rows."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,17 @@ class DataAttributes:
     labelled: bool = True
     appended: tuple[int, ...] = ()
 
+    @property
+    def n_targets(self) -> int:
+        """T; 0 where rows are not labelled."""
+        return max(len(self.columns.targets), 1) if self.labelled else 0
+
     def to_json(self) -> dict[str, Any]:
         """Attributes of the group; floats keep all their bits."""
         columns = self.columns
         return {
             "kind": KIND,
-            "format": 2 if self.appended else 1,
+            "format": 3 if columns.targets else 2 if self.appended else 1,
             "n_rows": self.n_rows,
             "n_features": self.n_features,
             "tile_rows": self.tile_rows,
@@ -71,6 +77,7 @@ class DataAttributes:
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": list(self.hashes),
             **({"appended": list(self.appended)} if self.appended else {}),
+            **({"targets": list(columns.targets)} if columns.targets else {}),
         }
 
     @classmethod
@@ -96,6 +103,7 @@ class DataAttributes:
                     target=found["target"],
                     categories={name: tuple(levels) for name, levels in found["categories"].items()},
                     classes=None if found["classes"] is None else tuple(found["classes"]),
+                    targets=tuple(found.get("targets", ())),
                 ),
                 seed=found["shuffle"],
                 weighted=found["weighted"],
@@ -157,9 +165,12 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
 
 
 def create_arrays(
-    group: Any, n_rows: int, n_features: int, tile_rows: int, *, labelled: bool, weighted: bool, ordered: bool
+    group: Any, n_rows: int, n_features: int, tile_rows: int, *, n_targets: int, weighted: bool, ordered: bool
 ) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` where they are wanted."""
+    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` where they are wanted.
+
+    Without targets (``n_targets`` 0) there is no ``y``.
+    """
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     def create(name: str, dtype: str, shape: tuple[int, ...], fill: float) -> Any:
@@ -175,8 +186,8 @@ def create_arrays(
         )
 
     arrays = {"X": create("X", "float64", (n_rows, n_features), np.nan)}
-    if labelled:
-        arrays["y"] = create("y", "float64", (n_rows,), np.nan)
+    if n_targets:
+        arrays["y"] = create("y", "float64", (n_rows,) if n_targets == 1 else (n_rows, n_targets), np.nan)
     if weighted:
         arrays["weights"] = create("weights", "float64", (n_rows,), np.nan)
     if ordered:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from partirvm.data.checks import check_shapes
-from partirvm.data.readers import Batch, rows_per_batch
+from partirvm.data.readers import Batch, by_column, rows_per_batch, target_columns
 from partirvm.data.tables import open_binary, reading_file
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError
@@ -22,7 +22,7 @@ from partirvm.errors import DataError
 class NpzReader:
     """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the features' names.
 
-    One without ``y`` can be ingested for prediction.
+    One without ``y`` can be ingested for prediction. The columns of ``y`` (N, T) are called ``y0``, ``y1``, …
 
     Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
     """
@@ -46,9 +46,11 @@ class NpzReader:
         for name in ("y", "weights"):
             if name in heads:
                 self._check_length(name, heads[name])
-        others = [name for name, head in heads.items() if name not in ("X", "columns") and head.shape == X.shape[:1]]
-        self.columns = (*self.features, *others)
-        self.target = "y" if "y" in others else None
+        self.targets = target_columns(heads["y"].shape) if "y" in heads else ()
+        others = [
+            name for name, head in heads.items() if name not in ("X", "y", "columns") and head.shape == X.shape[:1]
+        ]
+        self.columns = (*self.features, *self.targets, *others)
         self.weights = "weights" if "weights" in others else None
 
     def _names(self, archive: zipfile.ZipFile) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ class NpzReader:
         n_rows = self._heads["X"].shape[0]
         if head.shape == (n_rows, 1):
             head.shape = (n_rows,)
-        if head.shape != (n_rows,):
+        if head.shape[:1] != (n_rows,) or len(head.shape) > 1 + (name == "y") or 0 in head.shape:
             raise DataError(
                 f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together."
             )
@@ -72,8 +74,9 @@ class NpzReader:
         """Rows of X with the same rows of the other arrays."""
         assert self.features is not None
         assert self.n_rows is not None
-        others = [name for name in wanted if name not in self.features]
-        step = rows_per_batch(batch_bytes, len(self.features) + len(others))
+        targets = [name for name in wanted if name in self.targets]
+        others = ["y"] * bool(targets) + [name for name in wanted if name not in (*self.features, *targets)]
+        step = rows_per_batch(batch_bytes, len(self.features) + len(self.targets) + len(others))
         with ExitStack() as stack:
             stack.enter_context(reading_npz(self.name))
             file = stack.enter_context(open_binary(self._filesystem, self.name))
@@ -84,8 +87,8 @@ class NpzReader:
             for start in range(0, self.n_rows, step):
                 rows = min(step, self.n_rows - start)
                 X = streams["X"](rows)
-                batch = {name: X[:, j] for j, name in enumerate(self.features)}
-                yield batch | {name: streams[name](rows) for name in others}
+                batch = by_column(self.features, X) | {name: streams[name](rows) for name in others}
+                yield batch | (by_column(self.targets, batch["y"]) if targets else {})
 
 
 class _Head:

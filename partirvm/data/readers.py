@@ -23,15 +23,15 @@ Batch = Mapping[str, Any]
 class Reader(Protocol):
     """A table to be ingested.
 
-    ``features`` are the columns that are features unless the user says otherwise (None: all but target and weights);
-    ``target`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
+    ``features`` are the columns that are features unless the user says otherwise (None: all but targets and weights);
+    ``targets`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
     tell numbers from text.
     """
 
     name: str
     columns: tuple[str, ...]
     features: tuple[str, ...] | None
-    target: str | None
+    targets: tuple[str, ...]
     weights: str | None
     n_rows: int | None
     untyped: bool
@@ -86,22 +86,25 @@ def is_frame(value: Any) -> bool:
 
 
 class PairReader:
-    """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask. ``y`` may be None."""
+    """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask. ``y`` may be None.
+
+    The columns of y (N, T) are called ``y0``, ``y1``, …
+    """
 
     untyped = False
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         self.name = "the arrays (X, y)" if y is not None else "the array X"
         self._X = _sliceable("X", X)
-        self._y: Any = None if y is None else _one_column("y", y)
+        self._y: Any = None if y is None else _by_position(y)
         self._weights = None if weights is None else _sliceable("the weights", weights)
         check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights)
         self._check_chunks()
         self.n_rows: int | None = int(self._X.shape[0])
         self.features: tuple[str, ...] | None = default_names(int(self._X.shape[1]))
-        self.target: str | None = None if y is None else "y"
+        self.targets = () if self._y is None else target_columns(self._y.shape)
         self.weights: str | None = None if weights is None else "weights"
-        self.columns = (*self.features, *["y"] * (y is not None), *["weights"] * (weights is not None))
+        self.columns = (*self.features, *self.targets, *["weights"] * (weights is not None))
 
     def _check_chunks(self) -> None:
         if "zarr" in (module_of(self._X), module_of(self._y)):
@@ -113,30 +116,39 @@ class PairReader:
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Slices of the arrays, in whole chunks of X where it has any and they are small."""
         n_rows, n_features = (int(n) for n in self._X.shape)
-        step = rows_per_batch(batch_bytes, n_features)
+        step = rows_per_batch(batch_bytes, n_features + len(self.targets))
         client = client_of(self._X, self._y, self._weights)
         for start in range(0, n_rows, step):
             rows = slice(start, start + step)
             X = _computed(self._X[rows], client)
             batch = {f"x{j}": X[:, j] for j in range(n_features)}
             if self._y is not None:
-                batch["y"] = _computed(self._y[rows], client)
+                batch |= by_column(self.targets, _computed(self._y[rows], client))
             if self._weights is not None:
                 batch["weights"] = _computed(self._weights[rows], client)
             yield batch
 
 
-def _one_column(name: str, values: Any) -> Any:
-    """``values``, numbers or labels, as one column that can be sliced. Raises ``DataError`` for several."""
+def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the columns of an array y of this shape.
+
+    >>> target_columns((9,)), target_columns((9, 2))
+    (('y',), ('y0', 'y1'))
+    """
+    return ("y",) if len(shape) == 1 else tuple(f"y{k}" for k in range(shape[1]))
+
+
+def by_column(names: tuple[str, ...], values: Any) -> dict[str, Any]:
+    """The columns of an array (rows,) or (rows, columns) by these names."""
+    return dict(zip(names, [values] if values.ndim == 1 else values.T, strict=True))
+
+
+def _by_position(values: Any) -> Any:
+    """``values``, numbers or labels, as an array that can be sliced; (N, 1) is (N,)."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    column = _known_chunks(values if _is_array(values) else np.asarray(values))
-    if len(column.shape) == 2 and column.shape[1] == 1:
-        column = column[:, 0]
-    if len(column.shape) != 1:
-        kind = "target" if name == "y" else "column of weights"
-        raise DataError(f"ingest: {name} must have shape (rows,), found {tuple(column.shape)}: one {kind} per DATA.")
-    return column
+    array = _known_chunks(values if _is_array(values) else np.asarray(values))
+    return array[:, 0] if len(array.shape) == 2 and array.shape[1] == 1 else array
 
 
 def _sliceable(name: str, values: Any) -> Any:
@@ -170,23 +182,28 @@ class FrameReader:
     features: tuple[str, ...] | None = None
 
     def __init__(
-        self, frame: Any, target: str | None = None, weights: str | None = None, beside: Mapping[str, Any] | None = None
+        self,
+        frame: Any,
+        targets: tuple[str, ...] = (),
+        weights: str | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> None:
         self._frame, self._beside = frame, beside or {}
         self.columns = (*(str(name) for name in frame.columns), *self._beside)
-        self.target, self.weights = target, weights
+        self.targets, self.weights = targets, weights
         self.n_rows: int | None = None if hasattr(frame, "npartitions") else len(frame)
 
     @classmethod
     def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """A data frame of features with a target, unless that is None, and weights, of their own.
+        """A data frame of features with targets, unless y is None, and weights, of their own.
 
         Rows belong together by position, as in a fit: no index is looked at.
         """
-        target = None if y is None else _column_name(y)
+        targets = {} if y is None else _targets_by_name(y)
         beside: dict[str, Any] = {}
-        for role, name, values in (("y", target, y), ("weights", "weights", weights)):
-            if values is None or name is None:
+        parts = [*(("y", name, values) for name, values in targets.items()), ("weights", "weights", weights)]
+        for role, name, values in parts:
+            if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
                 raise DataError(f"{role} is called {name!r}, and so is a column of X: rename one of them.")
@@ -203,7 +220,7 @@ class FrameReader:
                         f"X has {len(X):,} rows, but {name} has {len(column):,}: they must belong together."
                     )
             X, beside = X.assign(**{name: _values_of(column) for name, column in beside.items()}), {}
-        return cls(X, target, None if weights is None else "weights", beside)
+        return cls(X, tuple(targets), None if weights is None else "weights", beside)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Slices of the frame, or of its partitions one after another."""
@@ -253,10 +270,19 @@ class FrameReader:
             yield batch
 
 
-def _column_name(y: Any) -> str:
-    """The name of a target: of a pandas or Dask series, of the first column of a frame, otherwise ``y``."""
-    name = y.name if _is_series(y) else y.columns[0] if is_frame(y) and len(y.columns) else None
-    return str(name or "y")
+def _targets_by_name(y: Any) -> dict[str, Any]:
+    """Each column of y: by the names of a pandas or Dask series or frame, otherwise as ``target_columns`` has them."""
+    if _is_series(y):
+        return {str(y.name or "y"): y}
+    if is_frame(y):
+        if len(set(map(str, y.columns))) < len(y.columns) or not len(y.columns):
+            raise DataError(f"ingest: the columns of y must have names of their own, found {[*map(str, y.columns)]}.")
+        return {str(name or "y"): y[name] for name in y.columns}
+    array = _by_position(y)
+    if len(array.shape) not in (1, 2):
+        raise DataError(f"y must have shape (rows,) or (rows, targets), found {tuple(array.shape)}.")
+    names = target_columns(array.shape)
+    return {name: array if len(array.shape) == 1 else array[:, k] for k, name in enumerate(names)}
 
 
 def _is_series(values: Any) -> bool:
@@ -271,7 +297,9 @@ def _positional(name: str, values: Any) -> Any:
         values = values[values.columns[0]]
     if _is_series(values):
         return _values_of(values)
-    column = _one_column(name, values)
+    column = _by_position(values)
+    if len(column.shape) != 1:
+        raise DataError(f"ingest: {name} must have shape (rows,), found {tuple(column.shape)}.")
     return column if hasattr(column, "npartitions") else np.asarray(column)
 
 

@@ -75,7 +75,7 @@ class ParquetReader:
     """Parquet files of the same columns, read one row group after another without read-ahead."""
 
     features: tuple[str, ...] | None = None
-    target: str | None = None
+    targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = False
 
@@ -117,7 +117,7 @@ class CsvReader:
     """
 
     features: tuple[str, ...] | None = None
-    target: str | None = None
+    targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = True
     n_rows: int | None = None

@@ -36,7 +36,7 @@ class ZarrSource(TiledRows):
     Attributes
     ----------
     n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
-        As every source has them. The moments are the ones that ingest took, over all rows. ``n_targets`` is 1, or 0
+        As every source has them. The moments are the ones that ingest took, over all rows. ``n_targets`` is T, and 0
         for data without a target: their tiles have ``t`` of shape (rows, 0).
     seed : int or None
         Seed of the shuffle, None where rows kept their order.
@@ -64,7 +64,7 @@ class ZarrSource(TiledRows):
     def _open(self) -> None:
         group, attributes = open_data(self.url, self._storage_options)
         self._take(attributes)
-        wanted = ["X", *["y"] * self.n_targets, *["weights"] * attributes.weighted, *["row"] * self._ordered]
+        wanted = ["X", *["y"] * (self.n_targets > 0), *["weights"] * attributes.weighted, *["row"] * self._ordered]
         arrays = {}
         for name in wanted:
             try:
@@ -73,10 +73,12 @@ class ZarrSource(TiledRows):
                 raise MissingDataError(f"{self.url}: the array {name!r} is missing: ingest the data again.") from error
             if arrays[name].shape[0] < self.n_rows:
                 raise MissingDataError(f"{self.url}: the array {name!r} has another length: ingest the data again.")
+        if self.n_targets and arrays["y"].shape[1:] != (self.n_targets,) * (self.n_targets > 1):
+            raise MissingDataError(f"{self.url}: the array 'y' has other columns: ingest the data again.")
         self._arrays = arrays
 
     def _take(self, attributes: DataAttributes) -> None:
-        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, int(attributes.labelled))
+        shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets)
         identity = (*shape, _digest(attributes.hashes))
         expected, self._identity = getattr(self, "_identity", identity), identity
         if self._identity != expected:
@@ -112,7 +114,7 @@ class ZarrSource(TiledRows):
     def tile(self, number: int) -> Tile:
         """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged."""
         X = self._read("X", number)
-        t = self._read("y", number)[:, None] if self.n_targets else np.empty((len(X), 0))
+        t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = self._weights_in(number) if self.weighted else None
         return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
@@ -160,7 +162,7 @@ class ZarrSource(TiledRows):
 
     def __repr__(self) -> str:
         order = f"shuffled with seed {self.seed}" if self._ordered else "in the order of the source"
-        target = "" if self.n_targets else ", no target"
+        target = {0: ", no target", 1: ""}.get(self.n_targets, f", {self.n_targets} targets")
         return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
 
 

@@ -96,7 +96,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         What T targets, y of shape (N, T), have in common. "shared": one set of vectors, chosen for all of them
         together; each vector has one α, and each target its own weights and noise. Rows are candidates by the sum of
         squared errors over standardised targets; a width that is learned maximises the sum of their evidences.
-        "independent": T fits by themselves, which are left in ``estimators_``.
+        "independent": T fits by themselves, which are left in ``estimators_``; DATA of several targets have none.
     fit_intercept : bool
         Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
     standardize : bool

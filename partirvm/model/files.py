@@ -9,7 +9,7 @@ NaN is a lost chunk in every array; ∞ occurs in the ``alpha`` of classes alone
 
 Format 1 is a regression, format 2 a classification, format 3 either with basis functions of its own: their spec is
 ``basis``, and ``active`` are the numbers of those that the model has. Format 4 is a regression of several targets, with
-or without these. Versions that know only a lower one refuse it.
+or without these, whose names are ``targets`` where they have any. Versions that know only a lower one refuse it.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
         "target": columns.target,
         "categories": {name: list(levels) for name, levels in columns.categories.items()},
         "classes": None if columns.classes is None else list(plain_labels(columns.classes)),
+        **({"targets": list(columns.targets)} if columns.targets else {}),
         **own,
     }
 
@@ -159,6 +160,7 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
         target=about["target"],
         categories={name: tuple(levels) for name, levels in about["categories"].items()},
         classes=None if about["classes"] is None else tuple(about["classes"]),
+        targets=tuple(about.get("targets", ())),
     )
     common: dict[str, Any] = {
         "design": design,

@@ -173,7 +173,10 @@ class Model:
 
 def _require_one_target(model: Model, what: str) -> None:
     if model.n_targets > 1:
-        raise UsageError(f"{what} are of one target: give each a fit of its own with multi_output='independent'")
+        raise UsageError(
+            f"{what} are of one target: give each a fit of its own, with multi_output='independent', or of DATA by "
+            "ingesting it by itself"
+        )
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def summary(facts: dict[str, Any]) -> str:
     lines = [
         ("strategy", f"{facts['strategy']}, {fits}{course.get(facts['strategy'], ' in turn')}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.told(facts, "training", f", in the units of {facts['target']!r}")),
+        ("training error", kind.told(facts, "training", _units(facts))),
         ("held-out error", kind.told(facts, "held-out")),
         *_beside(kind, facts),
         ("ended", facts["advice"]),
@@ -164,9 +164,18 @@ def summary(facts: dict[str, Any]) -> str:
     return "\n".join(f"{name:<16}{text}" for name, text in lines if text)
 
 
+def _units(facts: dict[str, Any]) -> str:
+    if "targets" in facts:
+        return f", root mean square over {facts['target']}"
+    return f", in the units of {facts['target']!r}"
+
+
 def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
     """What a summary says beside the errors."""
     evidence = format_evidence(facts["log_evidence"])
+    if "targets" in facts:
+        noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
+        return [("noise", f"{noises} (standard deviations)"), ("log evidence", evidence)]
     if kind.noise:
         return [("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"), ("log evidence", evidence)]
     return [("log evidence", f"{evidence} (Laplace's)"), ("passes", f"{facts['passes']:,} over the rows, in all fits")]

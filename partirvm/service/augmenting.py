@@ -246,7 +246,10 @@ def together(sizes: Sequence[int], most: int) -> list[slice]:
 def require_augmentable(model: Model) -> None:
     """Refuse a model to which no basis function of a kernel can be added. Raises ``UsageError``."""
     if model.n_targets > 1:
-        raise UsageError("augment is for one target: give each a fit of its own with multi_output='independent'")
+        raise UsageError(
+            "augment is for one target: give each a fit of its own, with multi_output='independent', or of DATA by "
+            "ingesting it by itself"
+        )
     if isinstance(model.design.kernel, NoKernel):
         raise UsageError("augment adds a kernel's basis function at each row, and the model has no kernel: drop it")
 

@@ -41,7 +41,7 @@ from partirvm.service.fitting import run
 from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters, portable
-from partirvm.service.preparing import Prepared, check_sources, prepare
+from partirvm.service.preparing import Prepared, check_multi_output, check_sources, prepare
 from partirvm.service.relevance import input_variance
 from partirvm.service.updating import grown
 from partirvm.storage.process import Process
@@ -170,6 +170,7 @@ def create(
     source, held_out = sources(data, validation)
     check_sources(source, held_out)
     parameters = check_parameters(parameters)
+    check_multi_output(source, parameters)
     spec = specification(source, held_out, validation, parameters)
     store = JobStore.create(job, spec, overwrite=overwrite)
     try:

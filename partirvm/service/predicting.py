@@ -18,7 +18,7 @@ from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.link import probabilities
-from partirvm.core.residuals import Scores
+from partirvm.core.residuals import Scores, TargetScores
 from partirvm.core.scores import ClassScores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.external_sort import ExternalSorter
@@ -30,7 +30,7 @@ from partirvm.service.augmenting import augmented_scores, augmenting_of, origina
 from partirvm.service.output import Column, check_output, open_output
 from partirvm.service.partial import Partial, partial_prediction
 from partirvm.storage import storing
-from partirvm.strategies.instructions import LogisticScorePass, ScorePass
+from partirvm.strategies.instructions import LogisticScorePass, ScorePass, TargetScorePass
 
 Float = NDArray[np.float64]
 
@@ -39,6 +39,8 @@ SORT_MEMORY = 32 << 20
 
 AnyModel = Model | ClassModel
 
+AnyScores = Scores | TargetScores | ClassScores
+
 OfRows = Callable[[Float], tuple[Float, Float]]
 """Values (n, V), and nearness (n,), of raw inputs X (n, d): a model's intervals and samples are such."""
 
@@ -46,11 +48,13 @@ OfRows = Callable[[Float], tuple[Float, Float]]
 def value_names(model: AnyModel, *, interval: bool = False) -> tuple[str, ...]:
     """What is predicted of each row: ``mean`` and ``std``, or ``p_<class>`` for each class in its order.
 
-    Of T targets ``mean_0`` … and then ``std_0`` … With an ``interval`` after these ``lower`` and ``upper``, or such a
-    pair for all classes, ``lower_<class>`` first. Raises ``DataError`` where two classes have the same text.
+    Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names. With an
+    ``interval`` after these ``lower`` and ``upper``, or such a pair for all classes, ``lower_<class>`` first. Raises
+    ``DataError`` where two classes have the same text.
     """
     if isinstance(model, Model):
-        targets = [f"_{target}" for target in range(model.n_targets)] if model.n_targets > 1 else [""]
+        names = model.columns.targets or range(model.n_targets)
+        targets = [f"_{name}" for name in names] if model.n_targets > 1 else [""]
         ends = ("lower", "upper") if interval else ()
         return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
     names = tuple(f"p_{label}" for label in model.classes)
@@ -143,13 +147,14 @@ def predict(
     """Write what the model predicts at each row of DATA to OUTPUT; return the number of rows.
 
     OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``, or where the model tells
-    classes apart ``label`` and ``p_<class>`` in the order of the classes; rows come in DATA's order before shuffling.
-    The label is the most probable class, of the type that the labels have (``output.Column``). With an ``interval``, a
-    level such as 0.95, the ends of the prediction interval follow in ``lower`` and ``upper``, of classes those of the
-    credible bands of their probabilities, as ``predict_interval`` of the estimators has them. OUTPUT appears under its
-    name only when it is whole; until then the tiles predicted so far are kept in a hidden folder beside it, 8 bytes per
-    row and column and 16 more per row. Where a call is interrupted, or its process is killed, the next one of
-    the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same bytes.
+    classes apart ``label`` and ``p_<class>`` in the order of the classes (``value_names``); rows come in DATA's order
+    before shuffling. The label is the most probable class, of the type that the labels have (``output.Column``). With
+    an ``interval``, a level such as 0.95, the ends of the prediction interval follow in ``lower`` and ``upper``, of
+    classes those of the credible bands of their probabilities, as ``predict_interval`` of the estimators has them.
+    OUTPUT appears under its name only when it is whole; until then the tiles predicted so far are kept in a hidden
+    folder beside it, 8 bytes per row and column and 16 more per row. Where a call is interrupted, or its process is
+    killed, the next one of the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same
+    bytes.
 
     ``augment`` is the DATA that JOB was fitted to: each row is predicted with a basis function more at itself, so that
     ``std`` grows away from the training rows (``core.augment``). That takes passes over them, of whose tiles
@@ -276,10 +281,12 @@ def evaluate(
     """Scores of a job's model on DATA, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
-    fraction). Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``,
-    ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only): ``core.scores.ClassScores``.
-    Classes may be in another order in DATA than in the model. ``augment`` is that of ``predict``. Raises ``DataError``
-    if DATA have no target, or other features, or classes that the model does not know, and as ``predict`` does.
+    fraction). Of several targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets``
+    has the three of each by its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
+    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` is that of
+    ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of targets in the same order, or
+    other features, or classes that the model does not know, and as ``predict`` does.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model()
@@ -289,10 +296,11 @@ def evaluate(
     executor = executor_for(client)
     try:
         if training is None:
-            scores = score(model, source, executor, progress)
+            scores: AnyScores = score(model, source, executor, progress)
         else:
-            _require_number_target(model, source)
-            scores = augmented_scores(augmenting_of(store, model, training, executor, source), source, progress)
+            augmenting = augmenting_of(store, model, training, executor, source)
+            _require_number_targets(augmenting.model, source)
+            scores = augmented_scores(augmenting, source, progress)
     finally:
         executor.close()
     counts = {"n_rows": scores.n, "n_vectors": model.n_vectors}
@@ -300,17 +308,23 @@ def evaluate(
         ranked = {"roc_auc": scores.roc_auc} if scores.ranking is not None else {}
         names = ("accuracy", "log_loss", "brier", "ece")
         return counts | {name: getattr(scores, name) for name in names} | ranked
-    return {
-        **counts,
-        "rmse": scores.rmse,
-        "nlpd": scores.nlpd,
-        "coverage_95": scores.coverage_95,
-    }
+    if isinstance(scores, TargetScores):
+        named = zip(source.columns.target_names(source.n_targets), scores.each, strict=True)
+        each = {name: _figures(one) for name, one in named}
+        return {**counts, **_figures(scores.mean), "targets": each}
+    return {**counts, **_figures(scores)}
 
 
-def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> Scores | ClassScores:
-    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for classes it does not know."""
-    scores: Scores | ClassScores = executor.run([_score_pass(model, source)], source, progress)[0]
+def _figures(scores: Scores) -> dict[str, float]:
+    return {"rmse": scores.rmse, "nlpd": scores.nlpd, "coverage_95": scores.coverage_95}
+
+
+def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
+    """Scores of a model on all rows of a source, by one pass; of several targets those of each.
+
+    Raises ``DataError`` for classes that it does not know, and for other targets.
+    """
+    scores: AnyScores = executor.run([_score_pass(model, source)], source, progress)[0]
     return scores
 
 
@@ -318,15 +332,23 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
     if isinstance(model, ClassModel):
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
-    _require_number_target(model, source)
+    _require_number_targets(model, source)
     scales = model.design.scaling.t_scale
-    return ScorePass(model.design, model.mean, model.root, model.noise_variance / scales**2)
+    kind = ScorePass if model.n_targets == 1 else TargetScorePass
+    return kind(model.design, model.mean, model.root, model.noise_variance / scales**2)
 
 
-def _require_number_target(model: AnyModel, source: Source) -> None:
+def _require_number_targets(model: Model, source: Source) -> None:
     if source.columns.classes not in (None, model.columns.classes):
         raise DataError(
             f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
+        )
+    wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
+    named = model.columns.targets and source.columns.targets
+    if len(found) != len(wanted) or (named and found != wanted):
+        raise DataError(
+            f"{source}: the model predicts {', '.join(wanted)}, and the data have {', '.join(found)}: ingest them with "
+            "like= (`--like`) and the DATA that the model was trained on, from a source that has these columns"
         )
 
 

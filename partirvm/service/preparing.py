@@ -96,11 +96,7 @@ def prepare(
     """
     _look(interrupted)
     parameters = check_parameters(parameters)
-    if source.n_targets > 1 and parameters.multi_output != "shared":
-        raise UsageError(
-            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
-            "them shared vectors ('shared'); for vectors of their own fit each target by itself, as RVMRegressor does"
-        )
+    check_multi_output(source, parameters)
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
@@ -292,7 +288,7 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     if moments.bad:
         assert moments.first_bad is not None
         row, column = moments.first_bad
-        names = [*source.columns.features, *[source.columns.target] * source.n_targets, "the weights"]
+        names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
         raise DataError(
             f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {names[column]!r}: "
             "remove or fill them before the fit"
@@ -300,6 +296,16 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")
     return moments
+
+
+def check_multi_output(source: Source, parameters: FitParameters) -> None:
+    """Refuse several targets that are to have vectors of their own: a fit is one set of vectors."""
+    if source.n_targets > 1 and parameters.multi_output != "shared":
+        raise UsageError(
+            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
+            "them shared vectors ('shared'); for vectors of their own ingest each target by itself, with features "
+            "that leave the others out, or fit arrays with RVMRegressor"
+        )
 
 
 def check_sources(source: Source, held_out: Source | None) -> None:
@@ -324,6 +330,11 @@ def _check_held_out(source: Source, held_out: Source) -> None:
         raise DataError(
             f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
             "have the same"
+        )
+    if held_out.columns.targets and source.columns.targets not in ((), held_out.columns.targets):
+        raise DataError(
+            f"the validation data have the targets {list(held_out.columns.targets)}, the training data "
+            f"{list(source.columns.targets)}: they must be the same, in the same order"
         )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
@@ -390,9 +401,10 @@ def _problem(
     several = source.n_targets > 1 and bool(powers.any())
     if several and not powers.all():
         which = int(np.flatnonzero(powers == 0)[0])
+        name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
-            f"target {which} of {source.n_targets} is constant: leave it out, or give each target vectors of its own "
-            "with multi_output='independent'"
+            f"target {which} of {source.n_targets}{name} is constant: leave it out, or give each target vectors of its "
+            "own with multi_output='independent'"
         )
     prior = resolve_prior(parameters, float(scales[0]), labels)
     if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):

@@ -1,4 +1,4 @@
-"""How much single features count in a fit's kernel, and what its basis functions are worth."""
+"""What a fit's model tells people: how much single features count, its basis functions, the noise of its targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.kernels import Kernel, Several
-from partirvm.model import AnyModel, bases_of
+from partirvm.model import AnyModel, Model, bases_of
 from partirvm.service.categories import kinds, variance_of
 from partirvm.types import Columns, Scaling
 
@@ -38,6 +38,14 @@ def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
     found = found * variance
     largest = found.max()
     return found / largest if largest > 0 else found
+
+
+def told_targets(model: AnyModel) -> dict[str, Any]:
+    """``targets``: of each of several, by its name, ``noise_sd``, in its own unit. Plain JSON; empty for one target."""
+    if not isinstance(model, Model) or model.n_targets == 1:
+        return {}
+    names, noise = model.columns.target_names(model.n_targets), np.sqrt(np.atleast_1d(model.noise_variance))
+    return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}
 
 
 def told_bases(model: AnyModel) -> list[dict[str, Any]]:

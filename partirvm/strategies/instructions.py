@@ -88,6 +88,11 @@ class ScorePass:
 
 
 @dataclass(frozen=True)
+class TargetScorePass(ScorePass):
+    """The same of each target by itself: answered by ``core.residuals.TargetScores``."""
+
+
+@dataclass(frozen=True)
 class LogisticPass:
     """Log likelihood, gradient and curvature at weights ``mean`` (M, C); answered by a ``core.logistic.LogisticBlock``.
 

@@ -39,6 +39,22 @@ def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, 
     assert fitted_bits(found.model) == fit_reference
 
 
+def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
+    """A fit of DATA with two targets, its held-out scores and its predictions."""
+    X, y, w = rows()
+    data = ingest((X, np.column_stack([y, X[:, 0] * X[:, 2]]), w), tmp_path / "two.zarr", tile_rows=TILE).url
+    parameters = FitParameters(**{**vars(PARAMETERS), "max_rounds": 2, "multi_output": "shared"})
+    found = []
+    for client in (None, one_worker):
+        job, output = (str(tmp_path / f"{name}{len(found)}") for name in ("job", "p.csv"))
+        model = service.fit(data, job, parameters, validation=data, client=client).model
+        service.predict(job, data, f"{output}.csv", client=client)
+        assert model.n_targets == 2
+        scores = service.evaluate(job, data, client=client)
+        found.append((fitted_bits(model), scores, (tmp_path / f"p.csv{len(found)}.csv").read_bytes()))
+    assert found[0] == found[1]
+
+
 def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, monkeypatch, tmp_path):
     """Three threads that do not fit become fewer, the plan says so, and the model is the same."""
     base = 100 << 20

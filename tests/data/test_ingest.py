@@ -321,8 +321,13 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_pat
     [
         (lambda y: (y[:-1],), "X has 500 rows, but y has 499|y has 499 rows, but X has more"),
         (lambda y: (y, y[1:] ** 2), "X has 500 rows, but weights has 499|weights has 499 rows, but X has more"),
-        (lambda y: (pd.DataFrame({"p": y, "q": y}),), "y must be one column, found 2"),
-        (lambda y: (np.column_stack([y, y]),), "one target per DATA"),
+        (
+            lambda y: (pd.DataFrame(np.column_stack([y, y]), columns=["p", "p"]),),
+            "names of their own, found .*'p', 'p'",
+        ),
+        (lambda y: (y.reshape(-1, 1, 1),), r"y must have shape \(rows,\) or \(rows, targets\), found \(500, 1, 1\)"),
+        (lambda y: (np.column_stack([y, y]), np.ones((500, 2))), r"weights must have shape \(rows,\), found"),
+        (lambda y: (pd.DataFrame({"p": y, "x1": y}),), "'x1', and so is a column of X"),
         (lambda y: (pd.Series(y, name="x1"),), "'x1', and so is a column of X"),
         (lambda y: (pd.Series(y, name="weights"), y**2), "'weights', and so is a column"),
     ],

@@ -88,7 +88,7 @@ def test_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 3}, "has format 3, and this version of partirvm reads format 2"),
+        ({"format": 4}, "has format 4, and this version of partirvm reads format 3"),
         ({"format": None}, "has format None"),
         ({"kind": "else"}, "is not DATA"),
         ({"moments": {}}, "incomplete"),
