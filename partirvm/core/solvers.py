@@ -23,7 +23,7 @@ times what it was. Of optima that differ by a few nats per hundred rows those wi
 and predict worse.
 
 A fit all of whose columns have just entered then grows from nothing by actions alone, too: where few columns are enough
-that optimum is at times the better one, and had soon. Where it has many it is dear, and was never better than the
+that optimum is at times the better one, and had soon. Where it has many it is dear, and was hardly better than the
 other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides nothing) it is left.
 Of the two ends that of more evidence is taken: the fixed point's is no higher, as far as it has converged. A fit that
 goes on from an earlier one does not begin anew: in the working set's last one, with learned widths, growth from nothing
