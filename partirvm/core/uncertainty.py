@@ -71,6 +71,8 @@ def widened(
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
+    if not len(free):
+        return root, np.inf
     inner = information(alpha, root, n)[np.ix_(free, free)]
     inner.flat[:: len(free) + 1] += 1 / REACH**2
     factor = np.linalg.cholesky(inner)
