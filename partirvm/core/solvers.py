@@ -106,15 +106,19 @@ def _better(fit: HyperState, other: HyperState) -> bool:
     return other.log_evidence > fit.log_evidence and float(fit.beta) <= PAR * float(other.beta)
 
 
+def _loose(rule: StopRule, fit: HyperState) -> StopRule:
+    """The rule of rounds and turns: ``rule`` allows its iterations anew to all of them."""
+    return StopRule(max(rule.tol, LOOSE), fit.iteration + rule.max_iterations, guard=False, thin=True)
+
+
 def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
     """Rounds from ``fit``, whose columns are some of those of ``whole``: columns come back, and the fixed point prunes.
 
     The evidence never ends below that of ``fit``; converged but loosely. ``rule`` allows its iterations to all rounds.
     """
-    most = fit.iteration + rule.max_iterations
-    loose = StopRule(max(rule.tol, LOOSE), most, guard=False, thin=True)
+    loose = _loose(rule, fit)
     gain = np.inf
-    while gain > WORTH * whole.n and fit.iteration < most:
+    while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(_rejoined(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
         if not _better(fit, found):
@@ -153,10 +157,9 @@ def improve(
 
     The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
     """
-    most = fit.iteration + rule.max_iterations
-    loose = StopRule(max(rule.tol, LOOSE), most, guard=False, thin=True)
+    loose = _loose(rule, fit)
     gain = np.inf
-    while gain > WORTH * whole.n and fit.iteration < most:
+    while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
         grown, _ = grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + REFRESHES), on_step)
         turned, _ = maximise(grown, loose, on_step)
         if not _better(fit, turned):
