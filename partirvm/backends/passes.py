@@ -25,6 +25,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.link import moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
 from partirvm.core.moments import Moments
+from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores, TargetScores
 from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import CrossBlock, GramBlock
@@ -33,6 +34,7 @@ from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import (
     AugmentPass,
     BendPass,
+    DesignPass,
     GainPass,
     GramPass,
     LeaveOneOutPass,
@@ -132,6 +134,11 @@ def _gram(pass_: GramPass, tile: Tile) -> GramBlock | CrossBlock:
         block = make(kept, new, target, panel.weights)
         total = block if total is None else total.accumulate(block)
     return cast(GramBlock | CrossBlock, total)
+
+
+def _design(pass_: DesignPass, tile: Tile) -> DesignRows:
+    scaling, panels = pass_.design.scaling, _panels(tile, pass_.rows, pass_.design)
+    return reduce(add, (DesignRows.of(block, scaling.targets(panel.t), panel.weights) for panel, block in panels))
 
 
 def _residual(pass_: ResidualPass, tile: Tile) -> ResidualStatistics:
@@ -333,6 +340,7 @@ def _between(sorted_rows: Int, first: int, last: int) -> Int:
 _FUNCTIONS: dict[type, Callable[[Any, Tile], Any]] = {
     MomentsPass: _moments,
     GramPass: _gram,
+    DesignPass: _design,
     ResidualPass: _residual,
     LeaveOneOutPass: _leave_one_out,
     ScorePass: _score,

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.on_demand import OnDemand
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.termination import Termination
@@ -77,18 +78,28 @@ def best_alpha(s: Float, q: Float, floor: Float) -> Float:
 
 
 class Greedy:
-    """A fit under way. It begins with the columns of ``state`` that have not just ``entered``, at their α."""
+    """A fit under way. It begins with the columns of ``state`` that have not just ``entered``, at their α.
 
-    def __init__(self, state: HyperState) -> None:
+    With a ``pool`` the state has no column, and candidates are those of the pool.
+    """
+
+    def __init__(self, state: HyperState, pool: OnDemand | None = None) -> None:
+        statistics = state.statistics if pool is None else pool
         entered = np.zeros(state.n_columns, bool) if state.entered is None else state.entered
         begun = np.flatnonzero(~entered)
-        self._state = state
+        self._state = state if pool is None else replace(state, statistics=pool.take(begun))
         self.floored, self.iteration = state.floored, state.iteration
-        self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
-        self.leading = state.labels < 0
+        self.active = ActiveColumns(statistics, begun, state.alpha[begun], float(state.beta))
+        self.leading = statistics.labels < 0
+        self.gain = np.zeros(len(self.leading))
         self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
         self.cost = 0.0
+
+    @property
+    def n(self) -> int:
+        """Rows of weight above zero."""
+        return self._state.n
 
     @property
     def n_vectors(self) -> int:
@@ -100,10 +111,12 @@ class Greedy:
         active = self.active
         s, q = active.sparsity_and_quality()
         precision = active.beta * active.diagonal
-        alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
-        alpha[(active.place < 0) & (s < DEPENDENT * precision)] = np.inf
-        gain = log_contribution(alpha, s, q)
+        wanted = np.flatnonzero((q**2 > s) & ((active.place >= 0) | (s >= DEPENDENT * precision)))
+        alpha, gain = np.full(len(s), np.inf), np.zeros(len(s))
+        alpha[wanted] = best_alpha(s[wanted], q[wanted], ALPHA_FLOOR * precision[wanted])
+        gain[wanted] = log_contribution(alpha[wanted], s[wanted], q[wanted])
         gain[active.columns] -= log_contribution(active.alpha, s[active.columns], q[active.columns])
+        self.gain = gain
         if deletion:
             gain[(active.place < 0) | np.isfinite(alpha)] = 0.0
         j = int(np.argmax(gain))
@@ -130,7 +143,7 @@ class Greedy:
         active = self.active
         self.cost += LEAST_COST + ACTION_COST * active.M * (len(active.place) + 2 * active.M)
         if action.kind == "add":
-            active.add(action.column, action.alpha)
+            active.add(action.column, action.alpha, self.gain)
         elif action.kind == "delete":
             active.delete(action.column)
         else:
@@ -191,6 +204,7 @@ def grow(
     on_step: Callable[[StepInfo], None] = lambda info: None,
     on_action: Callable[[Action], None] = lambda action: None,
     most_cost: float = np.inf,
+    pool: OnDemand | None = None,
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until none gains ``tol``·N nats and σ² rests, or the rule ends it.
 
@@ -198,9 +212,11 @@ def grow(
     rule is a refresh. Its ``vectors`` end a fit that begins with more of them once deletions have brought it there; one
     that begins with fewer has nothing to prune, and converges. With ``thin`` columns of q² ≤ s go, however little that
     gains. Under ``guard`` a fit whose residual has cancelled in the end is ``CANCELLED``; it goes on without the
-    candidates that are inactive then. Beyond ``most_cost`` (``Greedy.cost``) it ends as at the most iterations.
+    candidates that are inactive then. Beyond ``most_cost`` (``Greedy.cost``) it ends as at the most iterations. With a
+    ``pool`` the state has no column, and candidates are those of the pool.
     """
-    greedy, least = Greedy(state), rule.tol * state.n
+    greedy = Greedy(state, pool)
+    least = rule.tol * greedy.n
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     reason = None
     while reason is None:

@@ -1,6 +1,7 @@
 """The posterior of a few active ones of many candidate columns, kept up to date while single columns come and go.
 
-G = ΦᵀΦ and b = Φᵀt of all K candidates are at hand; M of them are *active*. With Σ and μ of these, and of all
+G = ΦᵀΦ and b = Φᵀt of all K candidates are at hand, or a row of G once its column joins (``core.on_demand``); M of them
+are *active*. With Σ and μ of these, and of all
 
     S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25),
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from partirvm.core.on_demand import OnDemand
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import DEPENDENT, sparsity_quality
@@ -37,18 +39,19 @@ class ActiveColumns:
     candidates (one target) and must not be changed by others. ``refresh`` computes everything anew.
     """
 
-    def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
+    def __init__(self, statistics: GramStatistics | OnDemand, columns: Int, alpha: Float, beta: float) -> None:
         K = statistics.n_columns
         self.statistics = statistics
         self.beta = beta
-        self.diagonal: Float = np.ascontiguousarray(np.diagonal(statistics.gram))
+        self.diagonal: Float = statistics.diagonal
         self.place: Int = np.full(K, -1)
         self._columns: Int = np.array(columns, dtype=np.int64)
         self._alpha: Float = np.array(alpha, dtype=np.float64)
         self._mean: Float = np.zeros(len(columns))
         self._rows: Float = np.empty((len(columns), K))
         self._Sigma: Float = np.zeros((len(columns), len(columns)), order="F")
-        self._rows[:] = statistics.gram[self._columns]
+        for i, column in enumerate(self._columns):
+            self._rows[i] = statistics.row(column)
         self.place[self._columns] = np.arange(len(columns))
         self.M = len(columns)
         self.posterior: Posterior = self.refresh(beta)
@@ -78,7 +81,7 @@ class ActiveColumns:
         self.beta, M = beta, self.M
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
-        if back.any():
+        if isinstance(self.statistics, GramStatistics) and back.any():
             self.statistics = self.statistics.shift(-back)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         if M:
@@ -94,14 +97,14 @@ class ActiveColumns:
         self.posterior = found
         return found
 
-    def add(self, column: int, alpha: float) -> None:
-        """Activate a candidate at this α."""
+    def add(self, column: int, alpha: float, likely: Float | None = None) -> None:
+        """Activate a candidate at this α; where ``likely`` (K,) is large others may come next."""
         if len(self._rows) == self.M:
             self._grow()
         M, beta = self.M, self.beta
         tied = np.zeros(len(self._rows))
         tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
-        row = self.statistics.gram[column]
+        row = self.statistics.row(column, likely)
         change = beta * (row - tied[:M] @ self._rows[:M])
         variance = 1.0 / (alpha + self.S[column])
         mean = variance * self.Q[column]

@@ -38,6 +38,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.core.fast import Greedy, grow
+from partirvm.core.on_demand import OnDemand
 from partirvm.core.priors import FLAT
 from partirvm.core.termination import Termination
 from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
@@ -69,11 +70,18 @@ Watch = Callable[[StepInfo], None]
 
 
 def solve(
-    state: HyperState, rule: StopRule, solver: str = "fixed-point", on_step: Watch = lambda info: None
+    state: HyperState,
+    rule: StopRule,
+    solver: str = "fixed-point",
+    on_step: Watch = lambda info: None,
+    pool: OnDemand | None = None,
 ) -> tuple[HyperState, Termination]:
-    """A dense fit: from ``state`` until the rule ends it. ``on_step`` hears of each step, and may raise to leave."""
+    """A dense fit: from ``state`` until the rule ends it. ``on_step`` hears of each step, and may raise to leave.
+
+    Of "fast" the candidates may be a ``pool``, of which a ``state`` without columns knows nothing.
+    """
     if solver == "fast":
-        return grow(state, rule, on_step)
+        return grow(state, rule, on_step, pool=pool)
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
     if solver == "fixed-point" or rule.vectors is not None or alone:
         return maximise(state, rule, on_step)

@@ -153,6 +153,16 @@ class GramStatistics:
         """T, the number of targets."""
         return len(self.energy)
 
+    @property
+    def diagonal(self) -> Float:
+        """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
+        return np.ascontiguousarray(np.diagonal(self.gram))
+
+    def row(self, column: int, likely: Float | None = None) -> Float:
+        """The row of ΦᵀWΦ of the column at this position (M,); ``likely`` is for statistics that have to compute it."""
+        found: Float = self.gram[column]
+        return found
+
     def target(self, number: int) -> GramStatistics:
         """The statistics of one of the targets alone; the Gram matrix is shared."""
         one = slice(number, number + 1)

@@ -56,6 +56,7 @@ STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best,
 
 INSTRUCTIONS: tuple[type, ...] = (
     instructions.GramPass,
+    instructions.DesignPass,
     instructions.ResidualPass,
     instructions.LeaveOneOutPass,
     instructions.ScorePass,

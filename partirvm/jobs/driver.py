@@ -50,6 +50,7 @@ from partirvm.strategies.instructions import (
 
 PASS_NAMES = {
     "GramPass": "gram",
+    "DesignPass": "design",
     "ResidualPass": "residual",
     "LeaveOneOutPass": "residual",
     "ScorePass": "held-out",
@@ -281,7 +282,7 @@ class Driver:
 
         began = time.time()
         self._check()
-        fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step)
+        fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step, solve.pool)
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 

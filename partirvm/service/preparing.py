@@ -59,7 +59,7 @@ from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, PANEL_ROWS, FitParameters
 
-CALIBRATION_ROWS = 1024
+CALIBRATION_ROWS = 512
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once.
 
 A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
-its fits see all rows; the one fit of ``basic`` keeps it.
+its fits see all rows; the one fit of ``basic`` keeps it. Where actions alone solve that, it needs the Gram matrix of
+columns that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``).
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from partirvm.core.on_demand import OnDemand
+from partirvm.kernels.design import Design
+from partirvm.strategies.columns import labels_of
 from partirvm.strategies.fitting import nothing, warm
-from partirvm.strategies.instructions import Gather, Options, Problem
-from partirvm.strategies.likelihood import partition, partition_length
+from partirvm.strategies.instructions import DesignPass, Gather, Options, Problem, Solve
+from partirvm.strategies.likelihood import partition, partition_length, posterior_rows
 from partirvm.strategies.relearning import Relearning
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
@@ -47,3 +51,17 @@ class Basic(Incremental):
         options = replace(options, partition_size=problem.n_rows * problem.n_kernels)
         options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
         return replace(super().first(problem, options), selection="all")
+
+    def _measure(self, state: Any, new: Design) -> Answer:
+        options, problem = state.options, state.problem
+        begins = state.warm is None and not state.fit.n_columns
+        if problem.classifies or options.solver != "fast" or options.final_likelihood == "partition" or not begins:
+            return super()._measure(state, new)
+        rows = posterior_rows(problem, options, options.final_likelihood, new)
+        return replace(state, phase=Phase.DESIGN, incoming=new), (DesignPass(new, rows),)
+
+    def _on_design(self, state: Any, event: Any) -> Answer:
+        design = state.incoming
+        pool = OnDemand(design.basis, labels_of(design), event.statistic)
+        state = replace(state, phase=Phase.FIT, design=design, incoming=None, seen=state.options.final_likelihood)
+        return state, (Solve(state.fit, self._rule(state), state.candidates, state.options.solver, pool),)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import n_outputs
+from partirvm.core.on_demand import OnDemand
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, HyperState, StopRule
@@ -43,6 +44,17 @@ class GramPass:
     new: Design
     offset: Float
     diagonal: bool = False
+    rows: Int | None = None
+
+
+@dataclass(frozen=True)
+class DesignPass:
+    """Rows of the design itself, and of the target; answered by ``core.on_demand.DesignRows``.
+
+    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    design: Design
     rows: Int | None = None
 
 
@@ -200,6 +212,7 @@ class AugmentPass:
 
 Pass: TypeAlias = (
     GramPass
+    | DesignPass
     | ResidualPass
     | LeaveOneOutPass
     | ScorePass
@@ -224,13 +237,14 @@ class Gather:
 class Solve:
     """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher.
 
-    ``solver`` says how (``core.solvers``).
+    ``solver`` says how (``core.solvers``); the candidates of "fast" may be in a ``pool``.
     """
 
     start: HyperState
     rule: StopRule
     candidates: int
     solver: str = "fixed-point"
+    pool: OnDemand | None = None
 
 
 @dataclass(frozen=True)

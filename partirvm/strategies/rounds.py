@@ -67,6 +67,7 @@ class Phase(Enum):
     GAINS = "cross products of the pool"
     ERRORS = "rows of largest error"
     GRAM = "the gram pass"
+    DESIGN = "the design of all candidates"
     FIT = "the dense fit"
     REBASE = "the residual target"
     SETTLE = "the last residual"

@@ -22,6 +22,7 @@ from partirvm.kernels.design import Design
 from partirvm.strategies.instructions import (
     AugmentPass,
     BendPass,
+    DesignPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
@@ -111,6 +112,8 @@ PASSES = {
         KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
     ),
     "bend": BendPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
+    "design": DesignPass(KEPT),
+    "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
 }
 
@@ -133,6 +136,12 @@ def expected(pass_):
         mean = np.average(X, axis=0, weights=w)
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
+    if isinstance(pass_, DesignPass):
+        here = slice(None) if wanted is None else wanted
+        root = np.sqrt(w)[here, None]
+        logs = np.log(w[there]).sum()
+        return {"design": root * phi(pass_.design, X)[here], "target": root * t[here], "log_weight": logs,
+                "n": there.sum()}  # fmt: skip
     if isinstance(pass_, AugmentPass):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)

@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from partirvm.core import solvers
 from partirvm.core.left_out import LeftOut
+from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
@@ -18,6 +19,7 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import (
+    DesignPass,
     Finish,
     Gather,
     Gathered,
@@ -135,8 +137,10 @@ class Simulator:
                 return Passed(self._left_out(instruction))
             case ScorePass():
                 return Passed(self._score(instruction))
-            case Solve(fit, rule, _, solver):
-                return Solved(*solvers.solve(fit, rule, solver))
+            case DesignPass():
+                return Passed(self._design(instruction))
+            case Solve(fit, rule, _, solver, pool):
+                return Solved(*solvers.solve(fit, rule, solver, pool=pool))
             case Save() | Log():
                 return Saved()
         raise AssertionError(f"no answer to {instruction}")
@@ -170,6 +174,13 @@ class Simulator:
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
         return ResidualStatistics(int(there.sum()), energy, projection, largest)
+
+    def _design(self, pass_: DesignPass) -> DesignRows:
+        wanted = slice(None) if pass_.rows is None else pass_.rows
+        w = np.ones(len(self.X)) if self.w is None else self.w
+        root, there = np.sqrt(w[wanted])[:, None], w[wanted] > 0
+        Phi, log_weight = self.phi(pass_.design, self.X[wanted]), float(np.log(w[wanted][there]).sum())
+        return DesignRows((root * Phi,), (root * self.t[wanted],), int(there.sum()), log_weight)
 
     def _left_out(self, pass_: LeaveOneOutPass) -> LeftOut:
         rows = np.concatenate([np.full(int(pass_.design.bias), -1), pass_.design.rows])

@@ -18,6 +18,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import init
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import (
+    DesignPass,
     Finish,
     GramPass,
     Options,
@@ -333,6 +334,29 @@ def test_duplicate_rows_are_candidates_once(name, selection):
     assert len(kept) == simulator.saves[-1].record.vectors
     if name == "basic":
         assert len(centres) == 20
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_actions_on_all_candidates_need_no_gram_matrix(sampled):
+    """Basic asks for the design once, over the rows of the last fit, and ends where no action gains by the formulas."""
+    X, y = wave(80, d=1)
+    simulator = Simulator(np.vstack([X, X[:10]]), np.append(y, y[:10] + 0.1), gamma=1.0)
+    options = Options(20, "all", tol=1e-6, solver="fast", final_likelihood="sample" if sampled else "full")
+    options = replace(options, likelihood_rows=60)
+    assert simulator.run("basic", options) is Termination.CONVERGED
+    assert not simulator.passes(GramPass)
+    (asked,) = simulator.passes(DesignPass)
+    assert len(asked.design.labels) == 80
+    rows = np.arange(90) if asked.rows is None else asked.rows
+    assert len(rows) == (60 if sampled else 90)
+    Phi, t = simulator.phi(asked.design, simulator.X[rows]), simulator.t[rows, 0]
+    (solved,) = (event for event in simulator.heard if isinstance(event, Solved))
+    names = [BIAS, *asked.design.labels]
+    active = {names.index(label): alpha for label, alpha in zip(solved.fit.labels, solved.fit.alpha, strict=True)}
+    assert 3 < len(active) < 30
+    assert naive.best_action(Phi, t, active, solved.fit.beta)[0] < 2e-6 * len(rows)
+    dense = naive.log_evidence(Phi[:, list(active)], t, np.array(list(active.values())), solved.fit.beta)
+    np.testing.assert_allclose(solved.fit.log_evidence, dense, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
