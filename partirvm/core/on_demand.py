@@ -70,7 +70,7 @@ class DesignRows:
 
 
 class OnDemand:
-    """Mutable: ``GramStatistics`` of one target without an offset, but that rows of ``gram`` come as they are asked for.
+    """Mutable: as ``GramStatistics`` of a target with offset zero, but rows of ``gram`` come as they are asked for.
 
     ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``energy`` (1,) and ``offset`` (K, 1).
     """
