@@ -34,16 +34,17 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import ALPHA_FLOOR, DEPENDENT, HyperState, StepInfo, StopRule, noise_precision
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
-FEWEST, PART = 8, 8
+FEWEST, PART = 16, 8
 """Actions between two refreshes: ``FEWEST`` + M // ``PART``."""
 
 TIE = 1e-6
 """Part of an addition's gain that is forgone if an active column can have the rest: a copy gains what its original can.
 """
 
-DRIFT = 1e-6
-"""Error of an active column's Q, in units of √S, from which on a refresh is made at once."""
+DRIFT, LOOKS = 1e-6, 4
+"""Error of an active column's Q, in units of √S, from which on a refresh is made at once; every so many actions."""
 
 ACTION_COST, LEAST_COST = 20, 2_500_000
 """Multiplications in a factorisation's time that an action takes for each number it reads, and at least."""
@@ -65,16 +66,15 @@ class Action:
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
     """ℓ(α), what columns of these s and q add to the log evidence; 0 at α = ∞. Any shape, nats."""
-    with np.errstate(invalid="ignore"):
-        found = -0.5 * np.log1p(s / alpha) + 0.5 * q**2 / (alpha + s)
-    return np.where(np.isfinite(alpha), found, 0.0)
+    found: Float = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
+    return found
 
 
 def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     """The α of highest ℓ, not below ``floor``; ∞ where q² ≤ s."""
     excess = q**2 - s
-    there = excess > 0
-    return np.where(there, np.maximum(s**2 / np.where(there, excess, 1.0), floor), np.inf)
+    found = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
+    return np.maximum(found, floor)
 
 
 class Greedy:
@@ -91,7 +91,7 @@ class Greedy:
         self.floored, self.iteration = state.floored, state.iteration
         self.active = ActiveColumns(statistics, begun, state.alpha[begun], float(state.beta))
         self.leading = statistics.labels < 0
-        self.gain = np.zeros(len(self.leading))
+        self._promise: tuple[Int, Float] | None = None
         self.since = 0
         self.log_evidence = self.active.posterior.log_evidence
         self.cost = 0.0
@@ -106,44 +106,57 @@ class Greedy:
         """Active kernel columns."""
         return self.active.M - int(self.leading[self.active.columns].sum())
 
-    def best(self, *, deletion: bool = False) -> Action:
-        """The action that gains most; of equal ones the first. With ``deletion`` only those that delete."""
-        active = self.active
-        s, q = active.sparsity_and_quality()
-        precision = active.beta * active.diagonal
-        wanted = np.flatnonzero((q**2 > s) & ((active.place >= 0) | (s >= DEPENDENT * precision)))
-        alpha, gain = np.full(len(s), np.inf), np.zeros(len(s))
-        alpha[wanted] = best_alpha(s[wanted], q[wanted], ALPHA_FLOOR * precision[wanted])
-        gain[wanted] = log_contribution(alpha[wanted], s[wanted], q[wanted])
-        gain[active.columns] -= log_contribution(active.alpha, s[active.columns], q[active.columns])
-        self.gain = gain
-        if deletion:
-            gain[(active.place < 0) | np.isfinite(alpha)] = 0.0
-        j = int(np.argmax(gain))
-        if active.M and active.place[j] < 0:
-            present = int(active.columns[np.argmax(gain[active.columns])])
-            j = present if gain[present] >= (1.0 - TIE) * gain[j] else j
-        kind = "add" if active.place[j] < 0 else "estimate" if np.isfinite(alpha[j]) else "delete"
-        return Action(kind, j, float(alpha[j]), float(gain[j]), self.log_evidence + float(gain[j]))
+    def best(self) -> Action | None:
+        """The action that gains most; None where there is no column to act on."""
+        there, absent = self._present(), self._addition()
+        if there is None or absent is None:
+            return there or absent
+        return there if there.gain >= (1.0 - TIE) * absent.gain else absent
 
     def action(self, least: float, *, thin: bool) -> Action | None:
-        """The best action if it gains more than so many nats; else with ``thin`` the best deletion; else none.
-
-        None where there is no candidate.
-        """
-        if not len(self.leading):
-            return None
+        """The best action if it gains more than so many nats; else with ``thin`` the best deletion; else none."""
         found = self.best()
-        if found.gain <= least and thin:
-            found, least = self.best(deletion=True), 0.0
-        return found if found.gain > least else None
+        if found and found.gain <= least and thin:
+            found, least = self._present(deletion=True), 0.0
+        return found if found and found.gain > least else None
+
+    def _present(self, *, deletion: bool = False) -> Action | None:
+        """The best action on an active column; with ``deletion`` the best of those that delete."""
+        active = self.active
+        if not active.M:
+            return None
+        s, q = active.own_factors()
+        alpha = best_alpha(s, q, ALPHA_FLOOR * active.beta * active.diagonal[active.columns])
+        gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
+        if deletion:
+            gain[np.isfinite(alpha)] = 0.0
+        i = int(np.argmax(gain))
+        kind = "estimate" if np.isfinite(alpha[i]) else "delete"
+        return self._action(kind, int(active.columns[i]), float(alpha[i]), float(gain[i]))
+
+    def _addition(self) -> Action | None:
+        """The best addition."""
+        active = self.active
+        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
+        s, q, precision = active.S[wanted], active.Q[wanted], active.beta * active.diagonal[wanted]
+        alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
+        alpha[s < DEPENDENT * precision] = np.inf
+        if not len(wanted):
+            return None
+        gain = log_contribution(alpha, s, q)
+        j = int(np.argmax(gain))
+        self._promise = wanted, gain
+        return self._action("add", int(wanted[j]), float(alpha[j]), float(gain[j]))
+
+    def _action(self, kind: str, column: int, alpha: float, gain: float) -> Action:
+        return Action(kind, column, alpha, gain, self.log_evidence + gain)
 
     def do(self, action: Action) -> None:
         """Carry out an action."""
         active = self.active
         self.cost += LEAST_COST + ACTION_COST * active.M * (len(active.place) + 2 * active.M)
         if action.kind == "add":
-            active.add(action.column, action.alpha, self.gain)
+            active.add(action.column, action.alpha, self._promise)
         elif action.kind == "delete":
             active.delete(action.column)
         else:
@@ -153,7 +166,9 @@ class Greedy:
 
     def due(self) -> bool:
         """Whether it is time for a refresh."""
-        return self.since >= FEWEST + self.active.M // PART or (self.since > 0 and self.active.drift() > DRIFT)
+        if self.since >= FEWEST + self.active.M // PART:
+            return True
+        return self.since % LOOKS == LOOKS - 1 and self.active.drift() > DRIFT
 
     def rests(self, info: StepInfo, done: int, least: float) -> bool:
         """Whether after ``done`` actions a refresh has estimated σ², and changed the evidence by no more than that."""

@@ -45,10 +45,10 @@ class DesignRows:
     def of(cls, block: Float, target: Float, weights: Float | None = None) -> DesignRows:
         """Of a design block (n, K), whose memory may be taken for another one, with ``target`` (n, T)."""
         if weights is None:
-            return cls((np.array(block, order="C"),), (target,), len(block), 0.0)
+            return cls((block.copy(order="K"),), (target,), len(block), 0.0)
         root, present = np.sqrt(weights)[:, None], weights > 0
         log_weight = float(np.log(weights[present]).sum())
-        return cls((np.multiply(block, root, order="C"),), (target * root,), int(present.sum()), log_weight)
+        return cls((block * root,), (target * root,), int(present.sum()), log_weight)
 
     @property
     def design(self) -> Float:
@@ -97,10 +97,10 @@ class OnDemand:
         """Rows of G that are there."""
         return self._count
 
-    def row(self, column: int, likely: Float | None = None) -> Float:
-        """The row of G of a column (K,), and beside it those of columns for which ``likely`` (K,) is largest."""
+    def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
+        """The row of G of a column (K,), and beside it those of ``likely`` columns that promise most."""
         if self._place[column] < 0:
-            self._measure(self._wanted(column, likely))
+            self._measure(np.array([column]) if likely is None else self._wanted(column, *likely))
         found: Float = self._rows[self._place[column]]
         return found
 
@@ -118,15 +118,12 @@ class OnDemand:
             log_weight=self.log_weight,
         )
 
-    def _wanted(self, column: int, likely: Float | None) -> Int:
-        """The column, and those that come with it."""
-        count = int(SHARE * self._count)
-        if likely is None or not count:
-            return np.array([column])
-        rank = np.where(self._place < 0, likely, -np.inf)
-        rank[column] = np.inf
-        count = min(1 + count, int((rank > 0).sum()))
-        return np.argpartition(-rank, count - 1)[:count]
+    def _wanted(self, column: int, likely: Int, promise: Float) -> Int:
+        """The column, and of the likely ones without a row those that come with it."""
+        others = (self._place[likely] < 0) & (likely != column)
+        likely, promise = likely[others], promise[others]
+        best = np.argsort(-promise, kind="stable")[: int(SHARE * self._count)]
+        return np.append(column, likely[best])
 
     def _measure(self, columns: Int) -> None:
         """Rows of G of these columns, which are not there yet."""

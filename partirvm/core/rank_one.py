@@ -97,8 +97,8 @@ class ActiveColumns:
         self.posterior = found
         return found
 
-    def add(self, column: int, alpha: float, likely: Float | None = None) -> None:
-        """Activate a candidate at this α; where ``likely`` (K,) is large others may come next."""
+    def add(self, column: int, alpha: float, likely: tuple[Int, Float] | None = None) -> None:
+        """Activate a candidate at this α; ``likely`` are candidates that may come next, and how much they promise."""
         if len(self._rows) == self.M:
             self._grow()
         M, beta = self.M, self.beta
@@ -145,10 +145,13 @@ class ActiveColumns:
     def sparsity_and_quality(self) -> tuple[Float, Float]:
         """s and q of all candidates (K,): what each would meet if it were not active."""
         s, q = np.maximum(self.S, 0.0), self.Q.copy()
-        precision = 1.0 / self.variance
-        s[self.columns] = np.maximum(precision - self.alpha, 0.0)
-        q[self.columns] = self.mean * precision
+        s[self.columns], q[self.columns] = self.own_factors()
         return s, q
+
+    def own_factors(self) -> tuple[Float, Float]:
+        """s and q of the active candidates (M,)."""
+        precision = 1.0 / self.variance
+        return np.maximum(precision - self.alpha, 0.0), self.mean * precision
 
     def now(self) -> Posterior:
         """The last posterior with the mean, variance, γ and residual of now; its factor and evidence are of then."""

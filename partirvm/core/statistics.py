@@ -158,7 +158,7 @@ class GramStatistics:
         """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
         return np.ascontiguousarray(np.diagonal(self.gram))
 
-    def row(self, column: int, likely: Float | None = None) -> Float:
+    def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
         """The row of ΦᵀWΦ of the column at this position (M,); ``likely`` is for statistics that have to compute it."""
         found: Float = self.gram[column]
         return found

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import blas
 
 from partirvm.core.left_out import LeftOut
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
@@ -371,8 +371,9 @@ def sparsity_quality(
     """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) from cross (M, P), diagonal (P,) and projection (P,), one target."""
     if not len(cross):
         return beta * diagonal, beta * projection
-    whitened = solve_triangular(old.factor, old.scale[:, None] * cross, lower=True, check_finite=False)
-    s = beta * diagonal - beta**2 * np.einsum("mp,mp->p", whitened, whitened)
+    # the transposed problem: rows of ``cross`` as they lie are columns for BLAS, and nothing is copied
+    whitened = blas.dtrsm(1.0, old.factor, (old.scale[:, None] * cross).T, side=1, lower=1, trans_a=1, overwrite_b=1)
+    s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)
     q = beta * (projection - cross.T @ (old.mean - offset))
     return np.maximum(s, 0.0), q
 

@@ -59,7 +59,7 @@ from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, PANEL_ROWS, FitParameters
 
-CALIBRATION_ROWS = 512
+CALIBRATION_ROWS = 256
 
 
 @dataclass(frozen=True)

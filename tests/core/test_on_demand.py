@@ -75,7 +75,9 @@ def test_statistics_are_those_of_the_weighted_design(seed, count):
     columns = rng.permutation(K)[:count]
     G = Phi.T @ (w[:, None] * Phi)
     for column in columns:
-        np.testing.assert_allclose(pool.row(column, rng.normal(size=K)), G[column], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            pool.row(column, (columns, rng.normal(size=count))), G[column], rtol=1e-12, atol=1e-12
+        )
     np.testing.assert_allclose(pool.diagonal, np.diagonal(G), rtol=1e-12)
     taken = pool.take(columns)
     np.testing.assert_allclose(taken.gram, G[np.ix_(columns, columns)], rtol=1e-12, atol=1e-12)
@@ -91,15 +93,15 @@ def test_no_row_of_the_gram_matrix_is_measured_twice_and_likely_ones_come_along(
     """With R rows there R/8 more come beside the one that is asked for: those of largest promise, none without."""
     rng = np.random.default_rng(3)
     Phi, t = rng.normal(size=(200, 160)), rng.normal(size=200)
-    pool, promise = pool_of(Phi, t), np.zeros(160)
+    pool = pool_of(Phi, t)
     for column in range(80):
-        pool.row(column, promise)
+        pool.row(column)
     assert pool.n_rows == 80
-    promise[100:120] = np.arange(1, 21)
-    pool.row(80, promise)
+    likely = np.arange(60, 120), np.arange(60.0)
+    pool.row(80, likely)
     assert pool.n_rows == 91
     for column in range(110, 120):
-        pool.row(column, promise)
+        pool.row(column, likely)
     assert pool.n_rows == 91
 
 
