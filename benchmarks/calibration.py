@@ -3,7 +3,7 @@
     python -m benchmarks.calibration --data DIR [--sets NAME ...] [--output FOLDER]
 
 ``RVMRegressor()`` as it comes fits all folds but one and predicts that one: small sets in ``folds`` disjoint folds, so
-that each row is held out once, large ones by one split of a random permutation, and generated ones in ``draws`` of
+that each row is held out once, the largest by one split of a random permutation, and generated ones in ``draws`` of
 training rows and fresh noisy rows each. Reported, of all rows held out of a set:
 
 coverage       the fraction inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the mean over
@@ -94,11 +94,11 @@ DATASETS = {
     "diabetes": Dataset(folds=3, rows=bundled("diabetes")),
     "concrete": Dataset(folds=2),
     "airfoil": Dataset(folds=2),
-    "abalone": Dataset(3341, 836),
-    "pumadyn_8fh": Dataset(6144, 2048),
-    "pumadyn_8nm": Dataset(6144, 2048),
-    "pumadyn_32fh": Dataset(6144, 2048),
-    "pumadyn_32nm": Dataset(6144, 2048),
+    "abalone": Dataset(folds=5),
+    "pumadyn_8fh": Dataset(folds=4),
+    "pumadyn_8nm": Dataset(folds=4),
+    "pumadyn_32fh": Dataset(folds=4),
+    "pumadyn_32nm": Dataset(folds=4),
     "protein": Dataset(5000, 10000),
     "kin40k": Dataset(5000, 10000),
 }

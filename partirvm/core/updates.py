@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out import LeftOut, Spread
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.shared import fails, fixed_point, optimum
@@ -156,9 +156,9 @@ class HyperState:
         return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
 
     @property
-    def left_out_noise(self) -> float | None:
-        """σ² by which rows left out lie where they are said to, as the model sees the target; None if not measured."""
-        return None if self.left_out is None else self.left_out.noise_variance(float(self.beta), float(self.power))
+    def spread(self) -> Spread | None:
+        """How far new rows lie from their predictions; None where rows left out do not tell: none were, or too few."""
+        return None if self.left_out is None or self.overconfident else self.left_out.spread(self.n_vectors)
 
     @property
     def overconfident(self) -> bool:
@@ -171,7 +171,9 @@ class HyperState:
 
         Of several targets (T,).
         """
-        return (self.left_out_noise or 0.0) if self.overconfident else 1 / self.beta
+        if self.left_out is None or not self.overconfident:
+            return 1 / self.beta
+        return self.left_out.noise_variance(float(self.beta), float(self.power))
 
     def losses(self) -> Float:
         """Evidence that each column's deletion would cost (M,), nats."""

@@ -15,10 +15,12 @@ or without these, whose names are ``targets`` where they have any. Versions that
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from partirvm.core.left_out import Spread
 from partirvm.errors import ExistsError, FormatError, MissingDataError
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
@@ -86,8 +88,9 @@ def _attributes(model: Model | ClassModel) -> dict[str, Any]:
     if isinstance(model, ClassModel):
         own: dict[str, Any] = {"format": CLASSES, "likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        names = ("noise_variance", "left_out_noise", "overconfident", "known_noise", "evidence_noise", "known_alpha")
+        names = ("noise_variance", "overconfident", "known_noise", "evidence_noise", "known_alpha")
         own = {"format": NUMBERS, **{name: getattr(model, name) for name in names}}
+        own["spread"] = None if model.spread is None else asdict(model.spread)
     if design.functions is not None:
         own |= {"format": WITH_BASIS, "basis": design.functions.spec(), "active": design.active.tolist()}
     if isinstance(model, Model) and model.n_targets > 1:
@@ -173,10 +176,10 @@ def _load(location: str, storage_options: dict[str, Any] | None) -> Model | Clas
     }
     if classifies:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    noise = about["noise_variance"]
+    noise, spread = about["noise_variance"], about.get("spread")  # files of earlier versions lack that and others
     return Model(
         noise_variance=np.array(noise) if isinstance(noise, list) else noise,
-        left_out_noise=about.get("left_out_noise"),  # files of earlier versions have none of these
+        spread=None if spread is None else Spread(spread["top"], tuple(spread["quantiles"])),
         overconfident=about.get("overconfident", False),
         known_noise=about.get("known_noise", False),
         evidence_noise=about.get("evidence_noise"),

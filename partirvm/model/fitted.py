@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import Spread
 from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
@@ -32,10 +33,10 @@ class Model:
     (the target's unit squared) and ``log_evidence`` (nats) to the target's own units; ``n_rows`` trained it. Of T
     targets that share columns and α, ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and what is
     predicted (n, T); the evidence is that of all together.
-    ``left_out_noise`` is the noise variance by which rows left out lie where they are said to (``core.left_out``), None
-    where that was not measured; of an ``overconfident`` fit it is the ``noise_variance``, too. ``known_noise`` says
-    that the latter was given, ``known_alpha`` at which positions α was, and ``evidence_noise`` is that of most
-    evidence, which ``mean`` and ``root`` belong to, where it is another one.
+    ``spread`` says how far new rows lie from their predictions, None where rows left out did not tell
+    (``core.left_out``); of an ``overconfident`` fit ``noise_variance`` is what these told. ``known_noise`` says that
+    the latter was given, ``known_alpha`` at which positions α was, and ``evidence_noise`` is that of most evidence,
+    which ``mean`` and ``root`` belong to, where it is another one.
     """
 
     design: Design
@@ -46,7 +47,7 @@ class Model:
     log_evidence: float
     n_rows: int
     columns: Columns
-    left_out_noise: float | None = None
+    spread: Spread | None = None
     overconfident: bool = False
     known_noise: bool = False
     evidence_noise: float | None = None
@@ -55,7 +56,7 @@ class Model:
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
-        scales, n, left_out = design.scaling.t_scale, fit.statistics.n, fit.left_out_noise
+        scales, n = design.scaling.t_scale, fit.statistics.n
         variance = scales**2 * fit.noise_variance
         return cls(
             design=design,
@@ -66,7 +67,7 @@ class Model:
             log_evidence=float(fit.log_evidence - n * np.log(scales).sum()),
             n_rows=n,
             columns=columns,
-            left_out_noise=None if left_out is None else float(scales[0]) ** 2 * left_out,
+            spread=fit.spread,
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
             evidence_noise=float(scales[0] ** 2 / fit.beta) if fit.overconfident else None,
@@ -120,22 +121,24 @@ class Model:
         """The central interval of this level: a model whose sd it is a multiple of, and which multiple.
 
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
-        the weights' covariance allows for α and β (``core.uncertainty``), the noise is at least that of rows left out,
-        and the multiple is a quantile of Student's t. Raises ``UsageError`` for another level or kind.
+        the weights' covariance allows for α and β (``core.uncertainty``), and the multiple is the quantile of the
+        errors of rows left out, or where these do not tell, as of the mean, one of Student's t. Raises ``UsageError``
+        for another level or kind.
         """
         if kind not in KINDS:
             raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
         _require_one_target(self, "intervals")
-        root, freedom, noise = self.root, np.inf, float(self.noise_variance)
-        if hyperparameters:
-            root, freedom = widened(
-                self.alpha, self.mean, root, self.n_rows, known_noise=self.known_noise, known=self.known_alpha
-            )
-            noise = max(noise, self.left_out_noise or 0.0)
-            if self.overconfident:
-                freedom = float(self.n_rows)  # the errors that the noise comes from
-        model = replace(self, root=root, noise_variance=noise if kind == "prediction" else 0.0)
-        return Interval(model, quantile(level, freedom))
+        noise = float(self.noise_variance) if kind == "prediction" else 0.0
+        if not hyperparameters:
+            return Interval(replace(self, noise_variance=noise), quantile(level))
+        root, freedom = widened(
+            self.alpha, self.mean, self.root, self.n_rows, known_noise=self.known_noise, known=self.known_alpha
+        )
+        if self.overconfident:
+            freedom = float(self.n_rows)  # the errors that the noise comes from
+        spread = self.spread if kind == "prediction" else None
+        multiple = quantile(level, freedom) if spread is None else spread.at(level, freedom)
+        return Interval(replace(self, root=root, noise_variance=noise), multiple)
 
     def samples(self, n: int, rng: Any) -> Samples:
         """n functions of the posterior, by weights from N(μ, Σ); ``rng`` has NumPy's ``standard_normal``."""

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from partirvm.backends.base import solution
 from partirvm.backends.passes import MomentsPass
 from partirvm.backends.threads import one_blas_thread
+from partirvm.core.left_out import OCTAVE, REACH
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
@@ -178,18 +179,21 @@ def expected(pass_):
     }
 
 
+EDGES = np.concatenate([[0.0], 2.0 ** (np.arange(1, 2 * OCTAVE * REACH) / OCTAVE - REACH), [np.inf]])
+
+
 def left_out(Phi, t, w):
-    """Σ w e², and Σ w e′² and Σ w v′ where centres leave out their own column (``core.left_out``)."""
+    """Σ w e², Σ w v where centres leave out their own column, and rows by |e|/√v (``core.left_out``)."""
     Sigma, r = ROOT @ ROOT.T, t - Phi @ MEAN
     h = BETA * w * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
-    kept = w @ (r / (1 - h)) ** 2
+    square = w * (r / (1 - h)) ** 2
     for column, row in enumerate(KEPT.labels, start=1):
         g, V = Phi[row] @ Sigma[:, column], Sigma[column, column]
-        r[row] += g * MEAN[column] / V
         h[row] -= BETA * w[row] * g**2 / V
     there = w > 0
-    stated = (1 / (BETA * (1 - h)))[there].sum()
-    return {"n": there.sum(), "kept": kept, "square": w @ (r / (1 - h)) ** 2, "stated": stated}
+    stated = 1 / (BETA * (1 - h))
+    return {"n": there.sum(), "square": square.sum(), "stated": stated[there].sum(),
+            "counts": np.histogram(np.sqrt((square / stated)[there]), EDGES)[0]}  # fmt: skip
 
 
 def slope_or_bend(pass_, Phi, t, codes, w):

@@ -54,7 +54,7 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
 
 
 def test_hyperparameters_widen_as_their_formulas_say(fitted):
-    """Σ + JCJᵀ, ν = 2/C_ββ and the noise of rows left out, all from the N × N definitions."""
+    """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of rows left out, all from the N × N definitions."""
     model, X, y = fitted
     m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
     shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
@@ -65,25 +65,30 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     C = np.linalg.inv(0.5 * np.array([[np.trace(a @ b) for b in moved] for a in moved]) + np.eye(len(moved)) / REACH**2)
     J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
 
-    left_out = 0.0
-    for n in range(len(X)):  # each row without itself and its column
+    z = []
+    for n in range(len(X)):  # the error of each row without itself, as the fit without its column, too, would state it
         columns = np.flatnonzero(~np.r_[np.zeros(int(m.design.bias), bool), (m.design.centres == X[n]).all(axis=1)])
         others = np.arange(len(X)) != n
-        mu, part = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta)
+        mu, _ = naive.posterior(Phi[others], t[others], alpha, beta)
+        _, part = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta)
         row = Phi[n, columns]
-        left_out += (t[n] - row @ mu) ** 2 - row @ part @ row - 1 / beta
-    noise = 1 / beta + max(left_out / len(X), 0.0)
-    np.testing.assert_allclose(m.left_out_noise, scale**2 * noise, rtol=1e-4)
+        z.append(abs(t[n] - Phi[n] @ mu) / np.sqrt(1 / beta + row @ part @ row))
+    freedom, top = 2 / C[-1, -1], 1 - 10 / len(X)
+    charged = np.sort(z) * (1 + 1.5 * model.n_relevance_vectors_ / len(X))
+    multiple = np.interp(top * (len(X) + 1), np.arange(1, len(X) + 1), charged)
+    assert top < 0.95
+    multiple *= student.ppf(0.975, freedom) / student.ppf(0.5 + top / 2, freedom)
 
     rows = dense(model, test)
     spread = np.einsum("nm,mk,nk->n", rows, Sigma + J @ C @ J.T, rows)
-    for kind, own in (("prediction", noise), ("credible", 0.0)):
-        half = student.ppf(0.975, 2 / C[-1, -1]) * scale * np.sqrt(spread + own)
+    for kind, own, times, tolerance in (
+        ("prediction", 1 / beta, multiple, 0.02),  # errors are counted in bins of 1 %
+        ("credible", 0.0, student.ppf(0.975, freedom), 1e-4),
+    ):
+        half = times * scale * np.sqrt(spread + own)
         lower, upper = model.predict_interval(test, kind=kind)
-        np.testing.assert_allclose((upper - lower) / 2, half, rtol=1e-4)
+        np.testing.assert_allclose((upper - lower) / 2, half, rtol=tolerance)
         np.testing.assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
-        narrow = np.subtract(*model.predict_interval(test, kind=kind, hyperparameters=False)[::-1])
-        assert (upper - lower > narrow).all()
 
 
 def test_noise_that_was_given_has_no_freedom():
@@ -93,7 +98,7 @@ def test_noise_that_was_given_has_no_freedom():
     interval = model.model_.interval(0.9)
     assert interval.quantile == pytest.approx(norm.ppf(0.95))
     assert interval.model.noise_variance == model.noise_variance_ == pytest.approx(0.01)
-    assert model.model_.left_out_noise is None
+    assert model.model_.spread is None
 
 
 @pytest.mark.parametrize("form", ["list", "dask", "zarr"])
@@ -216,7 +221,7 @@ def test_a_useless_kernel_states_its_errors(target, n, strategy, rng, tmp_path):
     assert model.history_[-1]["noise_variance"] == model.noise_variance_
     save_model(model.model_, str(tmp_path / "m"))
     again = load_model(str(tmp_path / "m"))
-    assert (again.left_out_noise, again.overconfident, again.known_noise) == (model.noise_variance_, True, False)
+    assert (again.spread, again.overconfident, again.known_noise) == (None, True, False)
 
 
 def test_a_sound_fit_keeps_the_noise_of_most_evidence():
