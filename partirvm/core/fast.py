@@ -73,8 +73,8 @@ def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
 def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     """The α of highest ℓ, not below ``floor``; ∞ where q² ≤ s."""
     excess = q**2 - s
-    found = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
-    return np.maximum(found, floor)
+    found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
+    return np.maximum(found, floor, out=found)
 
 
 class Greedy:
