@@ -83,12 +83,14 @@ class PredictsNumbers(Updatable):
         kind : {"prediction", "credible"}
             Where a new noisy target lies with this probability, or its mean.
         hyperparameters : bool
-            Allow for what is not known of the precisions α and the noise: Student's t with the noise's degrees of
-            freedom, weights that move with α and β (the delta method), and as noise at least what the errors of
-            training rows tell when they are left out, with the basis functions that they are the centre of. Intervals
-            are wider by that, and cover as often as they say where mean ± 1.96 std covers too little: many vectors for
-            few rows. False gives the mean ± the normal quantile × the standard deviation. What is not known of a
-            learned kernel is left out in both.
+            Allow for what is not known of the precisions α and the noise: weights that move with α and β (the delta
+            method), and instead of the normal quantile that of the errors of training rows which are left out, in units
+            of the standard deviation stated, each vector charged 1.5 degrees of freedom (``core.left_out``). Such
+            intervals cover as often as they say where mean ± 1.96 std covers too little, many vectors for few rows, and
+            where errors are not normal. Credible intervals, and those of a fit whose noise was given or that has seen
+            fewer than 20 rows, have the quantile of Student's t with the noise's degrees of freedom. False gives the
+            mean ± the normal quantile × the standard deviation. What is not known of a learned kernel is left out in
+            both.
 
         Raises
         ------
