@@ -85,6 +85,7 @@ EVENTS: tuple[type, ...] = (
 
 VALUES: tuple[type, ...] = (
     instructions.Problem,
+    instructions.Lot,
     instructions.Options,
     Design,
     Scaling,

@@ -77,7 +77,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
         grave.add(Termination.VECTORS)
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if prepared.plan.strategy == "incremental" and reason is not Termination.ITERATIONS:
+        if prepared.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or prepared.plan.joining):
             used = f"{last.number:,} of {prepared.plan.partitions:,} partitions"
             advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)
