@@ -303,7 +303,7 @@ class Encoder:
         name, target = self._classes()
         if target is not None and target.unseen:
             raise DataError(
-                f"{self._name}: the target {name!r} holds classes that the DATA which are there do "
+                f"{self._name}: the target {name!r} holds classes that the DATA of `--like` or `--append` do "
                 f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
                 "together as new DATA and train on them."
             )

@@ -20,7 +20,7 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule, init
 from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import Event, GramPass, Lot, Options, Problem
+from partirvm.strategies.instructions import Event, GramPass, Lot, Newton, Options, Problem
 from partirvm.strategies.likelihood import lots_of
 from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
@@ -51,6 +51,7 @@ class Growing(Rounds):
         Where these weights are no mode the quadratic says nothing of α.
         """
         state, (task,) = self._classify(state)
+        assert isinstance(task, Newton)
         return state, (replace(task, rule=StopRule(MODE, state.options.max_passes), hold=True),)
 
     def _on_merge(self, state: Any, event: Any) -> Answer:

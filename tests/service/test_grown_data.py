@@ -93,6 +93,19 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_single_row_is_appended(tmp_path):
+    """Without a word of warning, though by itself it would be nothing to fit; arrays and tables."""
+    place, (X, y) = tmp_path / "d.zarr", rows(50, 0)
+    labels = np.where(y > 0, "up", "down")
+    before = contents(ingest((X, labels), place, classes=True))
+    grown = contents(ingest((X[:1], np.array(["up"])), place, append=True))
+    np.testing.assert_array_equal(grown, np.concatenate([before, [[*X[0], 1.0]]]))
+    (tmp_path / "one.csv").write_text("x0,x1,y\n1,2,down\n")
+    np.testing.assert_array_equal(contents(ingest(tmp_path / "one.csv", place, append=True))[-1], [1, 2, 0])
+    with pytest.raises(DataError, match=r"there are no rows\.$"):
+        ingest((X[:0], labels[:0]), place, append=True)
+
+
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_job_goes_on_with_new_rows(tmp_path):
     """Its model is then of all rows: the posterior is that of dense formulas; scaling stays; new ground is learned."""
