@@ -407,7 +407,7 @@ def as_before(parameters: FitParameters, state: Any, plan: dict[str, Any] | None
     return replace(
         parameters,
         strategy=strategy,
-        partition_size=options.partition_size,
+        partition_size=options.partition_size or "auto",  # without a kernel there are no candidates
         likelihood=options.likelihood,
         likelihood_rows=options.likelihood_rows if options.likelihood == "sample" else parameters.likelihood_rows,
         selection=options.selection if strategy == "working-set" else parameters.selection,

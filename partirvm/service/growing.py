@@ -55,8 +55,8 @@ def as_grown(
     """
     if not goes_in_order(state):
         return before
-    new, each, size = source.n_rows - state.problem.n_rows, state.problem.n_kernels, before.partition_size
-    assert isinstance(size, int)
+    new, each = source.n_rows - state.problem.n_rows, state.problem.n_kernels
+    size = state.options.partition_size
     if _at_once(state):
         size = min(size if plan is None else int(plan["partition_size"]), new * each)
     likelihood = before.likelihood

@@ -15,6 +15,7 @@ from partirvm.cli import main
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.kernels.bases import label_of
 from partirvm.types import FitParameters
 
 GAMMA, BEFORE, NEW = 0.5, 110, 70
@@ -99,6 +100,22 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     X, there = rows(200, 5, 0, 2)
     errors = [np.sqrt(((each.predict(X) - there) ** 2).mean()) for each in (first, model)]
     assert errors[1] < 0.5 * errors[0]
+
+
+def test_a_fit_without_a_kernel_goes_on(tmp_path):
+    """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone are read for it."""
+    case = Grown(tmp_path, kernel="none", basis="linear", gamma="auto", partition_size="auto").fit().append()
+    job = case.update()
+    model, (merged, last) = job.model(), job.state().history
+    assert (merged["kind"], merged["passes"], merged["pass_rows"]) == ("round", 1, NEW)
+    assert (last["kind"], last["rows"]) == ("final", BEFORE + NEW)
+    X, y = (np.concatenate([part[k] for part in case.parts]) for k in (0, 1))
+    scaling = model.design.scaling
+    Phi, t = np.column_stack([np.ones(len(X)), scaling.inputs(X)]), scaling.targets(y[:, None])[:, 0]
+    kept = [0] * int(model.design.bias) + [1 + k for k in range(2) if label_of(k) in model.design.leading]
+    mean, _ = naive.posterior(Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.noise_variance)
+    expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, kept] @ mean)
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
