@@ -85,6 +85,7 @@ def grown(state: RoundsState, problem: Problem, options: Options) -> RoundsState
         concluding=None,
         settled=False,
         warm=None,
+        dropped=0,
         rebases=0,
         reason=Termination.CONVERGED,
     )

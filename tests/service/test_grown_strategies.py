@@ -121,7 +121,6 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "options"),
     [
-        (2, {"strategy": "working-set", "max_rounds": 2}),
         (2, {"strategy": "basic", "class_weight": "balanced"}),
         (3, {"strategy": "working-set", "selection": "random", "max_rounds": 2}),
         (3, {"strategy": "incremental", "multi_class": "ovr", "partition_size": 60}),
@@ -180,11 +179,10 @@ class Broken(Watcher):
     ("classes", "options", "after"),
     [
         (0, {"strategy": "split-merge"}, 1),
-        (2, {"strategy": "working-set", "max_rounds": 2}, 0),
         (2, {"strategy": "working-set", "max_rounds": 2}, 1),
         (0, {"strategy": "basic"}, 0),
     ],
-    ids=["split-merge", "classes at first", "classes later", "basic"],
+    ids=["split-merge", "classes", "basic"],
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after):
