@@ -218,8 +218,10 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
 def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool, quiet: bool, as_json: bool) -> int:
     """Go on with rows that were appended to the DATA of a job.
 
-    Rounds follow those that were done, with the new rows as candidates beside the old ones; what was counted over the
-    old rows is not counted again. The kernel and the scaling stay as they are. For regressions by the working set.
+    After fits of every strategy, of numbers and of classes. The vectors so far stay; what was counted over the old rows
+    is not counted again, or for classes the weights move to their best over all rows. Then rounds follow: the working
+    set chooses candidates among old and new rows, after any other strategy the new rows join partition by partition, in
+    order. The kernel, the scaling and the classes stay as they are.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import Moments
-from partirvm.data.ingestion import ingest
+from partirvm.data.ingestion import Progress, written
 from partirvm.data.layout import DataAttributes, local_path, open_data
 from partirvm.data.publish import storing
 from partirvm.data.source import Tile
@@ -29,22 +30,43 @@ from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
 
 
-def append(source: Any, data: str | os.PathLike[str], *, shuffle: int = 0, **options: Any) -> ZarrSource:
-    """Append the rows of a table or arrays to DATA on this machine; returns the DATA, open.
+def append(
+    source: Any,
+    data: str | os.PathLike[str],
+    *,
+    target: str | Sequence[str] | None = None,
+    weights: str | None = None,
+    noise: str | None = None,
+    shuffle: int = 0,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> ZarrSource:
+    """Append the rows of a table or arrays, or a single one, to DATA on this machine; returns the DATA, open.
 
-    ``source``, ``target``, ``weights``, ``memory_limit`` and ``progress`` are as ``ingest`` has them; features,
-    categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA were shuffled. One at
-    a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does, and ``DataError``
-    where the rows lack the target or the weights that DATA have, or have weights that these do not, or where one of
-    both has several targets and the other not the same ones.
+    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit`` and ``progress`` are as ``ingest`` has them;
+    features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA were
+    shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does,
+    and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do not,
+    or where one of both has several targets and the other not the same ones.
     """
     path = local_path(data)
     if path is None:
         raise UsageError(f"{data}: rows can be appended to DATA on this machine only, not behind a URL")
     _, old = open_data(os.fspath(data))
     with storing(str(data)), tempfile.TemporaryDirectory(prefix=f".{path.name}.append-", dir=path.parent) as folder:
-        seed = None if old.seed is None else shuffle
-        new = ingest(source, Path(folder) / "new", like=old.columns, shuffle=seed, tile_rows=old.tile_rows, **options)
+        place = Path(folder) / "new"
+        columns = {"target": target, "features": None, "categorical": (), "weights": weights, "noise": noise}
+        written(
+            source,
+            place,
+            roles={**columns, "classes": False, "like": old.columns},
+            seed=None if old.seed is None else shuffle,
+            memory_limit=memory_limit,
+            tile_rows=old.tile_rows,
+            progress=progress,
+            least=1,
+        )
+        new = ZarrSource(place)
         _require_like(old, new, str(data))
         _extend(str(path), old, new)
     return ZarrSource(data)

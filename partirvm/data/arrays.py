@@ -44,6 +44,8 @@ class ArraySource(TiledRows):
         Names; ``x0``, ``x1``, … unless given.
     seed : int, optional
         Where the permutation came from, for the record.
+    least : int
+        Fewest rows with a target that are enough: 1 for such as join others.
 
     Raises
     ------
@@ -67,11 +69,12 @@ class ArraySource(TiledRows):
         tile_rows: int | None = None,
         columns: Columns | None = None,
         seed: int | None = None,
+        least: int = 2,
     ) -> None:
         self._X = numeric_array("X", X)
         self._t = None if t is None else numeric_array("y", t)
         self._weights = None if weights is None else numeric_array("the weights", weights)
-        check_shapes(self._X, self._t, self._weights)
+        check_shapes(self._X, self._t, self._weights, least=least)
         if self._weights is not None:
             check_weights(self._weights)
         self.weighted = self._weights is not None

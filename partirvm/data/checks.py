@@ -16,10 +16,11 @@ FARTHEST = 1e60
 """Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
 
 
-def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
+def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
     """Check shapes and dtypes of anything with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
 
-    Raises ``DataError`` that names the argument, what was found and what to do. One row is enough without targets.
+    Raises ``DataError`` that names the argument, what was found and what to do. ``least`` rows are needed with
+    targets, one is enough without.
     """
     if len(X.shape) != 2:
         hint = (
@@ -29,7 +30,7 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
     n_rows, n_features = X.shape
     if n_features == 0:
         raise DataError(f"X has no features: its shape is {_shape(X)}.")
-    check_row_count(n_rows, with_target=t is not None)
+    check_row_count(n_rows, least if t is not None else 1)
     check_dtype("X", X.dtype)
     if t is not None:
         if len(t.shape) not in (1, 2) or 0 in t.shape[1:]:
@@ -43,12 +44,12 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
         _check_length("the weights", weights, n_rows)
 
 
-def check_row_count(n_rows: int, *, with_target: bool = True, name: str = "the data") -> None:
-    """Raise ``DataError`` for no rows, and for a single one where it is to be learned from."""
-    if n_rows == 0:
-        raise DataError(f"{name}: there are no rows." + " At least 2 are needed." * with_target)
-    if n_rows == 1 and with_target:
-        raise DataError(f"{name}: there is only one row. At least 2 are needed.")
+def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 are needed to learn from, 1 where it joins others."""
+    if n_rows >= least:
+        return
+    found = "there is only one row" if n_rows else "there are no rows"
+    raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
 
 
 def require_target(source: Source) -> None:

@@ -303,9 +303,9 @@ class Encoder:
         name, target = self._classes()
         if target is not None and target.unseen:
             raise DataError(
-                f"{self._name}: the target {name!r} holds classes that the DATA of like= (`--like`) do "
+                f"{self._name}: the target {name!r} holds classes that the DATA of `--like` or `--append` do "
                 f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
-                "without it and train on them."
+                "together as new DATA and train on them."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(

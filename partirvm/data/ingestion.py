@@ -121,36 +121,55 @@ def ingest(
     """
     if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
         raise UsageError(f"shuffle is a seed, an integer from 0 up, or None to keep the order; found {shuffle!r}.")
-    known = _known_columns(like)
-    reader = open_reader(source)
-    roles = assign_roles(
-        reader,
-        target=target,
-        features=features,
-        categorical=categorical,
-        weights=weights,
-        noise=noise,
-        classes=classes,
-        like=known,
+    columns = {"target": target, "features": features, "categorical": categorical, "weights": weights, "noise": noise}
+    made, duplicates = written(
+        source,
+        data,
+        roles={**columns, "classes": classes, "like": _known_columns(like)},
+        seed=None if shuffle is None else int(shuffle),
+        memory_limit=memory_limit,
+        tile_rows=tile_rows,
+        overwrite=overwrite,
+        progress=progress,
     )
-    encoder = Encoder(roles, reader, known)
+    for message in _remarks(made, duplicates):
+        warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
+    return ZarrSource(data)
+
+
+def written(
+    source: Any,
+    data: str | os.PathLike[str],
+    *,
+    roles: dict[str, Any],
+    seed: int | None,
+    memory_limit: int | None = None,
+    tile_rows: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    least: int = 2,
+) -> tuple[DataAttributes, DuplicateCounter]:
+    """Write DATA as ``ingest`` does, from ``least`` rows on; what they are, and what is known of duplicates.
+
+    ``roles`` are the options of ``data.encode.assign_roles``. Raises as ``ingest`` does; warns of nothing.
+    """
+    reader = open_reader(source)
+    assigned = assign_roles(reader, **roles)
+    encoder = Encoder(assigned, reader, roles["like"])
     working = _working_memory(memory_limit)
-    seed = None if shuffle is None else int(shuffle)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
-        width = 2 + len(roles.wanted)
+        width = 2 + len(assigned.wanted)
         with (
             Spool(place.spill, width)
             if seed is None
             else ExternalSorter(place.spill, width, memory=working // 4) as rows
         ):
-            _read(reader, encoder, rows, seed, working // 16, report)
+            _read(reader, encoder, rows, seed, working // 16, report, least if assigned.targets else 1)
             writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
             attributes = writer.write(rows.blocks())
         place.commit(attributes.to_json())
-    for message in _remarks(attributes, writer.duplicates):
-        warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
-    return ZarrSource(data)
+    return attributes, writer.duplicates
 
 
 def _known_columns(like: Any) -> Columns | None:
@@ -165,7 +184,13 @@ def _working_memory(limit: int | None) -> int:
 
 
 def _read(
-    reader: Reader, encoder: Encoder, rows: ExternalSorter | Spool, seed: int | None, batch_bytes: int, report: Progress
+    reader: Reader,
+    encoder: Encoder,
+    rows: ExternalSorter | Spool,
+    seed: int | None,
+    batch_bytes: int,
+    report: Progress,
+    least: int,
 ) -> None:
     """Stream the source into records (key, row number, features, targets, weights); raises for what is missing."""
     rng = None if seed is None else np.random.default_rng(seed)
@@ -180,7 +205,7 @@ def _read(
             with storing("the spill files beside the data"):
                 rows.add(records)
         report("read", encoder.n_rows, reader.n_rows)
-    check_row_count(encoder.n_rows, with_target=bool(roles.targets), name=reader.name)
+    check_row_count(encoder.n_rows, least, reader.name)
     encoder.check()
 
 

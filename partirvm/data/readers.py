@@ -98,7 +98,7 @@ class PairReader:
         self._X = _sliceable("X", X)
         self._y: Any = None if y is None else _by_position(y)
         self._weights = None if weights is None else _sliceable("the weights", weights)
-        check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights)
+        check_shapes(self._X, None if self._y is None else np.broadcast_to(0.0, self._y.shape), self._weights, least=1)
         self._check_chunks()
         self.n_rows: int | None = int(self._X.shape[0])
         self.features: tuple[str, ...] | None = default_names(int(self._X.shape[1]))

@@ -86,6 +86,7 @@ EVENTS: tuple[type, ...] = (
 
 VALUES: tuple[type, ...] = (
     instructions.Problem,
+    instructions.Lot,
     instructions.Options,
     Design,
     Scaling,

@@ -64,8 +64,8 @@ PASS_NAMES = {
 }
 
 
-RESUMABLE = ("round", "part", "kernel")
-"""Kinds of lines of history after which a run can go on."""
+RESUMABLE = ("round", "part", "kernel", "final")
+"""Kinds of lines of history after which a run can go on; after the last fit only with more rows."""
 
 Entry = dict[str, Any]
 """A line of history: a record, with seconds and bytes, as plain JSON."""
@@ -89,10 +89,14 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run can go on: a strategy's state that waits for ``waiting`` lines of history to be safe."""
+    """Where a run can go on: a strategy's state that waits for ``waiting`` lines of history to be safe.
+
+    After the ``final`` fit that is with more rows only (``strategies.growing``).
+    """
 
     state: Any
     waiting: int
+    final: bool = False
 
 
 class Journal(Protocol):
@@ -200,7 +204,8 @@ class Driver:
                 events = (Stop(interruption.reason),)
             else:
                 if isinstance(instructions[0], Save | Log) and instructions[0].record.kind in RESUMABLE:
-                    self._journal.checkpoint(Checkpoint(state, len(instructions)))
+                    final = instructions[0].record.kind == "final"
+                    self._journal.checkpoint(Checkpoint(state, len(instructions), final))
             began = time.perf_counter()
             state, instructions = strategy.next(state, *events)
             self._spent.deciding += time.perf_counter() - began

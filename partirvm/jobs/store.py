@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +49,9 @@ FORMAT = 2
 LOOKS = 5
 """How often one who looks at a job looks again where its driver changed meanwhile."""
 
+CHECKPOINTS = 3
+"""Checkpoints that stay: where a resume passes over that of an end, there is still one to fall back on."""
+
 REQUESTS = ("cancel", "abort")
 """What anybody may ask of a running job, the strongest first."""
 
@@ -71,7 +75,7 @@ class JobStore:
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
-        self._checkpoints = Snapshots(self._folder, "checkpoints")
+        self._checkpoints = Snapshots(self._folder, "checkpoints", CHECKPOINTS)
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
@@ -262,16 +266,19 @@ class JobStore:
         """Whether there is a state to go on from."""
         return self._checkpoints.current() is not None
 
-    def restore(self) -> Restored | None:
+    def restore(self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True) -> Restored | None:
         """The last checkpoint, or the one before it where the last is damaged; None if there never was one.
 
-        Raises ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version.
+        Those are passed over of which what the pointer says ``about`` them is not ``wanted``. Raises
+        ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version.
         """
         damaged: list[str] = []
         for snapshot in self._checkpoints.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
                 damaged.append(f"{place}.json: damaged, not JSON")
+                continue
+            if not wanted(snapshot.about):
                 continue
             try:
                 value = load_checkpoint(place)

@@ -69,6 +69,7 @@ class Plan:
 
     ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
     classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was.
+    ``joining`` are the rows that strategies which take them in order have still to take, None for all.
     """
 
     shape: DataShape
@@ -91,13 +92,12 @@ class Plan:
     notes: tuple[str, ...] = ()
     kernel_store: KernelStore | None = None
     learned: str | None = None
+    joining: int | None = None
 
     @property
     def partitions(self) -> int:
         """⌈N/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
-        if not self.shape.n_kernels:
-            return 1
-        return -(-self.shape.n_rows // max(self.partition_size // self.shape.n_kernels, 1))
+        return _partitions(self.joining or self.shape.n_rows, self.partition_size, self.shape.n_kernels)
 
     @property
     def seconds(self) -> float:
@@ -263,13 +263,14 @@ def make_plan(
     newton: bool = False,
     learned: str | None = None,
     notes: tuple[str, ...] = (),
+    joining: int | None = None,
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    ``seen`` are the rows of intermediate fits, all unless given; ``newton`` says that each fit takes many passes, one
-    for each Newton step. With ``shrink_threads`` fewer threads are used where all of them would not fit, and with
-    ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates of
-    all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
+    ``seen`` are the rows of intermediate fits, ``joining`` those of which partitions are made, all unless given;
+    ``newton`` says that each fit takes many passes, one for each Newton step. With ``shrink_threads`` fewer threads are
+    used where all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the
+    candidates of all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
     most = max_vectors or partition_size
@@ -327,7 +328,7 @@ def make_plan(
         shape.n_kernels,
         shape.n_leading,
     )
-    costs = _costs(work, strategy, candidates, stop_fraction, max_rounds)
+    costs = _costs(work, strategy, candidates, stop_fraction, max_rounds, joining or shape.n_rows)
     expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     kept = 0 if whole else expected - candidates
     pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
@@ -358,6 +359,7 @@ def make_plan(
         sparseness=sparseness,
         notes=notes,
         learned=learned,
+        joining=joining,
     )
 
 
@@ -390,11 +392,17 @@ def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bo
     return replace(plan, threads=threads, bytes=replace(step, batch=plan.bytes.batch), rounds=(plan.rounds[0], *rounds))
 
 
-def _costs(work: Work, strategy: str, candidates: int, stop_fraction: float, max_rounds: int | None) -> list[RoundCost]:
+def _partitions(rows: int, partition_size: int, n_kernels: int) -> int:
+    return -(-rows // max(partition_size // n_kernels, 1)) if n_kernels else 1
+
+
+def _costs(
+    work: Work, strategy: str, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
+) -> list[RoundCost]:
     """Rounds or levels that a strategy is expected to take."""
     if strategy == "split-merge":
         return levels_cost(work, candidates, stop_fraction)
-    partitions = -(-work.n_rows // max(candidates // work.n_kernels, 1)) if work.n_kernels else 1
+    partitions = _partitions(joining, candidates, work.n_kernels)
     assumed = partitions if strategy in ("basic", "incremental") else UNLIMITED_ROUNDS
     rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
     return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)

@@ -38,12 +38,12 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.fitting import run
+from partirvm.service.growing import as_grown, leads_on, with_new_rows
 from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.preparing import Prepared, check_multi_output, check_sources, prepare
 from partirvm.service.relevance import input_variance
-from partirvm.service.updating import grown
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters
 
@@ -76,7 +76,7 @@ class Fitted:
 class JobJournal(MemoryJournal):
     """Writes to the job's folder what it also keeps in memory; ``announce`` hears each line of history.
 
-    Each checkpoint says under which memory ``limit`` (bytes) it was made.
+    Each checkpoint says under which memory ``limit`` (bytes) it was made, of how many rows, and whether it is final.
     """
 
     def __init__(
@@ -96,8 +96,10 @@ class JobJournal(MemoryJournal):
             self._announce(entry)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        state = {"state": checkpoint.state, "waiting": checkpoint.waiting}
-        self._store.checkpoint(state, history=len(self.history), limit=self._limit)
+        state, final = {"state": checkpoint.state, "waiting": checkpoint.waiting}, checkpoint.final
+        lines = len(self.history) - final  # where other fits follow the last one it is the last no more
+        about = {"history": lines, "limit": self._limit, "final": final, "rows": checkpoint.state.problem.n_rows}
+        self._store.checkpoint(state, **about)
 
 
 @dataclass
@@ -235,30 +237,34 @@ def carry_out(
             return None
         take_over(store)
         with ending(store):
-            restored = store.restore()
+            spec = store.spec()
+            fingerprint = latest(store.events(), spec["fingerprint"])
+            restored = store.restore(lambda about: leads_on(about, fingerprint["n_rows"]))
             checkpoint, lines, limit = None, 0, None
             if restored is not None:
                 lines, limit = int(restored.about["history"]), restored.about.get("limit")
                 checkpoint = Checkpoint(restored.value["state"], restored.value["waiting"])
             begin(store, client, lines)
-            spec, events = store.spec(), store.events()
+            events = store.events()
             parameters = asked_parameters(spec, changes(events))
             source, held_out = sources(spec["data"], spec["validation"])
-            _require_same(source, latest(events, spec["fingerprint"]))
+            _require_same(source, fingerprint)
             if held_out is not None and spec.get("validation_fingerprint"):
                 _require_same(held_out, spec["validation_fingerprint"])
             _compare_versions(spec["versions"])
             executor = executor_for(client)
-            state = fold(events)
+            state, known = fold(events), None
+            grows = checkpoint is not None and checkpoint.state.problem.n_rows < source.n_rows
             if checkpoint is not None:
-                parameters = as_before(parameters, checkpoint.state, state.plan)
+                known, before = checkpoint.state.problem, as_before(parameters, checkpoint.state, state.plan)
+                parameters = as_grown(parameters, before, checkpoint.state, state.plan, source) if grows else before
             requests = Requests(store, state.attempt, aborted)
             try:
-                prepared = prepare(source, parameters, executor, held_out, requests)
+                prepared = prepare(source, parameters, executor, held_out, requests, known)
             except StoppedError:
                 return _stopped(store, requests, history_of(state))
-            if checkpoint is not None and checkpoint.state.problem.n_rows < source.n_rows:
-                checkpoint = replace(checkpoint, state=grown(checkpoint.state, source, executor))
+            if checkpoint is not None and grows:
+                checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, prepared))
             return carry(
                 store,
                 state,
@@ -401,7 +407,7 @@ def as_before(parameters: FitParameters, state: Any, plan: dict[str, Any] | None
     return replace(
         parameters,
         strategy=strategy,
-        partition_size=options.partition_size,
+        partition_size=options.partition_size or "auto",  # without a kernel there are no candidates
         likelihood=options.likelihood,
         likelihood_rows=options.likelihood_rows if options.likelihood == "sample" else parameters.likelihood_rows,
         selection=options.selection if strategy == "working-set" else parameters.selection,

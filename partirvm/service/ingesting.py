@@ -30,4 +30,4 @@ def ingest(
     if given:
         raise UsageError(f"append takes {', '.join(given)} from DATA: leave it out, or make new DATA")
     shuffle = options.pop("shuffle", 0)
-    return _append(source, data, memory_limit=limit, shuffle=0 if shuffle is None else shuffle, **options)
+    return _append(source, data, memory_limit=limit, shuffle=0 if shuffle is None else int(shuffle), **options)

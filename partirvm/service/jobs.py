@@ -40,11 +40,12 @@ from partirvm.service.carrying import (
     specification,
     take_over,
 )
+from partirvm.service.growing import goes_in_order, require_growable
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances, told_bases
-from partirvm.service.updating import updatable
+from partirvm.strategies.incremental import Incremental
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -331,11 +332,13 @@ class Job:
     def update(self, *, client: Any = None, max_rounds: int | None = None) -> Job:
         """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
 
-        One incremental step from the last checkpoint: the statistics of its vectors over the new rows are added to
-        those before, then rounds follow, ``max_rounds`` of them at most, with candidates among all rows that were none
-        yet. Scaling and kernel stay what they are. Raises ``UsageError`` where there are no new rows, or the job is not
-        a regression by the working set with the likelihood of all rows, ``ChangedDataError`` if the rows before are not
-        what they were, ``LeaseError`` while somebody is at work on it.
+        An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
+        are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
+        ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
+        strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
+        what they are; balanced class weights are those of all rows. Raises ``UsageError`` where there are no new rows,
+        or there is no fit yet for them to join, ``ChangedDataError`` if the rows before are not what they were,
+        ``LeaseError`` while somebody is at work on it.
         """
         if client is None:
             self._start_here(self.requeue_grown(max_rounds))
@@ -513,17 +516,17 @@ def _requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobSt
             raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
         fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore()
-        if restored is None or not updatable(restored.value["state"]):
-            raise UsageError(
-                f"{location} cannot be updated: only a regression by the working set with the likelihood of all rows "
-                "keeps the statistics that new rows join, and it needs a round that was done; start a new job"
-            )
-        done = restored.value["state"].round
+        state = require_growable(location, None if restored is None else restored.value["state"])
         asked = asked_parameters(spec, changes(events))
         rounds = max_rounds
         if rounds is None:  # as many as the last update was given, or the fit
-            rounds = next((event["rounds"] for event in reversed(events) if "rounds" in event), asked.max_rounds)
-        changed = {"max_rounds": None if rounds is None else done + rounds}
+            rounds = next(
+                (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
+                asked.max_rounds,
+            )
+        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
+        if goes_in_order(state) and asked.strategy != Incremental.name:
+            changed["strategy"] = Incremental.name
         check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:

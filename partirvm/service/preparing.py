@@ -53,6 +53,7 @@ from partirvm.service.parameters import (
 )
 from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
+from partirvm.strategies.incremental import Incremental
 from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.regressing import root_mean
@@ -104,10 +105,17 @@ def prepare(
     source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns, scaled=parameters.standardize)
+    new_rows = None
     if known is None:
         problem = _new_problem(source, held_out, parameters, moments, executor)
     else:
-        problem = replace(known, n_rows=source.n_rows, shuffled=source.shuffled, held_out=held_out is not None)
+        if parameters.strategy == Incremental.name:
+            new_rows = (source.n_rows - known.n_rows) or None
+        classes = find_classes(source, parameters, executor)
+        codes = None if classes is None else classes.codes
+        problem = replace(
+            known, n_rows=source.n_rows, shuffled=source.shuffled, held_out=held_out is not None, codes=codes
+        )
     strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape = DataShape(
         source.n_rows,
@@ -161,7 +169,8 @@ def prepare(
         sparseness=sparseness,
         newton=problem.classifies,
         learned=None if learned is None else learned.text,
-        notes=notes + _remarks(parameters, strategy, likelihood, source, problem, moments),
+        notes=notes + _remarks(parameters, strategy, likelihood, source, problem, moments, new_rows),
+        joining=new_rows,
     )
     if selection == ALL_WEIGHTS:
         plan = weighing_all(plan, rates, held_out=held_out is not None, shrink_threads=executor.elastic)
@@ -182,7 +191,13 @@ def _enough(parameters: FitParameters, moments: Moments) -> bool:
 
 
 def _remarks(
-    parameters: FitParameters, strategy: str, likelihood: str, source: Source, problem: Problem, moments: Moments
+    parameters: FitParameters,
+    strategy: str,
+    likelihood: str,
+    source: Source,
+    problem: Problem,
+    moments: Moments,
+    new_rows: int | None,
 ) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
     given, default, remarks = parameters, FitParameters(), []
@@ -224,7 +239,7 @@ def _remarks(
         )
     if strategy in ("basic", "split-merge") and given.time_limit is not None:
         remarks.append(f"{strategy} cannot end early at time_limit: it has no model before its last fit")
-    if strategy in ("split-merge", "incremental") and not source.shuffled:
+    if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
         remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
     if given.final_likelihood != "full":
         remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")

@@ -79,8 +79,8 @@ class Rows:
         return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.t, other.t]), weights)
 
     def source(self, columns: Columns) -> ArraySource:
-        """A source of these rows in this order."""
-        return ArraySource(self.X, self.t, self.weights, columns=columns)
+        """A source of these rows in this order, even of one."""
+        return ArraySource(self.X, self.t, self.weights, columns=columns, least=1)
 
 
 def _ones(rows: Rows) -> Float:
@@ -228,36 +228,6 @@ def _next(
         sample=at_hand.take(kept),
         n_rows=n_rows,
         step=memory.step + 1,
-    )
-
-
-def updatable(state: Any) -> bool:
-    """Whether a job can go on from this state of its strategy with rows that its DATA have gained."""
-    return isinstance(state, WorkingSetState) and isinstance(state.fit, HyperState) and state.seen == "full"
-
-
-def grown(state: WorkingSetState, source: Source, executor: Executor) -> WorkingSetState:
-    """A job's state with the rows that its DATA have gained: exact, as all rows can be read.
-
-    The statistics of its vectors over the new rows, by one pass, are added to those over the rows before. Moments,
-    scaling and kernel stay.
-    """
-    assert isinstance(state.fit, HyperState)
-    before = state.problem.n_rows
-    new = _statistics(state.design, np.arange(before, source.n_rows, dtype=np.int64), source, executor)
-    fit = state.fit
-    begun = _begun(Warm.of(fit), fit.statistics.merge(new))
-    return replace(
-        state,
-        problem=replace(state.problem, n_rows=source.n_rows, shuffled=source.shuffled),
-        options=replace(state.options, centres=0),
-        fit=begun,
-        evidence=-np.inf,
-        flat=0,
-        patient=False,
-        best=None,
-        scores=None,
-        concluding=None,
     )
 
 

@@ -18,7 +18,7 @@ def warn_of_data(prepared: Prepared) -> None:
     if not prepared.problem.power:
         warnings.warn(f"the target {columns.target!r} is constant: the model is its mean", DataWarning, stacklevel=3)
     constant = np.flatnonzero(prepared.moments.inputs.variance == 0)
-    if len(constant):
+    if len(constant) and prepared.moments.targets.n > 1:
         names = ", ".join(columns.features[column] for column in constant)
         warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
 
@@ -77,7 +77,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
         grave.add(Termination.VECTORS)
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if prepared.plan.strategy == "incremental" and reason is not Termination.ITERATIONS:
+        if prepared.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or prepared.plan.joining):
             used = f"{last.number:,} of {prepared.plan.partitions:,} partitions"
             advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)

@@ -7,9 +7,9 @@ A group is written under a fresh name, flushed, and then pointed to by an object
 replaced. The pointer of the greatest (epoch, number) tells which group to use; one that a process wrote after it had
 lost its lease tells nothing (``storage.lease``).
 
-Groups go, pointer first, once there are two newer whole ones. The one before the last stays for readers that are in the
-middle of it, in case the last is found damaged, and because a process that is just losing its lease may take its own
-group for the last when it clears up.
+Groups go, pointer first, once there are as many newer whole ones as are kept, two at least. The one before the last
+stays for readers that are in the middle of it, in case the last is found damaged, and because a process that is just
+losing its lease may take its own group for the last when it clears up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.lease import Lease, limits, valid
 
 KEPT = 2
-"""Whole groups that stay."""
+"""Whole groups that stay unless told otherwise."""
 
 Position: TypeAlias = tuple[int, int]
 """Epoch and number: greater is newer."""
@@ -42,11 +42,11 @@ class Snapshot:
 
 
 class Snapshots:
-    """The groups below one name of a folder."""
+    """The groups below one name of a folder, of which the last ``kept`` whole ones stay."""
 
-    def __init__(self, folder: Folder, row: str) -> None:
+    def __init__(self, folder: Folder, row: str, kept: int = KEPT) -> None:
         self.row = row
-        self._folder = folder
+        self._folder, self._kept = folder, kept
 
     def publish(
         self, write: Callable[[str], None], about: dict[str, Any] | None = None, lease: Lease | None = None
@@ -114,7 +114,7 @@ class Snapshots:
 
     def _clear(self, position: Position) -> None:
         """Remove all but the last few groups up to this one; what cannot be removed stays, and harms nobody."""
-        stays = {self._name(each) for each in self._positions()[-KEPT:]}
+        stays = {self._name(each) for each in self._positions()[-self._kept :]}
         with suppress(OSError, StorageError):
             names = [f"{self.row}/{name}" for name in self._folder.list(self.row)]
             older = [name for name in names if name.removesuffix(".json") not in stays and self._older(name, position)]

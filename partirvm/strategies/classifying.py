@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
 from partirvm.core.logistic import LogisticBlock, LogisticCross
-from partirvm.core.newton import Search, begin, receive
+from partirvm.core.newton import Search, begin, receive, settle
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, StopRule, evidence_gain
 from partirvm.kernels.design import Design
@@ -66,7 +66,8 @@ class Course:
         there = np.isin(start.labels, labels)
         known = start.labels[there], start.alpha[there], start.weights[there]
         first = enter(task.likelihood, labels, block, *known, task.prior)
-        return replace(self, search=begin(replace(first, passes=1), task.rule, look))
+        first = replace(first, passes=1)
+        return replace(self, search=settle(first) if task.hold else begin(first, task.rule, look))
 
     @property
     def info(self) -> StepInfo:

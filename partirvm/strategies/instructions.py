@@ -278,7 +278,7 @@ class Newton:
     """A classification fit of the columns of ``design``: logistic passes and Newton steps until ``rule`` ends it.
 
     Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher. ``prior`` is
-    that of each α.
+    that of each α. With ``hold`` α stays as it is, and only the mode is sought.
     """
 
     design: Design
@@ -288,6 +288,7 @@ class Newton:
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
+    hold: bool = False
 
 
 @dataclass(frozen=True)
@@ -414,6 +415,19 @@ Event: TypeAlias = Passed | Gathered | Solved | Saved | Stop
 
 
 @dataclass(frozen=True)
+class Lot:
+    """Rows that came together: those before row ``stop`` that are of no earlier lot.
+
+    Where strategies take rows in order it makes so many ``partitions``; ``shuffled`` says that its neighbouring rows
+    are a random sample of it.
+    """
+
+    stop: int
+    partitions: int
+    shuffled: bool
+
+
+@dataclass(frozen=True)
 class Problem:
     """All that a strategy knows of the fit.
 
@@ -424,7 +438,8 @@ class Problem:
     and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
     and ``noise_variance`` is (T,). Where ``likelihood`` is one of classes (``core.logistic``), ``codes`` (N,) are those
     of all rows, one or two bytes each, and ``n_classes`` is K. ``prior`` is that of α and of β, as the model sees the
-    target, and says how they are updated, and which α stay as they are.
+    target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
+    ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
     """
 
     n_rows: int
@@ -440,6 +455,7 @@ class Problem:
     codes: NDArray[np.integer[Any]] | None = None
     prior: Prior = FLAT
     powers: Float | None = None
+    lots: tuple[Lot, ...] = ()
 
     @property
     def n_targets(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, Options, Problem
+from partirvm.strategies.instructions import GramPass, Lot, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
@@ -40,17 +40,19 @@ LEAST = 10
 """Rows of each class, as far as there are so many, that a sample has beyond its proportion."""
 
 
-def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 1) -> str:
+def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
     """What ``likelihood="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
 
     The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
-    as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. The rule
-    counts flops and measures nothing, so that a fit means the same on every machine.
+    as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. Where
+    only ``new_rows`` are still to join (0 for all) it is that part of them. The rule counts flops and measures nothing,
+    so that a fit means the same on every machine.
 
     >>> automatic("incremental", 6144, 134), automatic("split-merge", 1_000_000, 500)
     ('full', 'sample')
     """
-    whole = strategy in ("basic", "working-set") or 2.0 * n_kernels * n_rows**2 * partition_size <= FULL_FLOPS
+    flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
+    whole = strategy in ("basic", "working-set") or flops <= FULL_FLOPS
     return "full" if whole else "sample"
 
 
@@ -62,24 +64,43 @@ def posterior_rows(problem: Problem, options: Options, likelihood: str, design: 
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class."""
-    count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
+    """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class.
+
+    Where rows came later the partitions of each lot follow those of the lot before.
+    """
+    start, lot, number = _lot(problem, options, number)
+    n_rows, count, seed = lot.stop - start, lot.partitions, options.seed
     if problem.codes is None:
-        return partition_rows(problem.n_rows, count, number, seed=options.seed, shuffled=problem.shuffled)
-    return stratified_partition(
-        problem.codes, problem.n_classes, count, number, seed=options.seed, shuffled=problem.shuffled
-    )
+        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=lot.shuffled)
+    codes = problem.codes[start : lot.stop]
+    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=lot.shuffled)
 
 
 def partition_length(problem: Problem, options: Options, number: int) -> int:
     """How many rows that is; 0 beyond the last."""
-    n_rows = problem.n_rows
-    count = partition_count(n_rows, problem.rows_of(options.partition_size))
+    start, lot, number = _lot(problem, options, number)
+    n_rows, count = lot.stop - start, lot.partitions
     if number >= count:
         return 0
     if problem.codes is None:
         return (number + 1) * n_rows // count - number * n_rows // count
     return stratified_length(n_rows, count, number)
+
+
+def lots_of(problem: Problem, options: Options) -> tuple[Lot, ...]:
+    """The lots in which the rows came, all of them as one where no other are known."""
+    count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
+    return problem.lots or (Lot(problem.n_rows, count, problem.shuffled),)
+
+
+def _lot(problem: Problem, options: Options, number: int) -> tuple[int, Lot, int]:
+    """The lot of this partition with its first row, and the partition's number there; beyond the last, of the last."""
+    start, lots = 0, lots_of(problem, options)
+    for lot in lots[:-1]:
+        if number < lot.partitions:
+            return start, lot, number
+        start, number = lot.stop, number - lot.partitions
+    return start, lots[-1], number
 
 
 def noise_rows(problem: Problem, options: Options, likelihood: str) -> Int | None:

@@ -18,13 +18,14 @@ import numpy as np
 
 from partirvm.kernels import Kernel, Several
 from partirvm.strategies.fitting import record
+from partirvm.strategies.growing import Growing
 from partirvm.strategies.instructions import Event, GramPass, Log, Problem, Record, Save
 from partirvm.strategies.regressing import Warm, restart
-from partirvm.strategies.rounds import Answer, Phase, Rounds
+from partirvm.strategies.rounds import Answer, Phase
 from partirvm.strategies.trial import Trial, due
 
 
-class Relearning(Rounds):
+class Relearning(Growing):
     """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
 
     def _on_saved(self, state: Any, event: Event) -> Answer:

@@ -73,6 +73,8 @@ class Phase(Enum):
     SETTLE = "the last residual"
     SCORE = "the held-out error"
     LEARN = "a pass of the kernel's evaluation"
+    GROWN = "rows that came later"
+    MERGE = "their statistics"
     SAVED = "the model on disk"
     OVER = "nothing"
 
@@ -162,7 +164,7 @@ class Rounds:
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
         each = problem.n_kernels
-        wanted = each * min(problem.rows_of(options.partition_size), self._unused(state))
+        wanted = each and each * min(problem.rows_of(options.partition_size), self._unused(state))
         if not wanted:
             return 0, self.exhausted
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors

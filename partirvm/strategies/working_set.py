@@ -19,6 +19,7 @@ from partirvm.strategies.classifying import pool_gains
 from partirvm.strategies.fitting import nothing
 from partirvm.strategies.instructions import (
     AnyFit,
+    Event,
     GainPass,
     Gather,
     Gathered,
@@ -149,6 +150,11 @@ class WorkingSet(Relearning):
             return self._try(state, chosen)
         return self._admit(state, chosen)
 
+    def _on_grown(self, state: Any, event: Event) -> Answer:
+        """Evidence and held-out error begin anew."""
+        state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None)
+        return super()._on_grown(state, event)
+
     def _on_rows(self, state: Any, event: Gathered) -> Answer:
         return super()._on_rows(_without_absent(state, event), event)
 
@@ -215,8 +221,8 @@ class WorkingSet(Relearning):
     def _judge(self, state: Any) -> Answer:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
-        if not state.seen:
-            # all rows chosen so far have no weight: there is no fit yet, nor an evidence to rise from
+        if state.seen != state.options.likelihood:
+            # there is no fit yet, as all rows chosen so far have no weight, or one over other rows than those to come
             return self._next_round(state)
         evidence = fit.log_evidence if state.seen != "partition" else np.inf
         level = evidence - state.evidence < FLAT * tol * fit.n

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.service import updating
 
 OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
@@ -58,6 +58,26 @@ def test_a_stream_that_is_kept_is_fitted_exactly(targets):
         evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(scaling.t_scale[k])
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
     assert model.model_.n_rows == len(X)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_single_row_joins(kept):
+    """After a plain fit, whose rows are gone, and after a first step. The row is where a vector is, and so brings no
+    column: posterior and evidence are those of all rows, densely."""
+    X, y, _ = stream(100)
+    model = RVMRegressor(**OPTIONS)
+    (model.partial_fit if kept else model.fit)(X, y)
+    X_new, y_new = model.relevance_vectors_[:1], np.array([y.mean() + 0.5])
+    with pytest.warns(DataWarning, match="had the same inputs as another row"):
+        model.partial_fit(X_new, y_new)
+    X, y = np.concatenate([X, X_new]), np.concatenate([y, y_new])
+    Phi, scaling, alpha = design_of(model, X), model.model_.design.scaling, model.model_.alpha
+    t, beta = scaling.targets(y[:, None])[:, 0], scaling.t_scale[0] ** 2 / model.noise_variance_
+    mean, _ = naive.posterior(Phi, t, alpha, beta)
+    np.testing.assert_allclose(model.model_.mean, mean, rtol=1e-4, atol=1e-7)
+    evidence = naive.log_evidence(Phi, t, alpha, beta) - 101 * np.log(scaling.t_scale[0])
+    assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
+    assert model.model_.n_rows == 101
 
 
 def test_kept_vectors_stay_exact_when_rows_are_gone(monkeypatch):

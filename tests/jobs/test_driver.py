@@ -25,10 +25,13 @@ class Recorder(MemoryJournal):
 
     def __init__(self):
         super().__init__()
-        self.checkpoints = []
+        self.checkpoints, self.final = [], None
 
     def checkpoint(self, checkpoint):
-        self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
+        if checkpoint.final:
+            self.final = checkpoint
+        else:
+            self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +90,12 @@ def recorded(rows, max_rounds):
     executor.close()
 
 
-def test_there_is_no_checkpoint_of_a_run_that_is_over(rows):
-    """The last fit is none to go on from: a limit that is raised later finds the round before it."""
+def test_the_checkpoint_of_a_run_that_is_over_says_so(rows):
+    """The last fit is none to go on from without new rows: a limit that is raised later finds the round before it."""
     with recorded(rows, 3) as (_, _, journal):
         assert [lines for lines, _ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
+        assert (journal.final.state.round, journal.final.state.settled) == (3, True)
 
 
 def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):

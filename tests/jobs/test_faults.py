@@ -173,13 +173,13 @@ def test_remains_of_killed_writers_harm_nobody(tmp_path):
     shutil.copytree(checkpoints / "000000-000001", checkpoints / "000000-000002")
     (checkpoints / ".000000-000003.json.abc.part").write_text("{")
     assert store.restore().value == {"n": 1}
-    store.checkpoint({"n": 3})
-    store.checkpoint({"n": 4})
-    assert store.restore().value == {"n": 4}
+    for n in (3, 4, 5):
+        store.checkpoint({"n": n})
+    assert store.restore().value == {"n": 5}
     names = sorted(path.name for path in checkpoints.iterdir() if not path.name.startswith("."))
-    assert names == ["000000-000003", "000000-000003.json", "000000-000004", "000000-000004.json"]
-    shutil.rmtree(checkpoints / "000000-000004")
-    assert store.restore().value == {"n": 3}
+    assert names == [f"000000-00000{n}{end}" for n in (3, 4, 5) for end in ("", ".json")]
+    shutil.rmtree(checkpoints / "000000-000005")
+    assert store.restore().value == {"n": 4}
 
 
 def test_an_unwritable_value_leaves_no_trace(place):

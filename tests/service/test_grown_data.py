@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 import zarr
 
-from partirvm import RVMRegressor, ingest, open_job, submit
+from partirvm import RVMRegressor, ingest, open_job, service, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
+from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
+from partirvm.service.carrying import create
+from partirvm.types import FitParameters
 
+ASKED = FitParameters(gamma=0.5)
 OPTIONS = {"gamma": 0.5, "partition_size": 30, "max_rounds": 3, "random_state": 0}
 
 
@@ -20,6 +24,19 @@ def rows(n, seed, low=-2.0, high=2.0):
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+class Lines(Watcher):
+    """Wants the end once there are so many lines of history."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def on_record(self, entry):
+        self.most -= 1
+
+    def __call__(self):
+        return self.most <= 0
 
 
 def contents(source):
@@ -76,6 +93,19 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_single_row_is_appended(tmp_path):
+    """Without a word of warning, though by itself it would be nothing to fit; arrays and tables."""
+    place, (X, y) = tmp_path / "d.zarr", rows(50, 0)
+    labels = np.where(y > 0, "up", "down")
+    before = contents(ingest((X, labels), place, classes=True))
+    grown = contents(ingest((X[:1], np.array(["up"])), place, append=True))
+    np.testing.assert_array_equal(grown, np.concatenate([before, [[*X[0], 1.0]]]))
+    (tmp_path / "one.csv").write_text("x0,x1,y\n1,2,down\n")
+    np.testing.assert_array_equal(contents(ingest(tmp_path / "one.csv", place, append=True))[-1], [1, 2, 0])
+    with pytest.raises(DataError, match=r"there are no rows\.$"):
+        ingest((X[:0], labels[:0]), place, append=True)
+
+
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_job_goes_on_with_new_rows(tmp_path):
     """Its model is then of all rows: the posterior is that of dense formulas; scaling stays; new ground is learned."""
@@ -115,14 +145,25 @@ def test_a_job_goes_on_with_new_rows(tmp_path):
         open_job(folder).update()
 
 
-def test_only_what_keeps_statistics_can_be_updated(tmp_path):
-    """A basic fit leaves no round to go on from."""
-    place = tmp_path / "d.zarr"
-    ingest(rows(80, 0), place)
-    submit(RVMRegressor(gamma=0.5, strategy="basic"), place, tmp_path / "job").wait(60)
-    ingest(rows(10, 1), place, append=True)
-    with pytest.raises(UsageError, match="cannot be updated: only a regression by the working set"):
-        open_job(tmp_path / "job").update()
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_cannot_be_updated(tmp_path):
+    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before its last merge."""
+    place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    X, y = rows(80, 0)
+    halves = FitParameters(gamma=0.5, strategy="split-merge", partition_size=20)
+    for t, asked, lines, why in (
+        (y, ASKED, 0, "it has done no round that new rows could join"),
+        (np.ones(80), ASKED, 9, "its target was constant, which sets no scale"),
+        (y, halves, 4, "split-merge was ended before its last merge"),
+    ):
+        ingest((X, t), place, overwrite=True)
+        create(place, folder, asked, None, True)
+        watcher = Lines(lines)
+        if lines:
+            service.carry_out(folder, watcher=watcher, aborted=watcher)
+        ingest(rows(10, 1), place, append=True)
+        with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*; start a new job"):
+            open_job(folder).update()
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

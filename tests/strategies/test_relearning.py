@@ -53,7 +53,10 @@ OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_co
 
 @dataclass
 class Keeping(MemoryJournal):
-    """Models by the line of history that they came before, and checkpoints as they are written and read."""
+    """Models by the line of history that they came before, and checkpoints as they are written and read.
+
+    That of the end is left out.
+    """
 
     models: list = field(default_factory=list)
     checkpoints: list = field(default_factory=list)
@@ -63,6 +66,8 @@ class Keeping(MemoryJournal):
         self.models.append((len(self.history), model))
 
     def checkpoint(self, checkpoint):
+        if checkpoint.final:
+            return
         tree, arrays = CODEC.encode(checkpoint.state)
         state = CODEC.decode(tree, arrays)
         self.checkpoints.append((Checkpoint(state, checkpoint.waiting), len(self.history)))
