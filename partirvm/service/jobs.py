@@ -27,25 +27,21 @@ from partirvm.service.carrying import (
     Requests,
     absolute,
     announcer,
-    asked_parameters,
     begin,
     carry,
     carry_out,
     changes,
     create,
     ending,
-    latest,
-    require_grown,
     sources,
     specification,
     take_over,
 )
-from partirvm.service.growing import goes_in_order, require_growable
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances, told_bases
-from partirvm.strategies.incremental import Incremental
+from partirvm.service.requeueing import check_changes, requeue, requeue_grown
 from partirvm.types import FitParameters
 
 LOOK = 0.5
@@ -56,17 +52,6 @@ GRACE = 25.0
 
 TRIES = 25
 """How often an end is tried to be made of a job that somebody is just beginning."""
-
-RESUMABLE = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
-"""What a resume may change; all else would make another fit of it."""
-
-LIMITS = {
-    Termination.ROUNDS: "max_rounds",
-    Termination.VECTORS: "max_vectors",
-    Termination.TIME: "time_limit",
-    Termination.MEMORY: "memory_limit",
-}
-"""Reasons after which a job that is done can go on, and the option that ended it."""
 
 
 def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
@@ -319,14 +304,14 @@ class Job:
         ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. Raises ``UsageError``
         for others and where nothing is left to do, ``LeaseError`` while somebody is at work on it.
         """
-        _check_changes(changed)
+        check_changes(changed)
         if client is None:
             self._start_here(self.requeue(**changed))
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
-        self._start_there(client, ask(client, _requeue, absolute(self.location), _address(client), changed))
+        self._start_there(client, ask(client, requeue, absolute(self.location), _address(client), changed))
         return self
 
     def update(self, *, client: Any = None, max_rounds: int | None = None) -> Job:
@@ -347,16 +332,16 @@ class Job:
 
         _require_shared(self.location)
         place = absolute(self.location)
-        self._start_there(client, ask(client, _requeue_grown, place, _address(client), max_rounds))
+        self._start_there(client, ask(client, requeue_grown, place, _address(client), max_rounds))
         return self
 
     def requeue_grown(self, max_rounds: int | None = None) -> JobState:
         """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
-        return _requeue_grown(self.location, "", max_rounds)
+        return requeue_grown(self.location, "", max_rounds)
 
     def requeue(self, **changed: Any) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
-        return _requeue(self.location, "", changed)
+        return requeue(self.location, "", changed)
 
     def model(self) -> AnyModel:
         """The model so far. Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled."""
@@ -473,81 +458,3 @@ class _Runner:
             carry_out(self._job, attempt=self._attempt)
         except Exception as error:
             self._error = error
-
-
-def _check_changes(changed: dict[str, Any]) -> None:
-    other = sorted(changed.keys() - set(RESUMABLE))
-    if other:
-        raise UsageError(
-            f"a resume cannot change {', '.join(other)}: it changes {', '.join(RESUMABLE)}; anything else is another "
-            "fit, start a new job for it"
-        )
-
-
-def _requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
-    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does."""
-    _check_changes(changed)
-    changed = {key: value for key, value in changed.items() if value is not None}
-    store = JobStore(location)
-    lease = store.acquire()
-    try:
-        events, spec = store.events(), store.spec()
-        before = asked_parameters(spec, changes(events))
-        asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
-        changed = {key: getattr(asked, key) for key in changed}
-        _check_resumable(location, fold(events), before, asked)
-        take_over(store)
-        if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster})
-        return fold(store.events())
-    finally:
-        with suppress(LeaseError, StorageError):
-            lease.release()
-
-
-def _requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobState:
-    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
-    store = JobStore(location)
-    lease = store.acquire()
-    try:
-        events, spec = store.events(), store.spec()
-        if fold(events).status is Status.CANCELLED:
-            raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
-        fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
-        restored = store.restore()
-        state = require_growable(location, None if restored is None else restored.value["state"])
-        asked = asked_parameters(spec, changes(events))
-        rounds = max_rounds
-        if rounds is None:  # as many as the last update was given, or the fit
-            rounds = next(
-                (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
-                asked.max_rounds,
-            )
-        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
-        if goes_in_order(state) and asked.strategy != Incremental.name:
-            changed["strategy"] = Incremental.name
-        check_parameters(asked_parameters(spec, {**changes(events), **changed}))
-        take_over(store)
-        if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster}
-        store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
-        return fold(store.events())
-    finally:
-        with suppress(LeaseError, StorageError):
-            lease.release()
-
-
-def _check_resumable(location: str, state: JobState, before: FitParameters, asked: FitParameters) -> None:
-    if state.status is Status.CANCELLED:
-        raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
-    if state.status is not Status.DONE:
-        return
-    reason = Termination(state.reason)
-    if reason not in LIMITS:
-        raise UsageError(f"{location} is done, a resume would change nothing: {reason.advice}")
-    option = LIMITS[reason]
-    was, is_now = getattr(before, option), getattr(asked, option)
-    if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-        raise UsageError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")
