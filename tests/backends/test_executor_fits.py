@@ -9,7 +9,7 @@ import pytest
 from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMRegressor, ingest, service
+from partirvm import RVMClassifier, RVMRegressor, ingest, service
 from partirvm.backends import LocalExecutor
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine
@@ -81,6 +81,16 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
         estimator.fit(X, y, sample_weight=w)
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
+    assert found[0] == found[1] == found[2]
+
+
+def test_classes_by_actions_have_the_same_bits_on_a_cluster(one_worker, three_workers):
+    """RVMClassifier(solver="fast") of three classes with client=None, one worker and three."""
+    X, y, w = (each[:4000] for each in rows())
+    codes, found = np.digitize(y, np.quantile(y, [0.3, 0.7])), []
+    for client in (None, one_worker, three_workers):
+        model = RVMClassifier(gamma=0.3, partition_size=20, max_rounds=2, solver="fast", random_state=3, client=client)
+        found.append(fitted_bits(model.fit(X, codes, sample_weight=w).model_))
     assert found[0] == found[1] == found[2]
 
 
