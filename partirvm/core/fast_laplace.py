@@ -27,14 +27,13 @@ from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.shared import optimum, worth
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import ALPHA_FLOOR, DEPENDENT, evidence_gain
+from partirvm.core.updates import ALPHA_FLOOR, DEPENDENT
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-FEWEST, PART = 100, 0.5
-"""Actions on one quadratic at most: ``FEWEST`` + M / ``PART``. More would be spent on digits that the next one has not.
-"""
+FEWEST, EACH = 100, 2
+"""Actions on one quadratic at most: ``FEWEST`` + ``EACH`` × M. More would go into digits that the next one has not."""
 
 FAR = 1.0
 """Nats, ½δᵀGδ, by which actions may move the mode of an output before the quadratic is measured anew."""
@@ -80,31 +79,18 @@ class Together:
     def best(self) -> Action:
         """The action that gains most, of equal ones the first; ``log_evidence`` is what it gains."""
         s, q = self.sparsity_and_quality()
-        before = self.alpha
-        now, absent = worth(s, q, before), np.isinf(before)
-        dependent = absent & (s.sum(axis=1) < DEPENDENT * self.precision.sum(axis=1))
-        q[dependent] = 0.0
-        after = self._best_alpha(s, q, now)
-        gain = worth(s, q, after) - now
+        before, floor = self.alpha, ALPHA_FLOOR * self.precision.max(axis=1)
+        absent = np.isinf(before)
+        alone = s.shape[1] == 1
+        after = best_alpha(s[:, 0], q[:, 0], floor) if alone else np.maximum(optimum(s, q)[0], floor)
+        after[absent & (s.sum(axis=1) < DEPENDENT * self.precision.sum(axis=1))] = np.inf
+        gain = worth(s, q, after) - worth(s, q, before)
         j = int(np.argmax(gain))
         if absent[j] and len(there := self.outputs[0].columns):
             present = int(there[np.argmax(gain[there])])
             j = present if gain[present] >= (1.0 - TIE) * gain[j] else j
         kind = "add" if absent[j] else "estimate" if np.isfinite(after[j]) else "delete"
         return Action(kind, j, float(after[j]), float(gain[j]), float(gain[j]))
-
-    def _best_alpha(self, s: Float, q: Float, now: Float) -> Float:
-        """The best α of each column (K,); those that others surpass in any case keep what they have."""
-        floor = ALPHA_FLOOR * self.precision.max(axis=1)
-        if s.shape[1] == 1:
-            return best_alpha(s[:, 0], q[:, 0], floor)
-        most = evidence_gain(s, q).sum(axis=1) - now  # were each output to have an α of its own
-        first = [int(np.argmax(most))]
-        promised = optimum(s[first], q[first])[1] - now[first]
-        near = np.flatnonzero(most >= (1.0 - TIE) * promised)
-        found = self.alpha
-        found[near] = np.maximum(optimum(s[near], q[near])[0], floor[near])
-        return found
 
     def do(self, action: Action) -> None:
         """Carry out an action."""
@@ -140,7 +126,7 @@ def act(
     alpha, block = state.alpha.copy(), state.block
     for k in _groups(state):
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
-        for _ in range(FEWEST + int(len(group.begun) / PART)):
+        for _ in range(FEWEST + EACH * len(group.begun)):
             look()
             action = group.best()
             if action.gain <= least:
