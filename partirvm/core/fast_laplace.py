@@ -124,7 +124,7 @@ def act(
     The first is done in any case, others while the mode is within ``FAR``. ``look`` is called before each.
     """
     alpha, block = state.alpha.copy(), state.block
-    for k in _groups(state):
+    for k in _groups(state) if len(alpha) else ():
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
         for _ in range(FEWEST + EACH * len(group.begun)):
             look()

@@ -230,6 +230,14 @@ def test_hard_data_end_finite(rng, likelihood, kind):
         np.testing.assert_allclose(state.mean, 0.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("likelihood", LOGISTIC)
+def test_no_candidate_no_column(likelihood):
+    """A fit that has none to choose from ends with none."""
+    Phi, codes = problem(0, likelihood)
+    state, reason = fit(likelihood, Phi[:, :0], codes)
+    assert (reason, state.n_columns) == (Termination.CONVERGED, 0)
+
+
 def test_weights_are_rows_that_occur_twice(rng):
     """A row of weight 2 is two rows, but for what N says of the tolerance."""
     Phi, codes = problem(5, "multinomial", 40, 12)
