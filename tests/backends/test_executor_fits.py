@@ -84,14 +84,14 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
     assert found[0] == found[1] == found[2]
 
 
-def test_classes_by_actions_have_the_same_bits_on_a_cluster(one_worker, three_workers):
-    """RVMClassifier(solver="fast") of three classes with client=None, one worker and three."""
-    X, y, w = (each[:4000] for each in rows())
+def test_classes_by_actions_have_the_same_bits_on_a_cluster(three_workers):
+    """RVMClassifier(solver="fast") of three classes with client=None and three workers."""
+    X, y, w = (each[:3000] for each in rows())
     codes, found = np.digitize(y, np.quantile(y, [0.3, 0.7])), []
-    for client in (None, one_worker, three_workers):
-        model = RVMClassifier(gamma=0.3, partition_size=20, max_rounds=2, solver="fast", random_state=3, client=client)
+    for client in (None, three_workers):
+        model = RVMClassifier(gamma=0.3, partition_size=10, max_rounds=1, solver="fast", tol=1e-5, client=client)
         found.append(fitted_bits(model.fit(X, codes, sample_weight=w).model_))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("selection", ["error", "gain"])
