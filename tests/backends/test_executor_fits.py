@@ -88,8 +88,9 @@ def test_classes_by_actions_have_the_same_bits_on_a_cluster(three_workers):
     """RVMClassifier(solver="fast") of three classes with client=None and three workers."""
     X, y, w = (each[:3000] for each in rows())
     codes, found = np.digitize(y, np.quantile(y, [0.3, 0.7])), []
+    options = {"gamma": 0.3, "partition_size": 10, "max_rounds": 1, "tol": 1e-5, "random_state": 3}
     for client in (None, three_workers):
-        model = RVMClassifier(gamma=0.3, partition_size=10, max_rounds=1, solver="fast", tol=1e-5, client=client)
+        model = RVMClassifier(**options, solver="fast", client=client)
         found.append(fitted_bits(model.fit(X, codes, sample_weight=w).model_))
     assert found[0] == found[1]
 
