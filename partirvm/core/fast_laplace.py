@@ -27,7 +27,7 @@ from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.shared import optimum, worth
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import ALPHA_FLOOR, DEPENDENT
+from partirvm.core.updates import ABSENT, ALPHA_FLOOR, DEPENDENT
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -79,6 +79,7 @@ class Together:
     def best(self) -> Action:
         """The action that gains most, of equal ones the first; ``log_evidence`` is what it gains."""
         s, q = self.sparsity_and_quality()
+        q[self.precision < ABSENT] = 0.0
         before, floor = self.alpha, ALPHA_FLOOR * self.precision.max(axis=1)
         absent = np.isinf(before)
         alone = s.shape[1] == 1

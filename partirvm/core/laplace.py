@@ -44,9 +44,9 @@ Int = NDArray[np.int64]
 class LaplaceState:
     """A fit of M columns and C outputs: α, the quadratic about ``weights``, and the posterior of that quadratic.
 
-    ``alpha`` (M, C) is inf where output k has not the column; ``weights`` (M, C) are where ``block`` was measured, by
-    the ``passes``-th pass of this fit; ``posteriors`` are of each output's own columns, in order. ``prior`` is that of
-    each α, and says which stay as they are.
+    ``alpha`` (M, C) is inf where output k has not the column; one that none has is on trial (``core.fast_laplace``).
+    ``weights`` (M, C) are where ``block`` was measured, by the ``passes``-th pass of this fit; ``posteriors`` are of
+    each output's own columns, in order. ``prior`` is that of each α, and says which stay as they are.
     """
 
     likelihood: str

@@ -187,9 +187,13 @@ def _propose(
 
 
 def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, look: Look, pairs: Pairs = ()) -> Search:
-    """Actions on the quadratic at hand, and the Newton step that belongs to them: a plain one where none gains."""
-    aim = aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
-    if np.array_equal(aim.goal, state.alpha):
+    """Actions on the quadratic at hand, and the Newton step that belongs to them.
+
+    A plain step where none gains, or far from the mode, where the quadratic says nothing of α.
+    """
+    far = state.decrement > NEAR
+    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
+    if far or np.array_equal(aim.goal, state.alpha):
         return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
     return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
 

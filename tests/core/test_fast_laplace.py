@@ -162,19 +162,25 @@ def test_a_part_of_a_change_is_one_of_prior_variances():
     np.testing.assert_array_equal(turned.share, np.where(changed, 0.5, 1.0))
 
 
+def drive(search, Phi, codes, rule=RULE, w=None):
+    """Measure trials, of all candidates each time, until there is a reason to end."""
+    labels, reason = search.trial.labels, None
+    while reason is None:
+        np.testing.assert_array_equal(search.trial.labels, labels)
+        block = LogisticBlock.of(search.trial.likelihood, Phi, codes, search.trial.weights, w)
+        search, reason = receive(search, block, rule)
+    assert np.isfinite(search.current.log_evidence)
+    assert np.isfinite(search.current.alpha).any(axis=1).all()
+    return search.current, reason
+
+
 def fit(likelihood, Phi, codes, rule=RULE, w=None):
-    """From nothing to the end; ``Termination`` and the fit, whose columns are the active ones."""
+    """From nothing to the end: the fit of the active columns, and why it ended."""
     C = n_outputs(likelihood, 3 if likelihood != "bernoulli" else 2)
     labels, none, zero = np.arange(Phi.shape[1]) + BIAS, np.zeros((0, C)), np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     first = enter(likelihood, labels, block, labels[:0], none, none, wait=True)
-    search, reason = begin(replace(first, passes=1), rule, fast=True), None
-    while reason is None:
-        np.testing.assert_array_equal(search.trial.labels, labels)
-        block = LogisticBlock.of(likelihood, Phi, codes, search.trial.weights, w)
-        search, reason = receive(search, block, rule)
-    assert np.isfinite(search.current.log_evidence)
-    return search.current, reason
+    return drive(begin(replace(first, passes=1), rule, fast=True), Phi, codes, rule, w)
 
 
 @settings(max_examples=25)
@@ -185,7 +191,6 @@ def test_the_end_is_a_mode_where_no_action_gains(likelihood, seed):
     rule = StopRule(1e-5, 200)
     state, reason = fit(likelihood, Phi, codes, rule)
     assert reason is Termination.CONVERGED
-    assert np.isfinite(state.alpha).any(axis=1).all()
     columns, C = state.labels - BIAS, state.alpha.shape[1]
     evidence, groups = 0.0, [range(C)] if likelihood == "multinomial" else [[k] for k in range(C)]
     for outputs in groups:
@@ -209,9 +214,9 @@ def test_the_end_is_a_mode_where_no_action_gains(likelihood, seed):
 
 
 @pytest.mark.parametrize("likelihood", LOGISTIC)
-@pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "copies"])
+@pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "copies", "zeros"])
 def test_hard_data_end_finite(rng, likelihood, kind):
-    """Classes that part, inputs that tell nothing, rows that contradict each other, columns that are there twice."""
+    """Classes that part, inputs that tell nothing, rows that contradict each other, columns twice or empty."""
     K = 2 if likelihood == "bernoulli" else 3
     codes = (np.arange(30) % K).astype(float)
     X = np.column_stack([10 * codes, np.zeros(30)]) + rng.normal(size=(30, 2))
@@ -220,14 +225,52 @@ def test_hard_data_end_finite(rng, likelihood, kind):
     if kind == "both labels":
         X, codes = np.repeat(rng.normal(size=(15, 2)), 2, axis=0), (np.arange(30) % 2).astype(float)
     Phi = np.hstack([np.ones((30, 1)), naive.gaussian(X, X, 0.5)])
-    state, reason = fit(likelihood, np.hstack([Phi, Phi]) if kind == "copies" else Phi, codes)
+    if kind in ("copies", "zeros"):
+        Phi = np.hstack([Phi, Phi if kind == "copies" else np.zeros((30, 5))])
+    state, reason = fit(likelihood, Phi, codes)
     assert reason is Termination.CONVERGED
-    if kind in ("separable", "copies"):
+    if kind in ("separable", "copies", "zeros"):
         assert state.block.wrong == 0
     if kind == "copies":
         assert len(set(state.labels % 31)) == len(state.labels)
     if kind in ("equal inputs", "both labels") and likelihood == "bernoulli":
         np.testing.assert_allclose(state.mean, 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 5, 6])
+def test_classes_that_part_from_weights_far_away(seed):
+    """Where rows are saturated the quadratic says nothing of α, and steps are taken back: the end is as good as from
+    nothing, within what two optima of 60 candidates differ by."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 3))
+    codes = (X[:, 0] > 0).astype(float)
+    Phi = np.hstack([np.ones((200, 1)), naive.gaussian(X, X[:60], 0.5)])
+    weights = 100 * rng.normal(size=(61, 1))
+    block = LogisticBlock.of("bernoulli", Phi, codes, weights)
+    far = init("bernoulli", np.arange(61) + BIAS, np.full((61, 1), 1e-3), weights, block)
+    state, reason = drive(begin(replace(far, passes=1), RULE, fast=True), Phi, codes)
+    assert reason is Termination.CONVERGED
+    assert abs(state.log_evidence - fit("bernoulli", Phi, codes)[0].log_evidence) < 5
+    assert state.n_vectors < 20
+
+
+def test_limits_and_a_watcher_end_a_fit():
+    """Vectors down to the rule's number, its most passes, or what the watcher raises between actions."""
+    Phi, codes = problem(3, "bernoulli")
+    labels, zero = np.arange(Phi.shape[1]) + BIAS, np.zeros((Phi.shape[1], 1))
+    block = LogisticBlock.of("bernoulli", Phi, codes, zero)
+    everything = replace(init("bernoulli", labels, zero + 0.1, zero, block), passes=1)
+    rule = replace(RULE, vectors=8)
+    state, reason = drive(begin(everything, rule, fast=True), Phi, codes, rule)
+    assert (reason, state.n_vectors <= 8) == (Termination.HALVED, True)
+    state, reason = fit("bernoulli", Phi, codes, replace(RULE, max_iterations=3))
+    assert (reason, state.passes) == (Termination.ITERATIONS, 3)
+
+    def leave():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begin(everything, RULE, leave, fast=True)
 
 
 @pytest.mark.parametrize("likelihood", LOGISTIC)
