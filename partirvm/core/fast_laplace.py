@@ -35,8 +35,9 @@ Int = NDArray[np.int64]
 FEWEST, EACH = 100, 2
 """Actions on one quadratic at most: ``FEWEST`` + ``EACH`` × M. More would go into digits that the next one has not."""
 
-FAR = 1.0
-"""Nats, ½δᵀGδ, by which actions may move the mode of an output before the quadratic is measured anew."""
+FAR, FAR_ROWS = 1.0, 500
+"""Nats, ½δᵀGδ, by which actions may move the mode before the quadratic is measured anew: ``FAR``, or one per so many
+rows, whose predictors then change by a tenth or two."""
 
 NEARER = 0.25
 """Factor of the share that is made of a change that was taken back."""
@@ -122,9 +123,9 @@ def act(
 ) -> Float:
     """α (K, C) after actions that gain more than ``least`` nats each; that of the state if none does.
 
-    The first is done in any case, others while the mode is within ``FAR``. ``look`` is called before each.
+    The first is done in any case, others while the mode is within ``FAR`` nats. ``look`` is called before each.
     """
-    alpha, block = state.alpha.copy(), state.block
+    alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
         for _ in range(FEWEST + EACH * len(group.begun)):
@@ -134,7 +135,7 @@ def act(
                 break
             group.do(action)
             on_action(action)
-            if group.displacement() > FAR:
+            if group.displacement() > far:
                 break
         alpha[:, k] = group.alpha[:, None]
     return alpha

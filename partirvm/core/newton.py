@@ -52,6 +52,9 @@ a weight that is pruned at its own curvature, thousands of nats where the likeli
 NEAR = 10.0
 """Nats from the mode, by the quadratic, within which α moves again after a step was taken back."""
 
+NEAR_ROWS = 0.1
+"""The same per row, where α moves by actions: predictors are within a unit or so of where they go."""
+
 SHORTER, LONGER = 0.1, 4.0
 """Factors of a step: the least after one that was taken back, and of the next after one that was not."""
 
@@ -133,7 +136,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    if search.step and now.decrement > NEAR:
+    if search.step and now.decrement > _near(search.aim, now):
         step = min(LONGER * search.step, 1.0)
         since = now.passes if search.aim is None else search.since
         return _plain(now, step, since, pairs, settling=False, aim=search.aim), None
@@ -191,11 +194,16 @@ def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, look: Look,
 
     A plain step where none gains, or far from the mode, where the quadratic says nothing of α.
     """
-    far = state.decrement > NEAR
+    far = state.decrement > _near(last, state)
     aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
     if far or np.array_equal(aim.goal, state.alpha):
         return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
     return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
+
+
+def _near(aim: Aim | None, state: LaplaceState) -> float:
+    """Nats from the mode within which α moves."""
+    return NEAR if aim is None else max(NEAR, NEAR_ROWS * state.n)
 
 
 def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> Search:
@@ -240,7 +248,7 @@ def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Terminat
         state = _sober(state)
     # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
-    if idle and aim is not None:
+    if aim is not None and not search.step:
         aim = aim.nearer()
     stuck = idle and (state.passes - search.since <= TIMID if aim is None else aim.share.max() < SHORTEST)
     if step < SHORTEST or stuck:

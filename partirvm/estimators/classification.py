@@ -93,8 +93,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     solver : {"auto", "fixed-point", "fast"}
         How precisions α are found on the quadratic of each Newton step (Laplace's approximation). "fixed-point", and
         "auto": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or estimated
-        again, that which raises the evidence most (Tipping & Faul 2003), in fewer passes, but each over all candidates,
-        where the fixed point's pruning makes them cheaper. With priors or fixed α it is refused.
+        again, that which raises the evidence most (Tipping & Faul 2003). All candidates are in each of its passes,
+        where the fixed point's become cheaper as it prunes. With priors or fixed α it is refused.
     alpha_prior : pair of float
         Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
         appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence
