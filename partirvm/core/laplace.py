@@ -44,9 +44,9 @@ Int = NDArray[np.int64]
 class LaplaceState:
     """A fit of M columns and C outputs: α, the quadratic about ``weights``, and the posterior of that quadratic.
 
-    ``alpha`` (M, C) is inf where output k has not the column; ``weights`` (M, C) are where ``block`` was measured, by
-    the ``passes``-th pass of this fit; ``posteriors`` are of each output's own columns, in order. ``prior`` is that of
-    each α, and says which stay as they are.
+    ``alpha`` (M, C) is inf where output k has not the column; one that none has is on trial (``core.fast_laplace``).
+    ``weights`` (M, C) are where ``block`` was measured, by the ``passes``-th pass of this fit; ``posteriors`` are of
+    each output's own columns, in order. ``prior`` is that of each α, and says which stay as they are.
     """
 
     likelihood: str
@@ -65,13 +65,18 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Kernel columns, the leading ones not counted."""
-        return int((self.labels >= 0).sum())
+        """Kernel columns of finite α, the leading ones not counted."""
+        return int((self.labels[self.active] >= 0).sum())
 
     @property
     def n_columns(self) -> int:
         """M, the leading ones counted."""
         return len(self.labels)
+
+    @property
+    def active(self) -> Int:
+        """Positions of the columns that any output has."""
+        return np.flatnonzero(np.isfinite(self.alpha).any(axis=1))
 
     @property
     def iteration(self) -> int:
@@ -239,15 +244,24 @@ def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
 
 
 def _left(state: LaplaceState, gone: NDArray[np.bool_], alpha: Float) -> LaplaceState:
-    """What is left at this α (M, C) without the columns that are gone from outputs.
+    """What is left at this α (M, C) without the columns that are gone from outputs."""
+    kept = np.flatnonzero(~gone.all(axis=1))
+    weights, block = _relieved(state, gone)
+    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
+
+
+def moved_to(state: LaplaceState, alpha: Float) -> LaplaceState:
+    """At this α (M, C), all columns kept: those at ∞ are on trial, at weight zero, and no part of the posterior."""
+    return settled(state, alpha, *_relieved(state, ~np.isfinite(alpha)))
+
+
+def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
+    """Weights, zero where columns are gone from outputs, and the quadratic about these.
 
     A column that goes takes its part of the quadratic's centre with it: the gradient is that of the others there.
     """
-    kept = np.flatnonzero(~gone.all(axis=1))
     shift = np.where(gone, state.weights, 0.0)
-    block = _without(state.block, shift)
-    weights = state.weights - shift
-    return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
+    return state.weights - shift, _without(state.block, shift)
 
 
 def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
@@ -292,12 +306,14 @@ def enter(
     alpha: Float,
     weights: Float,
     prior: Prior = FLAT,
+    *,
+    wait: bool = False,
 ) -> LaplaceState:
     """A fit of the columns ``labels``, begun where ``block`` was measured.
 
     ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the
     others were at weight zero, and start where Tipping & Faul (2003) put them, with one α for all outputs where they
-    share it: that of the mean s and the mean q².
+    share it: that of the mean s and the mean q². Where they are to ``wait`` they start at α = ∞.
     """
     old = np.flatnonzero(np.isin(labels, known))
     new = np.flatnonzero(~np.isin(labels, known))
@@ -306,12 +322,18 @@ def enter(
     begun = together.take(np.arange(len(old)))
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", begun.curvature)
     there = init(likelihood, labels[old], np.maximum(alpha[order], floor), weights[order], begun, prior)
+    joint, start = np.full((len(labels), weights.shape[1]), np.inf), np.zeros((len(labels), weights.shape[1]))
+    joint[old], start[old] = there.alpha, weights[order]
+    if not wait:
+        joint[new] = _entry(there, together)
+    return init(likelihood, labels, joint, start, block, prior)
+
+
+def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
+    """α (P, C) at which the columns that ``together`` has beyond those of the fit start."""
     s, q, precision = entry_factors(there, together)
-    if likelihood == "multinomial":
+    if there.likelihood == "multinomial":
         shape = s.shape
         s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
         q = np.sqrt(q)
-    joint, start = np.zeros((len(labels), weights.shape[1])), np.zeros((len(labels), weights.shape[1]))
-    joint[old], start[old] = there.alpha, weights[order]
-    joint[new] = entry_precision(s, q, precision, there.own_prior.alpha)
-    return init(likelihood, labels, joint, start, block, prior)
+    return entry_precision(s, q, precision, there.own_prior.alpha)

@@ -2,7 +2,8 @@
 
 ``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the
 ``trial`` whose statistic the next pass is to measure. ``receive(search, block, rule)`` goes on with that statistic,
-until there is a reason to end.
+until there is a reason to end. New α are those of MacKay's updates, or in a ``fast`` search of actions on one column at
+a time (``core.fast_laplace``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.damping import next_share
+from partirvm.core.fast_laplace import Aim, aimed, toward
 from partirvm.core.laplace import LaplaceState, settled, thin, update
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.secant import Pairs, among, newton_step, remember
@@ -39,12 +42,6 @@ TRUST = 0.1
 FINE = 0.1
 """Updates end when one of them changes the evidence by less than this × tol nats per row."""
 
-LEAST_SHARE = 2.0**-5
-"""The least part of a change of log α that is made where changes overshoot."""
-
-REGAIN = 1.25
-"""Factor by which that part grows again while changes keep their direction."""
-
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
 
@@ -54,6 +51,9 @@ a weight that is pruned at its own curvature, thousands of nats where the likeli
 
 NEAR = 10.0
 """Nats from the mode, by the quadratic, within which α moves again after a step was taken back."""
+
+NEAR_ROWS = 0.1
+"""The same per row, where α moves by actions: predictors are within a unit or so of where they go."""
 
 SHORTER, LONGER = 0.1, 4.0
 """Factors of a step: the least after one that was taken back, and of the next after one that was not."""
@@ -72,7 +72,8 @@ class Search:
     ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
     which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
     are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
-    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made.
+    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made. Of a
+    fast search ``aim`` is what its actions last aimed at; its states have all candidates, those at α = ∞ on trial.
     """
 
     current: LaplaceState
@@ -85,14 +86,17 @@ class Search:
     pairs: Pairs = ()
     drift: Float | None = None
     share: Float | None = None
+    aim: Aim | None = None
 
 
 def _nobody() -> None:
     """Nobody wants the end."""
 
 
-def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody) -> Search:
+def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody, *, fast: bool = False) -> Search:
     """The first step from a state; ``look`` is called between dense iterations, and may raise."""
+    if fast:
+        return _act(state, Aim.at(state), rule, state.passes, look)
     return _propose(state, rule, state.passes, look)
 
 
@@ -106,8 +110,15 @@ def receive(
 ) -> tuple[Search, Termination | None]:
     """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended.
 
-    ``look`` is called between dense iterations, and may raise.
+    ``look`` is called between dense iterations, and may raise. A fast search ends with its active columns alone.
     """
+    search, reason = _received(search, block, rule, look)
+    if reason is not None and search.aim is not None:
+        search = replace(search, current=search.current.take(search.current.active))
+    return search, reason
+
+
+def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) -> tuple[Search, Termination | None]:
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -125,8 +136,14 @@ def receive(
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    if search.step and now.decrement > NEAR:
-        return _plain(now, min(LONGER * search.step, 1.0), now.passes, pairs, settling=False), None
+    if search.step and now.decrement > _near(search.aim, now):
+        step = min(LONGER * search.step, 1.0)
+        since = now.passes if search.aim is None else search.since
+        return _plain(now, step, since, pairs, settling=False, aim=search.aim), None
+    if search.aim is not None:
+        found = _act(now, search.aim, rule, search.since, look, pairs)
+        ended = found.step and reached
+        return (replace(search, current=now), Termination.CONVERGED) if ended else (found, None)
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
     if level and not search.step and now.decrement < small:
         if reached:
@@ -172,6 +189,23 @@ def _propose(
     return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
 
 
+def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, look: Look, pairs: Pairs = ()) -> Search:
+    """Actions on the quadratic at hand, and the Newton step that belongs to them.
+
+    A plain step where none gains, or far from the mode, where the quadratic says nothing of α.
+    """
+    far = state.decrement > _near(last, state)
+    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
+    if far or np.array_equal(aim.goal, state.alpha):
+        return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
+    return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
+
+
+def _near(aim: Aim | None, state: LaplaceState) -> float:
+    """Nats from the mode within which α moves."""
+    return NEAR if aim is None else max(NEAR, NEAR_ROWS * state.n)
+
+
 def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> Search:
     """The Newton step that belongs to the α and columns of ``moved``."""
     pairs = among(pairs, state.labels, moved.labels)
@@ -189,13 +223,14 @@ def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> t
     drift[there] = np.log(moved.alpha[there]) - np.log(state.alpha[kept][there])
     if last is None or last.drift is None or last.share is None:
         return drift, np.ones(drift.shape)
-    factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
-    return drift, np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
+    return drift, next_share(drift, last.drift[kept], last.share[kept])
 
 
-def _plain(state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool) -> Search:
+def _plain(
+    state: LaplaceState, step: float, since: int, pairs: Pairs = (), *, settling: bool, aim: Aim | None = None
+) -> Search:
     trial = _moved(state, step, pairs)
-    return Search(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
+    return Search(state, trial, state.penalised(), step, since, settling, state.weights, pairs, aim=aim)
 
 
 def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Termination | None]:
@@ -205,18 +240,25 @@ def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Terminat
     trusted any more.
     """
     state = replace(search.current, passes=search.current.passes + 1)
+    step, aim = 1.0, search.aim
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    else:
-        step, state = 1.0, _sober(state)
+    elif aim is None:
+        state = _sober(state)
     # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
-    stuck = not search.step and state.passes - search.since <= TIMID and state.decrement < SETTLED * rule.tol * state.n
+    idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
+    if aim is not None and not search.step:
+        aim = aim.nearer()
+    stuck = idle and (state.passes - search.since <= TIMID if aim is None else aim.share.max() < SHORTEST)
     if step < SHORTEST or stuck:
         return replace(search, current=state), Termination.CONVERGED
     if state.passes >= rule.max_iterations:
         return replace(search, current=state), Termination.ITERATIONS
-    return _plain(state, step, state.passes, settling=search.settling), None
+    if idle and aim is not None:
+        return replace(_tried(state, toward(state, aim), search.since, ()), aim=aim), None
+    since = state.passes if aim is None else search.since  # the damping of actions goes on
+    return _plain(state, step, since, settling=search.settling, aim=aim), None
 
 
 def _sober(state: LaplaceState) -> LaplaceState:

@@ -43,11 +43,15 @@ def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
 
 
 def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Step (M, C) from the weights of ``state`` towards its mode: an ascent of the penalised likelihood."""
-    prior = np.where(np.isfinite(state.alpha), state.alpha, 0.0)
-    q = np.where(np.isfinite(state.alpha), state.block.gradient - prior * state.weights, 0.0)
+    """Step (M, C) from the weights of ``state`` towards its mode: an ascent of the penalised likelihood.
+
+    Columns at α = ∞ stay where they are, wherever they went when they had another.
+    """
+    there = np.isfinite(state.alpha)
+    prior = np.where(there, state.alpha, 0.0)
+    q = np.where(there, state.block.gradient - prior * state.weights, 0.0)
     used = []
-    for step, fall in pairs:
+    for step, fall in ((there * step, there * fall) for step, fall in pairs):
         change = fall + prior * step
         product = float(np.sum(step * change))
         if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):

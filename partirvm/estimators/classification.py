@@ -90,9 +90,11 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     class_weight : None, "balanced" or dict of label and weight
         Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
         Labels that a dict does not name weigh 1.
-    solver : {"auto", "fixed-point"}
-        MacKay's fixed point over all candidates, on the Laplace approximation of each Newton step; there is no other
-        for classes.
+    solver : {"auto", "fixed-point", "fast"}
+        How precisions α are found on the quadratic of each Newton step (Laplace's approximation). "fixed-point", and
+        "auto": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or estimated
+        again, that which raises the evidence most (Tipping & Faul 2003). All candidates are in each of its passes,
+        where the fixed point's become cheaper as it prunes. With priors or fixed α it is refused.
     alpha_prior : pair of float
         Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
         appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence

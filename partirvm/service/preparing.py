@@ -256,12 +256,11 @@ def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
 
 
 def _check_solver(parameters: FitParameters, source: Source) -> None:
-    """Actions on one column at a time are of a Gaussian likelihood; that of classes moves with every one of them."""
+    """Actions on one column at a time are of one target's numbers or of classes, with nothing believed of α."""
     if parameters.solver != "fast":
         return
     believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
     for there, what in (
-        (source.columns.classes is not None, "classes"),
         (source.n_targets > 1, "several targets at once"),
         (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
     ):

@@ -60,14 +60,26 @@ class Course:
         """
         task = self.task
         if self.search is not None:
-            search, reason = receive(self.search, block, task.rule, look)
+            search, reason = receive(self.search, block, self.rule, look)
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
         there = np.isin(start.labels, labels)
         known = start.labels[there], start.alpha[there], start.weights[there]
-        first = enter(task.likelihood, labels, block, *known, task.prior)
+        first = enter(task.likelihood, labels, block, *known, task.prior, wait=self.fast)
         first = replace(first, passes=1)
-        return replace(self, search=settle(first) if task.hold else begin(first, task.rule, look))
+        return replace(self, search=settle(first) if task.hold else begin(first, self.rule, look, fast=self.fast))
+
+    @property
+    def fast(self) -> bool:
+        """Whether it goes by actions; ``auto`` is the fixed point."""
+        return self.task.solver == "fast"
+
+    @property
+    def rule(self) -> StopRule:
+        """When it ends: a fit by actions that begins with few vectors has nothing to prune, and converges."""
+        rule, start = self.task.rule, self.task.start
+        begun = np.isin(self.task.design.labels, start.labels).sum()
+        return replace(rule, vectors=None) if self.fast and rule.vectors is not None and begun <= rule.vectors else rule
 
     @property
     def info(self) -> StepInfo:

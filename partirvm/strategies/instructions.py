@@ -278,7 +278,8 @@ class Newton:
     """A classification fit of the columns of ``design``: logistic passes and Newton steps until ``rule`` ends it.
 
     Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher. ``prior`` is
-    that of each α. With ``hold`` α stays as it is, and only the mode is sought.
+    that of each α; with the ``solver`` "fast" columns that are new wait to be added (``core.fast_laplace``). With
+    ``hold`` α stays as it is, and only the mode is sought.
     """
 
     design: Design
@@ -288,6 +289,7 @@ class Newton:
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
+    solver: str = "fixed-point"
     hold: bool = False
 
 
@@ -507,8 +509,7 @@ class Options:
     ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
     does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
     where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
-    ``solver`` says how dense fits of numbers are solved (``core.solvers``); that of the partition size is always the
-    fixed point.
+    ``solver`` says how dense fits are solved (``core.solvers``); that of the partition size is always the fixed point.
     """
 
     partition_size: int

@@ -231,8 +231,8 @@ class Rounds:
         rows = posterior_rows(state.problem, state.options, state.seen, state.design)
         rule = newton_rule(self._rule(state), state.options)
         start = state.warm or Start.of(state.fit)
-        problem = state.problem
-        task = Newton(state.design, problem.likelihood, start, rule, state.candidates, rows, problem.prior)
+        problem, solver = state.problem, state.options.solver
+        task = Newton(state.design, problem.likelihood, start, rule, state.candidates, rows, problem.prior, solver)
         return replace(state, phase=Phase.FIT), (task,)
 
     def _solve(self, state: Any) -> Answer:

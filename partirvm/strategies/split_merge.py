@@ -164,8 +164,8 @@ def _classify(state: SplitMergeState) -> Answer:
         assert isinstance(start, Start)
         rows = posterior_rows(state.problem, options, options.likelihood, design)
         rule = newton_rule(intermediate_rule(options, len(design.labels)), options)
-        problem = state.problem
-        tasks.append(Newton(design, problem.likelihood, start, rule, len(design.labels), rows, problem.prior))
+        problem, count = state.problem, len(design.labels)
+        tasks.append(Newton(design, problem.likelihood, start, rule, count, rows, problem.prior, options.solver))
     return replace(state, phase=Phase.FIT), tuple(tasks)
 
 

@@ -17,8 +17,9 @@ from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, FitParameters
 
 FITS = [
-    *((name, 2, "auto") for name in ("working-set", "incremental", "split-merge")),
-    *(("working-set", 3, multi_class) for multi_class in ("multinomial", "ovr")),
+    *((name, 2, "auto", "auto") for name in ("working-set", "incremental", "split-merge")),
+    *(("working-set", 3, multi_class, "auto") for multi_class in ("multinomial", "ovr")),
+    ("split-merge", 3, "ovr", "fast"),
 ]
 
 
@@ -33,13 +34,13 @@ class Keeping(MemoryJournal):
         self.checkpoints.append((checkpoint, list(self.history), self.model))
 
 
-def prepared(name, K, multi_class):
+def prepared(name, K, multi_class, solver="auto"):
     """A fit of 240 rows of K classes, in partitions of 60."""
     rng = np.random.default_rng(K)
     X = rng.normal(size=(240, 2))
     codes = np.digitize(X[:, 0] + np.sin(2 * X[:, 1]) + 0.4 * rng.normal(size=240), [0.0, 1.0][: K - 1])
     source = as_source(X, codes, tile_rows=64, columns=Columns(("a", "b"), "kind", {}, tuple(range(K))))
-    asked = FitParameters(gamma=0.5, strategy=name, partition_size=60, multi_class=multi_class)
+    asked = FitParameters(gamma=0.5, strategy=name, partition_size=60, multi_class=multi_class, solver=solver)
     executor = LocalExecutor(1)
     return prepare(source, replace(asked, max_rounds=None if name == "split-merge" else 4), executor), executor
 
@@ -53,10 +54,10 @@ def run(name, fit, executor, journal, **resumed):
     return outcome.reason, model.mean.tobytes(), model.root.tobytes(), model.alpha.tobytes(), model.log_evidence
 
 
-@pytest.mark.parametrize(("name", "K", "multi_class"), FITS)
-def test_every_state_comes_back_and_goes_on(name, K, multi_class, tmp_path):
+@pytest.mark.parametrize(("name", "K", "multi_class", "solver"), FITS)
+def test_every_state_comes_back_and_goes_on(name, K, multi_class, solver, tmp_path):
     """Through the codec each, through the disk one in the middle, from which the run ends in the same bits."""
-    fit, executor = prepared(name, K, multi_class)
+    fit, executor = prepared(name, K, multi_class, solver)
     journal = Keeping()
     whole = run(name, fit, executor, journal)
     assert len(journal.checkpoints) >= 2
