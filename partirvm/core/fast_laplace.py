@@ -51,7 +51,7 @@ class Together:
 
     def __init__(self, labels: Int, alpha: Float, weights: Float, gradient: Float, curvature: Float) -> None:
         self.begun = np.flatnonzero(np.isfinite(alpha))
-        self.weights = weights
+        self.weights, self.curvature = weights, curvature
         nothing = np.zeros(1)
         self.outputs = [
             ActiveColumns(
@@ -107,11 +107,11 @@ class Together:
     def displacement(self) -> float:
         """½δᵀGδ, nats: how far from where it was measured the quadratic has its mode by now."""
         found = 0.0
-        for output, weights in zip(self.outputs, self.weights.T, strict=True):
+        for output, weights, curvature in zip(self.outputs, self.weights.T, self.curvature, strict=True):
             delta = -weights
             delta[output.columns] += output.mean
             there = np.flatnonzero(delta)
-            found += 0.5 * float(delta[there] @ output.statistics.gram[np.ix_(there, there)] @ delta[there])
+            found += 0.5 * float(delta[there] @ curvature[np.ix_(there, there)] @ delta[there])
         return found
 
 
