@@ -63,8 +63,8 @@ PAR = 1.01
 COST = 0.03
 """Multiples of the fixed point's cost that growth from nothing may take."""
 
-FREE = 2e9
-"""Multiplications, a fraction of a second, that growth may take in any case: small fits are worth both."""
+FREE = 8e9
+"""Multiplications, less than a second, that growth may take in any case: small fits are worth both."""
 
 Watch = Callable[[StepInfo], None]
 
