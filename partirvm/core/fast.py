@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.on_demand import OnDemand
+from partirvm.core.on_demand import OnDemand, Pool
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.termination import Termination
@@ -42,6 +42,9 @@ FEWEST, PART = 16, 8
 TIE = 1e-6
 """Part of an addition's gain that is forgone if an active column can have the rest: a copy gains what its original can.
 """
+
+EQUAL = 1e-9
+"""Gains are equal that differ by less than this part: rows on a grid have many, which rounding would choose from."""
 
 DRIFT, LOOKS = 1e-6, 4
 """Error of an active column's Q, in units of √S, from which on a refresh is made at once; every so many actions."""
@@ -77,17 +80,23 @@ def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     return np.maximum(found, floor, out=found)
 
 
+def _first(gain: Float) -> int:
+    """The first of those that gain most."""
+    best = float(gain.max())
+    return int(np.argmax(gain >= best - EQUAL * abs(best)))
+
+
 class Greedy:
     """A fit under way. It begins with the columns of ``state`` that have not just ``entered``, at their α.
 
     With a ``pool`` the state has no column, and candidates are those of the pool.
     """
 
-    def __init__(self, state: HyperState, pool: OnDemand | None = None) -> None:
-        statistics = state.statistics if pool is None else pool
+    def __init__(self, state: HyperState, pool: Pool | None = None) -> None:
+        statistics = state.statistics if pool is None else OnDemand(pool)
         entered = np.zeros(state.n_columns, bool) if state.entered is None else state.entered
         begun = np.flatnonzero(~entered)
-        self._state = state if pool is None else replace(state, statistics=pool.take(begun))
+        self._state = state if pool is None else replace(state, statistics=statistics.take(begun))
         self.floored, self.iteration = state.floored, state.iteration
         self.active = ActiveColumns(statistics, begun, state.alpha[begun], float(state.beta))
         self.leading = statistics.labels < 0
@@ -130,7 +139,7 @@ class Greedy:
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         if deletion:
             gain[np.isfinite(alpha)] = 0.0
-        i = int(np.argmax(gain))
+        i = _first(gain)
         kind = "estimate" if np.isfinite(alpha[i]) else "delete"
         return self._action(kind, int(active.columns[i]), float(alpha[i]), float(gain[i]))
 
@@ -144,7 +153,7 @@ class Greedy:
         if not len(wanted):
             return None
         gain = log_contribution(alpha, s, q)
-        j = int(np.argmax(gain))
+        j = _first(gain)
         self._promise = wanted, gain
         return self._action("add", int(wanted[j]), float(alpha[j]), float(gain[j]))
 
@@ -219,7 +228,7 @@ def grow(
     on_step: Callable[[StepInfo], None] = lambda info: None,
     on_action: Callable[[Action], None] = lambda action: None,
     most_cost: float = np.inf,
-    pool: OnDemand | None = None,
+    pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until none gains ``tol``·N nats and σ² rests, or the rule ends it.
 

@@ -69,18 +69,28 @@ class DesignRows:
         )
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Candidates of a fit by actions: columns ``labels`` (K,) of a ``basis``, by the ``rows`` of their design."""
+
+    basis: str
+    labels: Int
+    rows: DesignRows
+
+
 class OnDemand:
     """Mutable: as ``GramStatistics`` of a target with offset zero, but rows of ``gram`` come as they are asked for.
 
     ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``energy`` (1,) and ``offset`` (K, 1).
     """
 
-    def __init__(self, basis: str, labels: Int, rows: DesignRows) -> None:
+    def __init__(self, pool: Pool) -> None:
+        rows, labels = pool.rows, pool.labels
         self._Phi, target = rows.design, rows.target
         self._rows: Float = np.empty((min(ROOM, len(labels)), len(labels)))
         self._place: Int = np.full(len(labels), -1)
         self._count = 0
-        self.basis, self.labels = basis, labels
+        self.basis, self.labels = pool.basis, labels
         self.n, self.log_weight = rows.n, rows.log_weight
         self.diagonal: Float = np.einsum("nk,nk->k", self._Phi, self._Phi)
         self.projection: Float = self._Phi.T @ target

@@ -38,7 +38,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.core.fast import Greedy, grow
-from partirvm.core.on_demand import OnDemand
+from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT
 from partirvm.core.termination import Termination
 from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
@@ -74,21 +74,22 @@ def solve(
     rule: StopRule,
     solver: str = "fixed-point",
     on_step: Watch = lambda info: None,
-    pool: OnDemand | None = None,
+    pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
     """A dense fit: from ``state`` until the rule ends it. ``on_step`` hears of each step, and may raise to leave.
 
-    Of "fast" the candidates may be a ``pool``, of which a ``state`` without columns knows nothing.
+    Actions from nothing may have their candidates in a ``pool``, beside a ``state`` all of whose columns have entered,
+    or of "fast" one without columns.
     """
     if solver == "fast":
         return grow(state, rule, on_step, pool=pool)
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
     if solver == "fixed-point" or rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
-    return _best(state, rule, on_step)
+    return _best(state, rule, on_step, pool)
 
 
-def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
+def _best(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
     """The better of the fixed point, revived and improved, and of what grows from nothing."""
     cost = state.n_columns**3
 
@@ -103,7 +104,7 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
     best, reason = improve(revive(found, state, rule, on_step), state, rule, on_step)
     if state.entered is not None and state.entered.all():
         free = replace(rule, guard=False)
-        grown, ended = grow(replace(state, iteration=0), free, on_step, most_cost=max(COST * cost, FREE))
+        grown, ended = grow(replace(state, iteration=0), free, on_step, most_cost=max(COST * cost, FREE), pool=pool)
         if grown.log_evidence > best.log_evidence:
             best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason

@@ -1,8 +1,8 @@
 """``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once.
 
 A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
-its fits see all rows; the one fit of ``basic`` keeps it. Where actions alone solve that, it needs the Gram matrix of
-columns that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``).
+its fits see all rows; the one fit of ``basic`` keeps it. Where actions solve that, it needs the Gram matrix of columns
+that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``), or beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from partirvm.core.on_demand import OnDemand
+from partirvm.core.on_demand import DesignRows, Pool
+from partirvm.core.priors import FLAT
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.fitting import nothing, warm
@@ -53,15 +54,32 @@ class Basic(Incremental):
         return replace(super().first(problem, options), selection="all")
 
     def _measure(self, state: Any, new: Design) -> Answer:
+        """Actions, alone or beside the fixed point, want the design itself: its bits are theirs either way."""
         options, problem = state.options, state.problem
+        acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
         begins = state.warm is None and not state.fit.n_columns
-        if problem.classifies or options.solver != "fast" or options.final_likelihood == "partition" or not begins:
+        if problem.classifies or not (acts and begins) or options.final_likelihood == "partition":
             return super()._measure(state, new)
-        rows = posterior_rows(problem, options, options.final_likelihood, new)
-        return replace(state, phase=Phase.DESIGN, incoming=new), (DesignPass(new, rows),)
+        asked = DesignPass(new, posterior_rows(problem, options, options.final_likelihood, new))
+        if options.solver == "fast":
+            return replace(state, phase=Phase.DESIGN, incoming=new), (asked,)
+        state, passes = super()._measure(state, new)
+        return state, (*passes, asked)
+
+    def _on_gram(self, state: Any, *events: Any) -> Answer:
+        if not isinstance(events[-1].statistic, DesignRows):
+            return super()._on_gram(state, *events)
+        pool = _pool(state.incoming, events[-1])
+        state, (solve,) = super()._on_gram(state, *events[:-1])
+        assert isinstance(solve, Solve)
+        return state, (replace(solve, pool=pool),)
 
     def _on_design(self, state: Any, event: Any) -> Answer:
-        design = state.incoming
-        pool = OnDemand(design.basis, labels_of(design), event.statistic)
-        state = replace(state, phase=Phase.FIT, design=design, incoming=None, seen=state.options.final_likelihood)
+        pool, seen = _pool(state.incoming, event), state.options.final_likelihood
+        state = replace(state, phase=Phase.FIT, design=state.incoming, incoming=None, seen=seen)
         return state, (Solve(state.fit, self._rule(state), state.candidates, state.options.solver, pool),)
+
+
+def _pool(design: Design, event: Any) -> Pool:
+    """The candidates, from the answer to a ``DesignPass``."""
+    return Pool(design.basis, labels_of(design), event.statistic)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.logistic import n_outputs
-from partirvm.core.on_demand import OnDemand
+from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, HyperState, StopRule
@@ -244,7 +244,7 @@ class Solve:
     rule: StopRule
     candidates: int
     solver: str = "fixed-point"
-    pool: OnDemand | None = None
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True)
