@@ -33,7 +33,7 @@ from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
 from partirvm.service.carrying import asked_parameters, changes, difference, latest
-from partirvm.service.preparing import checked_moments
+from partirvm.service.checking import checked_moments
 from partirvm.strategies.instructions import AugmentPass
 from partirvm.types import EXTRA_COLUMNS
 

@@ -37,12 +37,13 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
+from partirvm.service.checking import check_multi_output, check_sources
 from partirvm.service.fitting import run
 from partirvm.service.growing import as_grown, leads_on, with_new_rows
 from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
 from partirvm.service.parameters import check_parameters, portable
-from partirvm.service.preparing import Prepared, check_multi_output, check_sources, prepare
+from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance
 from partirvm.storage.process import Process
 from partirvm.types import FitParameters

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
-from partirvm.backends.passes import MomentsPass
-from partirvm.backends.segments import CHUNK, Damaged
-from partirvm.backends.segments import Disk as Chunks
-from partirvm.backends.threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.priors import Prior
 from partirvm.core.rprop import groups
-from partirvm.core.termination import Termination
-from partirvm.data import Source, require_target
+from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Entry
@@ -31,13 +19,14 @@ from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Looking, Rates, Seen
-from partirvm.planning.keeping import Disk, KernelStore, choose
+from partirvm.planning.keeping import KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
 from partirvm.service.bases import codes_seen, resolve_basis
+from partirvm.service.checking import check_multi_output, check_solver, check_sources, checked_moments, look
 from partirvm.service.classes import Classes, find_classes
 from partirvm.service.kernels import chooses, learns, resolve_kernel, sees_codes
-from partirvm.service.measuring import Interrupted, Measuring, StoppedError
+from partirvm.service.measuring import Interrupted, Measuring
 from partirvm.service.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
@@ -51,6 +40,7 @@ from partirvm.service.parameters import (
     resolve_scaling,
     resolve_strategy,
 )
+from partirvm.service.rates import calibrate, measure_disk
 from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.incremental import Incremental
@@ -58,9 +48,7 @@ from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
-from partirvm.types import BIAS, PANEL_ROWS, FitParameters
-
-CALIBRATION_ROWS = 256
+from partirvm.types import BIAS, FitParameters
 
 
 @dataclass(frozen=True)
@@ -95,14 +83,14 @@ def prepare(
     answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
     ``MemoryLimitError`` if the fit cannot fit.
     """
-    _look(interrupted)
+    look(interrupted)
     parameters = check_parameters(parameters)
     check_multi_output(source, parameters)
     if parameters.memory_limit != "auto":
         return_freed_memory()
     check_sources(source, held_out)
-    _check_solver(parameters, source)
-    source = weighed(source, parameters, executor, lambda *done: _look(interrupted))
+    check_solver(parameters, source)
+    source = weighed(source, parameters, executor, lambda *done: look(interrupted))
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns, scaled=parameters.standardize)
     new_rows = None
@@ -255,19 +243,6 @@ def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
     return bool(getattr(given, name) != getattr(default, name))
 
 
-def _check_solver(parameters: FitParameters, source: Source) -> None:
-    """Actions on one column at a time are of one target's numbers or of classes, with nothing believed of α."""
-    if parameters.solver != "fast":
-        return
-    believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
-    for there, what in (
-        (source.n_targets > 1, "several targets at once"),
-        (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
-    ):
-        if there:
-            raise UsageError(f"solver 'fast' knows nothing of {what}: it must be 'auto' or 'fixed-point'")
-
-
 def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> str:
     if strategy != "working-set":
         return "all" if strategy == "basic" else "order"
@@ -286,85 +261,6 @@ def _looking(selection: str, partition_size: int, source: Source, candidates: in
     if selection == "error":
         return Looking(rows=min(SPREAD * partition_size, source.n_rows) if source.shuffled else source.n_rows)
     return Looking(pool=min(POOL * partition_size, candidates) if selection == "gain" else 0)
-
-
-def _look(interrupted: Interrupted) -> None:
-    if interrupted() is Termination.ABORTED:
-        raise StoppedError
-
-
-def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Moments of all rows, known already or by a pass.
-
-    Raises ``DataError`` for values that are not finite, ``StoppedError`` if ``interrupted`` wants the end of the pass.
-    """
-    moments: Moments = source.moments or executor.run([MomentsPass()], source, lambda *done: _look(interrupted))[0]
-    if moments.bad:
-        assert moments.first_bad is not None
-        row, column = moments.first_bad
-        names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
-        raise DataError(
-            f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {names[column]!r}: "
-            "remove or fill them before the fit"
-        )
-    if not moments.targets.n:
-        raise DataError("no row has a weight above zero: there is nothing to fit")
-    return moments
-
-
-def check_multi_output(source: Source, parameters: FitParameters) -> None:
-    """Refuse several targets that are to have vectors of their own: a fit is one set of vectors."""
-    if source.n_targets > 1 and parameters.multi_output != "shared":
-        raise UsageError(
-            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
-            "them shared vectors ('shared'); for vectors of their own ingest each target by itself, with features "
-            "that leave the others out, or fit arrays with RVMRegressor"
-        )
-
-
-def check_sources(source: Source, held_out: Source | None) -> None:
-    """Refuse data that this version cannot fit, and held-out data that are not of the same kind."""
-    _check_target(source)
-    if held_out is not None:
-        _check_held_out(source, held_out)
-
-
-def _check_target(source: Source) -> None:
-    require_target(source)
-
-
-def _check_held_out(source: Source, held_out: Source) -> None:
-    require_target(held_out)
-    if held_out.n_features != source.n_features:
-        raise DataError(
-            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
-            "must have the same columns"
-        )
-    if held_out.n_targets != source.n_targets:
-        raise DataError(
-            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
-            "have the same"
-        )
-    if held_out.columns.targets and source.columns.targets not in ((), held_out.columns.targets):
-        raise DataError(
-            f"the validation data have the targets {list(held_out.columns.targets)}, the training data "
-            f"{list(source.columns.targets)}: they must be the same, in the same order"
-        )
-    if held_out.columns.classes != source.columns.classes:
-        raise DataError(
-            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
-            "ingest the validation data with like= (`--like`) and the training DATA"
-        )
-    if held_out.columns.features != source.columns.features:
-        raise DataError(
-            f"the validation data have the features {list(held_out.columns.features)}, the training data "
-            f"{list(source.columns.features)}: they must be the same, in the same order"
-        )
-
-
-def _kind(source: Source) -> str:
-    classes = source.columns.classes
-    return "a number" if classes is None else f"one of the classes {', '.join(map(str, classes))}"
 
 
 def _new_problem(
@@ -468,41 +364,6 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
     )
 
 
-def calibrate(source: Source, problem: Problem) -> Rates:
-    """Rates of one thread, measured on the first tile; without a kernel an element is one of the leading columns."""
-    with one_blas_thread():
-        began = time.perf_counter()
-        tile = source.tile(0)
-        read = (time.perf_counter() - began) / len(tile.X)
-        X = tile.X[:CALIBRATION_ROWS]
-        centres = X[:256]
-        design = problem.empty.with_centres(centres, np.arange(len(centres)))
-        design = design if problem.n_kernels else design.led_by(problem.leading)
-        block = design.block(X)
-        element = _least_seconds(lambda: design.block(X, block)) / block.size
-        kept, places = block.T.copy(), np.arange(block.shape[1])
-        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
-    return Rates(read, element, product_rate(), copy)
-
-
-@cache
-def product_rate() -> float:
-    """Flops per second of one thread in products of matrices; measured once in a process."""
-    square = np.ones((512, 512))
-    with one_blas_thread():
-        return 2 * 512**3 / _least_seconds(lambda: square @ square)
-
-
-def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """The shortest of a few goes: others may be busy on this machine."""
-    spans = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        spans.append(time.perf_counter() - began)
-    return min(spans)
-
-
 def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters) -> KernelStore:
     """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
     if not plan.shape.n_kernels:
@@ -516,15 +377,3 @@ def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters) -> Kernel
         plan.room(plan.columns),
         measure_disk,
     )
-
-
-def measure_disk() -> Disk | None:
-    """Rates of the disk with temporary files, by chunks of kernel values; None where nothing can be written."""
-    values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
-    with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
-        chunks, labels = Chunks(folder, 2 * values.nbytes), np.arange(CHUNK)
-        segment = chunks.make(labels, values)
-        read = _least_seconds(lambda: segment.read(labels, np.empty_like(values), labels))
-        write = _least_seconds(lambda: chunks.make(labels, values).release())
-        return Disk(write / values.size, read / values.size, shutil.disk_usage(folder).free)
-    return None

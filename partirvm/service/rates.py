@@ -1,0 +1,71 @@
+"""How fast this machine is: what a plan's seconds and the choice of the kernel store come from."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from partirvm.backends.segments import CHUNK, Damaged
+from partirvm.backends.segments import Disk as Chunks
+from partirvm.backends.threads import one_blas_thread
+from partirvm.data import Source
+from partirvm.planning.cost import Rates
+from partirvm.planning.keeping import Disk
+from partirvm.strategies.instructions import Problem
+from partirvm.types import PANEL_ROWS
+
+CALIBRATION_ROWS = 256
+
+
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Rates of one thread, measured on the first tile; without a kernel an element is one of the leading columns."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:CALIBRATION_ROWS]
+        centres = X[:256]
+        design = problem.empty.with_centres(centres, np.arange(len(centres)))
+        design = design if problem.n_kernels else design.led_by(problem.leading)
+        block = design.block(X)
+        element = _least_seconds(lambda: design.block(X, block)) / block.size
+        kept, places = block.T.copy(), np.arange(block.shape[1])
+        copy = _least_seconds(lambda: np.take(kept, places, axis=0, out=block.T, mode="clip")) / block.size
+    return Rates(read, element, product_rate(), copy)
+
+
+@cache
+def product_rate() -> float:
+    """Flops per second of one thread in products of matrices; measured once in a process."""
+    square = np.ones((512, 512))
+    with one_blas_thread():
+        return 2 * 512**3 / _least_seconds(lambda: square @ square)
+
+
+def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
+    """The shortest of a few goes: others may be busy on this machine."""
+    spans = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - began)
+    return min(spans)
+
+
+def measure_disk() -> Disk | None:
+    """Rates of the disk with temporary files, by chunks of kernel values; None where nothing can be written."""
+    values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
+    with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
+        chunks, labels = Chunks(folder, 2 * values.nbytes), np.arange(CHUNK)
+        segment = chunks.make(labels, values)
+        read = _least_seconds(lambda: segment.read(labels, np.empty_like(values), labels))
+        write = _least_seconds(lambda: chunks.make(labels, values).release())
+        return Disk(write / values.size, read / values.size, shutil.disk_usage(folder).free)
+    return None
