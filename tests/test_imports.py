@@ -27,7 +27,8 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES | {"core", "kernels", "data", "model", "strategies.instructions", "planning.plan"},
+    "backends": VALUES
+    | {"core", "kernels", "data", "model", "strategies.instructions", "strategies.passes", "planning.plan"},
     "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends"},
     # Progress and pages show sizes, durations and the peak memory of the process.
     "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},

@@ -31,7 +31,7 @@ from partirvm.core.scores import ClassScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import (
+from partirvm.strategies.passes import (
     AugmentPass,
     BendPass,
     DesignPass,

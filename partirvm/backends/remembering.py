@@ -15,7 +15,7 @@ from partirvm.core.posterior import factorise
 from partirvm.core.remembered import Remembered
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, LeaveOneOutPass, ResidualPass
+from partirvm.strategies.passes import GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]

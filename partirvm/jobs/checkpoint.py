@@ -36,7 +36,7 @@ from partirvm.kernels import KERNELS, Several
 from partirvm.kernels.bases import BASES
 from partirvm.kernels.design import Design
 from partirvm.storage import storing
-from partirvm.strategies import instructions
+from partirvm.strategies import instructions, passes, problem
 from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
@@ -55,21 +55,21 @@ CHUNK = 1 << 23
 STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best, Part, Warm, Phase)
 
 INSTRUCTIONS: tuple[type, ...] = (
-    instructions.GramPass,
-    instructions.DesignPass,
-    instructions.ResidualPass,
-    instructions.LeaveOneOutPass,
-    instructions.ScorePass,
+    passes.GramPass,
+    passes.DesignPass,
+    passes.ResidualPass,
+    passes.LeaveOneOutPass,
+    passes.ScorePass,
     instructions.Gather,
     instructions.Solve,
     instructions.Newton,
     instructions.Start,
-    instructions.LogisticPass,
-    instructions.SurprisePass,
-    instructions.GainPass,
-    instructions.LogisticScorePass,
-    instructions.BendPass,
-    instructions.SlopePass,
+    passes.LogisticPass,
+    passes.SurprisePass,
+    passes.GainPass,
+    passes.LogisticScorePass,
+    passes.BendPass,
+    passes.SlopePass,
     instructions.Save,
     instructions.Log,
     instructions.Finish,
@@ -85,9 +85,9 @@ EVENTS: tuple[type, ...] = (
 )
 
 VALUES: tuple[type, ...] = (
-    instructions.Problem,
-    instructions.Lot,
-    instructions.Options,
+    problem.Problem,
+    problem.Lot,
+    problem.Options,
     Design,
     Scaling,
     Prior,

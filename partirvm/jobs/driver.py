@@ -32,21 +32,18 @@ from partirvm.strategies.instructions import (
     Gathered,
     Instruction,
     Log,
-    LogisticScorePass,
     Newton,
-    Options,
-    Pass,
     Passed,
-    Problem,
     Record,
     Save,
     Saved,
-    ScorePass,
     Solve,
     Solved,
     Stop,
     Strategy,
 )
+from partirvm.strategies.passes import LogisticScorePass, Pass, ScorePass
+from partirvm.strategies.problem import Options, Problem
 
 PASS_NAMES = {
     "GramPass": "gram",

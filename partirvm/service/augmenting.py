@@ -34,7 +34,7 @@ from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augmen
 from partirvm.planning.units import format_bytes, parse_bytes
 from partirvm.service.carrying import asked_parameters, changes, difference, latest
 from partirvm.service.checking import checked_moments
-from partirvm.strategies.instructions import AugmentPass
+from partirvm.strategies.passes import AugmentPass
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]

@@ -20,9 +20,10 @@ from partirvm.planning.plan import Machine, affordable
 from partirvm.service.categories import described, parameter_names
 from partirvm.service.kernels import chooses
 from partirvm.strategies.choosing import EACH, ONE, WIDTHS, Choosing
-from partirvm.strategies.instructions import Options, Problem, Record, Strategy
+from partirvm.strategies.instructions import Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.strategies.problem import Options, Problem
 from partirvm.types import FitParameters
 
 Interrupted: TypeAlias = Callable[[], Termination | None]

@@ -21,10 +21,11 @@ from partirvm.planning.units import parse_bytes, parse_duration
 from partirvm.service.bases import checked_basis, portable_basis, require_functions
 from partirvm.service.kernels import checked_kernel, portable_kernel
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import STOP_RULES, Record
+from partirvm.strategies.instructions import Record
 from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
+from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
 from partirvm.types import FitParameters, Scaling
 

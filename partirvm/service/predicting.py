@@ -30,7 +30,7 @@ from partirvm.service.augmenting import augmented_scores, augmenting_of, origina
 from partirvm.service.output import Column, check_output, open_output
 from partirvm.service.partial import Partial, partial_prediction
 from partirvm.storage import storing
-from partirvm.strategies.instructions import LogisticScorePass, ScorePass, TargetScorePass
+from partirvm.strategies.passes import LogisticScorePass, ScorePass, TargetScorePass
 
 Float = NDArray[np.float64]
 

@@ -44,8 +44,8 @@ from partirvm.service.rates import calibrate, measure_disk
 from partirvm.service.weighing import weighed
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.incremental import Incremental
-from partirvm.strategies.instructions import Options, Problem
 from partirvm.strategies.likelihood import SAMPLE
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, FitParameters

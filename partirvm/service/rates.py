@@ -18,7 +18,7 @@ from partirvm.backends.threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.planning.cost import Rates
 from partirvm.planning.keeping import Disk
-from partirvm.strategies.instructions import Problem
+from partirvm.strategies.problem import Problem
 from partirvm.types import PANEL_ROWS
 
 CALIBRATION_ROWS = 256

@@ -39,7 +39,8 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.service.fitting import run
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import GramPass, Problem
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Problem
 from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import ALL_WEIGHTS

@@ -36,8 +36,9 @@ from partirvm.core.statistics import GramBlock
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import Gather, GramPass, LogisticPass
+from partirvm.strategies.instructions import Gather
 from partirvm.strategies.likelihood import noise_rows
+from partirvm.strategies.passes import GramPass, LogisticPass
 from partirvm.strategies.rounds import Answer, Phase
 from partirvm.strategies.working_set import FLAT_ROUNDS, WorkingSet
 

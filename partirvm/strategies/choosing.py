@@ -23,19 +23,9 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.evaluating import Evaluation, evaluation, held_out, loss
-from partirvm.strategies.instructions import (
-    Event,
-    Finish,
-    Gather,
-    Gathered,
-    Instruction,
-    Log,
-    Options,
-    Problem,
-    Saved,
-    Stop,
-)
+from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Instruction, Log, Saved, Stop
 from partirvm.strategies.learning import Ask, Learning, LearningState
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rehearsal import Rehearsal, rehearsal
 
 Float = NDArray[np.float64]

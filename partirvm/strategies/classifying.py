@@ -21,7 +21,9 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, StopRule, evidence_gain
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of, positions, survivors
-from partirvm.strategies.instructions import LogisticPass, LogisticScorePass, Newton, Options, Problem, Record, Start
+from partirvm.strategies.instructions import Newton, Record, Start
+from partirvm.strategies.passes import LogisticPass, LogisticScorePass
+from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

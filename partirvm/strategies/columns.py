@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from partirvm.kernels import Several
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import AnyFit, Problem
+from partirvm.strategies.instructions import AnyFit
+from partirvm.strategies.problem import Problem
 from partirvm.strategies.selection import distinct
 
 Int = NDArray[np.int64]

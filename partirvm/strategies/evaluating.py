@@ -24,15 +24,8 @@ from partirvm.core.tied import Held, Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import (
-    BendPass,
-    GramPass,
-    LogisticPass,
-    Pass,
-    Problem,
-    ResidualPass,
-    SlopePass,
-)
+from partirvm.strategies.passes import BendPass, GramPass, LogisticPass, Pass, ResidualPass, SlopePass
+from partirvm.strategies.problem import Problem
 from partirvm.strategies.regressing import FIRST_NOISE
 
 Float = NDArray[np.float64]

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from partirvm.core.laplace import LaplaceState
 from partirvm.kernels.design import Design
 from partirvm.strategies import classifying, regressing
-from partirvm.strategies.instructions import AnyFit, Options, Pass, Problem, Record, Start
+from partirvm.strategies.instructions import AnyFit, Record, Start
+from partirvm.strategies.passes import Pass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import Warm
 
 Int = NDArray[np.int64]

@@ -20,8 +20,10 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule, init
 from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import Event, GramPass, Lot, Newton, Options, Problem
+from partirvm.strategies.instructions import Event, Newton
 from partirvm.strategies.likelihood import lots_of
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Lot, Options, Problem
 from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
 from partirvm.strategies.selection import partition_count

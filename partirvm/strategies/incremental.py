@@ -15,8 +15,10 @@ from partirvm.core.priors import FLAT
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.fitting import nothing, warm
-from partirvm.strategies.instructions import DesignPass, Gather, Options, Problem, Solve
+from partirvm.strategies.instructions import Gather, Solve
 from partirvm.strategies.likelihood import partition, partition_length, posterior_rows
+from partirvm.strategies.passes import DesignPass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 

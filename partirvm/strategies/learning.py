@@ -31,20 +31,9 @@ from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import fresh
 from partirvm.strategies.evaluating import Evaluation, Point, evaluation
-from partirvm.strategies.instructions import (
-    Event,
-    Finish,
-    Gather,
-    Gathered,
-    Instruction,
-    Log,
-    Options,
-    Problem,
-    Record,
-    Saved,
-    Stop,
-)
+from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Instruction, Log, Record, Saved, Stop
 from partirvm.strategies.likelihood import posterior_rows
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import root_mean
 
 Float = NDArray[np.float64]

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import GramPass, Lot, Options, Problem
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Lot, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from partirvm.strategies.incremental import Basic
-from partirvm.strategies.instructions import Gather, Log, Options, Problem, Save
+from partirvm.strategies.instructions import Gather, Log, Save
 from partirvm.strategies.likelihood import posterior_rows
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import INTERMEDIATE
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 

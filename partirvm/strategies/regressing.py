@@ -26,15 +26,9 @@ from partirvm.core.updates import (
 )
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of, positions
-from partirvm.strategies.instructions import (
-    LeaveOneOutPass,
-    Options,
-    Pass,
-    Problem,
-    Record,
-    ResidualPass,
-    ScorePass,
-)
+from partirvm.strategies.instructions import Record
+from partirvm.strategies.passes import LeaveOneOutPass, Pass, ResidualPass, ScorePass
+from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

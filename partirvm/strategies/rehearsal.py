@@ -20,19 +20,9 @@ from partirvm.kernels.design import Design
 from partirvm.strategies import classifying, regressing
 from partirvm.strategies.classifying import newton_rule
 from partirvm.strategies.columns import fresh, survivors
-from partirvm.strategies.instructions import (
-    AnyFit,
-    Gathered,
-    GramPass,
-    Instruction,
-    Newton,
-    Options,
-    Passed,
-    Problem,
-    Solve,
-    Solved,
-    Start,
-)
+from partirvm.strategies.instructions import AnyFit, Gathered, Instruction, Newton, Passed, Solve, Solved, Start
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import INTERMEDIATE, final_rule, join
 
 Float = NDArray[np.float64]

@@ -19,7 +19,9 @@ import numpy as np
 from partirvm.kernels import Kernel, Several
 from partirvm.strategies.fitting import record
 from partirvm.strategies.growing import Growing
-from partirvm.strategies.instructions import Event, GramPass, Log, Problem, Record, Save
+from partirvm.strategies.instructions import Event, Log, Record, Save
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Problem
 from partirvm.strategies.regressing import Warm, restart
 from partirvm.strategies.rounds import Answer, Phase
 from partirvm.strategies.trial import Trial, due

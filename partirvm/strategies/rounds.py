@@ -27,18 +27,16 @@ from partirvm.strategies.instructions import (
     Event,
     Finish,
     Gathered,
-    GramPass,
     Instruction,
     Newton,
-    Options,
-    Problem,
-    ResidualPass,
     Save,
     Solve,
     Start,
     Stop,
 )
 from partirvm.strategies.likelihood import gram_passes, noise_rows, posterior_rows
+from partirvm.strategies.passes import GramPass, ResidualPass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import (
     Warm,
     final_rule,

@@ -29,15 +29,14 @@ from partirvm.strategies.instructions import (
     Instruction,
     Log,
     Newton,
-    Options,
     Passed,
-    Problem,
     Solve,
     Solved,
     Start,
     Stop,
 )
 from partirvm.strategies.likelihood import gram_passes, partition, posterior_rows
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import Warm, intermediate_rule, restart
 from partirvm.strategies.rounds import Answer, AnyScores, Phase, RoundsState
 from partirvm.strategies.selection import partition_count

@@ -17,19 +17,10 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.strategies.classifying import pool_gains
 from partirvm.strategies.fitting import nothing
-from partirvm.strategies.instructions import (
-    AnyFit,
-    Event,
-    GainPass,
-    Gather,
-    Gathered,
-    GramPass,
-    Options,
-    Problem,
-    ResidualPass,
-    SurprisePass,
-)
+from partirvm.strategies.instructions import AnyFit, Event, Gather, Gathered
 from partirvm.strategies.likelihood import noise_rows
+from partirvm.strategies.passes import GainPass, GramPass, ResidualPass, SurprisePass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import final_rule
 from partirvm.strategies.relearning import Relearning, with_kernel
 from partirvm.strategies.rounds import Answer, Phase, RoundsState

@@ -20,7 +20,8 @@ from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import (
+from partirvm.strategies.instructions import Solve
+from partirvm.strategies.passes import (
     AugmentPass,
     BendPass,
     DesignPass,
@@ -29,7 +30,6 @@ from partirvm.strategies.instructions import (
     ResidualPass,
     ScorePass,
     SlopePass,
-    Solve,
 )
 from partirvm.types import PANEL_ROWS, Scaling
 

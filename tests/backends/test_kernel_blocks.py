@@ -23,7 +23,7 @@ from partirvm.backends.segments import CHUNK, Damaged, Disk
 from partirvm.backends.threads import one_blas_thread
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.strategies.instructions import GramPass, ResidualPass
+from partirvm.strategies.passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))

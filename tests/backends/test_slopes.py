@@ -18,7 +18,7 @@ from partirvm.kernels.design import Design
 from partirvm.strategies import evaluating
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.evaluating import evaluation
-from partirvm.strategies.instructions import Problem
+from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
 N, M, TILE, STEP = 90, 7, 32, 2e-3

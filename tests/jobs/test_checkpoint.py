@@ -16,7 +16,8 @@ from partirvm.errors import ExistsError, FormatError, MissingDataError, Partirvm
 from partirvm.jobs import checkpoint
 from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Options, Stop
+from partirvm.strategies.instructions import Finish, Stop
+from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import Phase
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")

@@ -21,7 +21,7 @@ from partirvm.kernels.bases import (
 )
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.columns import labels_of, lacking
-from partirvm.strategies.instructions import Problem
+from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 
 D = 3

@@ -16,17 +16,9 @@ from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.scores import ClassScores
 from partirvm.strategies.classifying import Course
-from partirvm.strategies.instructions import (
-    GainPass,
-    Gather,
-    LogisticPass,
-    LogisticScorePass,
-    Newton,
-    Passed,
-    Problem,
-    Solved,
-    SurprisePass,
-)
+from partirvm.strategies.instructions import Gather, Newton, Passed, Solved
+from partirvm.strategies.passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.strategies.problem import Problem
 
 
 @dataclass

@@ -10,8 +10,8 @@ from simulator import Simulator, wave
 
 from partirvm.core.solvers import SOLVERS
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import STOP_RULES, Options
 from partirvm.strategies.likelihood import LIKELIHOODS
+from partirvm.strategies.problem import STOP_RULES, Options
 
 NAMES = tuple(sorted(STRATEGIES))
 SELECTIONS = ("error", "random", "gain")

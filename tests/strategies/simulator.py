@@ -19,25 +19,20 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import (
-    DesignPass,
     Finish,
     Gather,
     Gathered,
-    GramPass,
-    LeaveOneOutPass,
     Log,
-    Options,
     Passed,
-    Problem,
-    ResidualPass,
     Save,
     Saved,
-    ScorePass,
     Solve,
     Solved,
     Stop,
     Strategy,
 )
+from partirvm.strategies.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 
 MOST = 2000

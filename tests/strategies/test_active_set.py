@@ -11,7 +11,9 @@ from simulator import Simulator
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.strategies.active_set import ADMIT, FIRST, ActiveSet
-from partirvm.strategies.instructions import Gather, GramPass, LogisticPass, Newton, Options, Save, Solve
+from partirvm.strategies.instructions import Gather, Newton, Save, Solve
+from partirvm.strategies.passes import GramPass, LogisticPass
+from partirvm.strategies.problem import Options
 
 P = 8
 

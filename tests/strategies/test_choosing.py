@@ -18,8 +18,10 @@ from partirvm.strategies import choosing
 from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature
 from partirvm.strategies.evaluating import held_out, loss
 from partirvm.strategies.incremental import Basic
-from partirvm.strategies.instructions import Finish, Gather, GramPass, LogisticPass, Options, ResidualPass, Stop
+from partirvm.strategies.instructions import Finish, Gather, Stop
 from partirvm.strategies.learning import asked
+from partirvm.strategies.passes import GramPass, LogisticPass, ResidualPass
+from partirvm.strategies.problem import Options
 
 
 def machine_of(X, y, K=0, kernel=None, rehearse=False):

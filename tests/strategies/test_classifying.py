@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import (
-    STOP_RULES,
-    Finish,
-    GainPass,
-    Gather,
-    LogisticScorePass,
-    Newton,
-    Options,
-    Save,
-    Solved,
-    SurprisePass,
-)
+from partirvm.strategies.instructions import Finish, Gather, Newton, Save, Solved
 from partirvm.strategies.likelihood import LEAST, LIKELIHOODS
+from partirvm.strategies.passes import GainPass, LogisticScorePass, SurprisePass
+from partirvm.strategies.problem import STOP_RULES, Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")

@@ -11,8 +11,10 @@ from simulator import Simulator, wave
 
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.growing import grown
-from partirvm.strategies.instructions import Finish, Gather, GramPass, Newton, Options, Save, Saved
+from partirvm.strategies.instructions import Finish, Gather, Newton, Save, Saved
 from partirvm.strategies.likelihood import automatic, partition, partition_length
+from partirvm.strategies.passes import GramPass
+from partirvm.strategies.problem import Options
 
 OPTIONS = Options(partition_size=15, selection="order", max_columns=100)
 BEFORE, AFTER = 63, 110

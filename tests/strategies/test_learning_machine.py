@@ -18,18 +18,10 @@ from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.strategies import learning
 from partirvm.strategies.evaluating import first_tied
-from partirvm.strategies.instructions import (
-    Finish,
-    Gather,
-    Gathered,
-    GramPass,
-    Options,
-    Passed,
-    Problem,
-    SlopePass,
-    Stop,
-)
+from partirvm.strategies.instructions import Finish, Gather, Gathered, Passed, Stop
 from partirvm.strategies.learning import Learning, asked
+from partirvm.strategies.passes import GramPass, SlopePass
+from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 
 

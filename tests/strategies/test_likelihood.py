@@ -9,9 +9,11 @@ from simulator import Simulator, wave
 
 from partirvm.core.updates import step
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Gather, GramPass, Log, Options, ResidualPass, Solve, Solved
+from partirvm.strategies.instructions import Finish, Gather, Log, Solve, Solved
 from partirvm.strategies.likelihood import FULL_FLOPS, automatic
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.strategies.passes import GramPass, ResidualPass
+from partirvm.strategies.problem import Options
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 PARTITIONED = ["split-merge", "incremental", "working-set"]

@@ -20,7 +20,7 @@ from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Options, Problem
+from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.trial import Trial, due

@@ -12,7 +12,9 @@ from simulator import Simulator, wave
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
-from partirvm.strategies.instructions import Gather, GramPass, Log, Options, Save, ScorePass, Solve, Solved
+from partirvm.strategies.instructions import Gather, Log, Save, Solve, Solved
+from partirvm.strategies.passes import GramPass, ScorePass
+from partirvm.strategies.problem import Options
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 

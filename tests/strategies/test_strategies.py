@@ -17,19 +17,10 @@ from partirvm.core.statistics import BIAS, CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import (
-    DesignPass,
-    Finish,
-    GramPass,
-    Options,
-    Passed,
-    ResidualPass,
-    Save,
-    ScorePass,
-    Solve,
-    Solved,
-)
+from partirvm.strategies.instructions import Finish, Passed, Save, Solve, Solved
 from partirvm.strategies.partition_size import partition_size
+from partirvm.strategies.passes import DesignPass, GramPass, ResidualPass, ScorePass
+from partirvm.strategies.problem import Options
 from partirvm.strategies.selection import column_gains, distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE
 

@@ -30,7 +30,8 @@ from partirvm.model import Model  # noqa: E402
 from partirvm.service.preparing import Prepared, prepare  # noqa: E402
 from partirvm.storage.process import Process  # noqa: E402
 from partirvm.strategies import STRATEGIES  # noqa: E402
-from partirvm.strategies.instructions import Options, Save, Solve  # noqa: E402
+from partirvm.strategies.instructions import Save, Solve  # noqa: E402
+from partirvm.strategies.problem import Options  # noqa: E402
 from partirvm.types import Columns, FitParameters  # noqa: E402
 
 

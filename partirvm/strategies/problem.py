@@ -1,0 +1,138 @@
+"""What a strategy knows of a fit: the problem, and the options that were chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.logistic import n_outputs
+from partirvm.core.priors import FLAT, Prior
+from partirvm.kernels.bases import label_of
+from partirvm.kernels.design import Design
+from partirvm.types import BIAS
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Rows that came together: those before row ``stop`` that are of no earlier lot.
+
+    Where strategies take rows in order it makes so many ``partitions``; ``shuffled`` says that its neighbouring rows
+    are a random sample of it.
+    """
+
+    stop: int
+    partitions: int
+    shuffled: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that a strategy knows of the fit.
+
+    ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
+    ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
+    ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
+    and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
+    and ``noise_variance`` is (T,). Where ``likelihood`` is one of classes (``core.logistic``), ``codes`` (N,) are those
+    of all rows, one or two bytes each, and ``n_classes`` is K. ``prior`` is that of α and of β, as the model sees the
+    target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
+    ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
+    """
+
+    n_rows: int
+    empty: Design
+    bias: bool
+    power: float
+    noise_variance: float | Float | None
+    target_scale: float
+    shuffled: bool
+    held_out: bool
+    likelihood: str = "gaussian"
+    n_classes: int = 0
+    codes: NDArray[np.integer[Any]] | None = None
+    prior: Prior = FLAT
+    powers: Float | None = None
+    lots: tuple[Lot, ...] = ()
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of targets that are numbers."""
+        return 1 if self.powers is None else len(self.powers)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target is a class."""
+        return self.likelihood != "gaussian"
+
+    @property
+    def n_outputs(self) -> int:
+        """C, the number of linear predictors."""
+        return n_outputs(self.likelihood, self.n_classes)
+
+    @property
+    def leading(self) -> Int:
+        """Labels of the leading columns, which every fit is offered: of the bias, then of basis functions."""
+        functions = self.empty.functions
+        numbers = np.arange(0 if functions is None else functions.size)
+        return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
+
+    @property
+    def n_kernels(self) -> int:
+        """K, the basis functions that each row offers; 0 without a kernel."""
+        return len(self.empty.kernels)
+
+    def rows_of(self, candidates: int) -> int:
+        """How many rows offer so many candidates; one at least.
+
+        Rows join with all that they offer, so that P // K of them make a partition.
+        """
+        return max(candidates // self.n_kernels, 1)
+
+
+STOP_RULES = ("candidates", "partition")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The user's choices, all resolved to numbers.
+
+    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``final_likelihood`` that of the last:
+    ``"full"`` all, ``"sample"`` one random sample of ``likelihood_rows``, ``"partition"`` those of its candidates, with
+    σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
+    ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
+    allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
+    ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
+    does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
+    where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
+    ``solver`` says how dense fits are solved (``core.solvers``); that of the partition size is always the fixed point.
+    """
+
+    partition_size: int
+    selection: str
+    likelihood: str = "full"
+    final_likelihood: str = "full"
+    likelihood_rows: int = 0
+    noise_rows: int | None = None
+    noise_every: int = 1
+    stop_fraction: float = 0.5
+    stop_rule: str = "candidates"
+    max_rounds: int | None = None
+    max_vectors: int | None = None
+    max_columns: int | None = None
+    batch: int = 4_000_000
+    tol: float = 1e-7
+    max_iterations: int = 500
+    max_passes: int = 200
+    moderate: bool = False
+    seed: int = 0
+    centres: int = 0
+    gamma_prior: str = "flat"
+    learning_columns: int = 0
+    solver: str = "fixed-point"
