@@ -113,7 +113,7 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(where, requests, ro
 
 
 @pytest.mark.parametrize("where", STORES)
-@pytest.mark.parametrize("kind", ["data", "memory"])
+@pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
 def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, keep, where, kind):
     """Threads and workers, rows on disk and here, each pass three times: then all but the first come from the store."""
     single, blocks, source = LocalExecutor(1), keep(where), data if kind == "data" else memory

@@ -104,6 +104,7 @@ def test_fits_in_this_process_are_left_at_their_next_step():
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_fits_run_at_the_same_time_on_several_workers():
     """Eight fits on four processes of one thread: each has some, and on average more than two run at once."""
     from distributed import get_task_stream

@@ -241,7 +241,7 @@ def test_hard_data_end_finite(rng, likelihood, kind):
         np.testing.assert_allclose(p, 0.5, atol=1e-6)
 
 
-@pytest.mark.parametrize("likelihood", ["multinomial", "ovr"])
+@pytest.mark.parametrize("likelihood", ["multinomial", pytest.param("ovr", marks=pytest.mark.slow)])
 def test_a_hundred_classes_of_few_rows(rng, likelihood):
     """Three rows of each, far from the others: finite, and better than chance."""
     centres = 10 * rng.random((100, 2))

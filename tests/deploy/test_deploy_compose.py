@@ -79,6 +79,7 @@ class Machine:
         return {"scheduler:8786": here, "8786": self.port, "8787": http, "/data": str(self.folder / "data")}
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme(tmp_path):
     """up, ingest, fit on the cluster, down: the health checks pass while the servers run, and fail without them."""
     table(tmp_path / "trips.csv")

@@ -113,6 +113,7 @@ def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
 
 
+@pytest.mark.slow
 def test_auto_of_classes_is_judged_by_log_loss():
     """And a prior is heard of."""
     X, y = rows(200)
