@@ -89,7 +89,7 @@ def _first(gain: Float) -> int:
 class Greedy:
     """A fit under way. It begins with the columns of ``state`` that have not just ``entered``, at their α.
 
-    With a ``pool`` the state has no column, and candidates are those of the pool.
+    With a ``pool`` it begins without a column, and candidates are those of the pool.
     """
 
     def __init__(self, state: HyperState, pool: Pool | None = None) -> None:
@@ -227,7 +227,7 @@ def grow(
     rule: StopRule,
     on_step: Callable[[StepInfo], None] = lambda info: None,
     on_action: Callable[[Action], None] = lambda action: None,
-    most_cost: float = np.inf,
+    enough: Callable[[float, int], bool] = lambda cost, columns: False,
     pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until none gains ``tol``·N nats and σ² rests, or the rule ends it.
@@ -236,8 +236,8 @@ def grow(
     rule is a refresh. Its ``vectors`` end a fit that begins with more of them once deletions have brought it there; one
     that begins with fewer has nothing to prune, and converges. With ``thin`` columns of q² ≤ s go, however little that
     gains. Under ``guard`` a fit whose residual has cancelled in the end is ``CANCELLED``; it goes on without the
-    candidates that are inactive then. Beyond ``most_cost`` (``Greedy.cost``) it ends as at the most iterations. With a
-    ``pool`` the state has no column, and candidates are those of the pool.
+    candidates that are inactive then. Where its cost so far (``Greedy.cost``) and its columns are ``enough`` it ends as
+    at the most iterations. With a ``pool`` it begins without a column, and candidates are those of the pool.
     """
     greedy = Greedy(state, pool)
     least = rule.tol * greedy.n
@@ -257,7 +257,7 @@ def grow(
             reason = Termination.HALVED
         elif greedy.rests(info, done, least) and not greedy.action(least, thin=rule.thin):
             reason = Termination.CONVERGED
-        elif greedy.iteration >= rule.max_iterations or greedy.cost > most_cost:
+        elif greedy.iteration >= rule.max_iterations or enough(greedy.cost, greedy.active.M):
             reason = Termination.ITERATIONS
     fit = greedy.fit()
     return fit, Termination.CANCELLED if rule.guard and fit.posterior.cancelled else reason

@@ -24,7 +24,8 @@ and predict worse.
 
 A fit all of whose columns have just entered then grows from nothing by actions alone, too: where few columns are enough
 that optimum is at times the better one, and had soon. Where it has many it is dear, and was hardly better than the
-other: beyond ``COST`` times the fixed point's (counted multiplications, so that the clock decides nothing) it is left.
+other: beyond ``COST`` times the fixed point's cost (counted multiplications, so that the clock decides nothing) it is
+left, once it is no small fit.
 Of the two ends that of more evidence is taken: the fixed point's is no higher, as far as it has converged. A fit that
 goes on from an earlier one does not begin anew: in the working set's last one, with learned widths, growth from nothing
 ended 16 nats higher on 721 rows of concrete, with 35 columns for 51, and with a tenth more squared error on new rows.
@@ -63,8 +64,9 @@ PAR = 1.01
 COST = 0.03
 """Multiples of the fixed point's cost that growth from nothing may take."""
 
-FREE = 8e9
-"""Multiplications, less than a second, that growth may take in any case: small fits are worth both."""
+FREE, FEW = 8e9, 100
+"""Multiplications, less than a second, that growth to so many columns may take in any case: small fits are worth both.
+"""
 
 Watch = Callable[[StepInfo], None]
 
@@ -98,13 +100,16 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) 
         cost += (info.n_vectors + 1) ** 3
         on_step(info)
 
+    def enough(spent: float, columns: int) -> bool:
+        return spent > COST * cost and (spent > FREE or columns > FEW)
+
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     if reason is not Termination.CONVERGED:
         return found, reason
     best, reason = improve(revive(found, state, rule, on_step), state, rule, on_step)
     if state.entered is not None and state.entered.all():
         free = replace(rule, guard=False)
-        grown, ended = grow(replace(state, iteration=0), free, on_step, most_cost=max(COST * cost, FREE), pool=pool)
+        grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough, pool=pool)
         if grown.log_evidence > best.log_evidence:
             best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
