@@ -11,12 +11,12 @@ their rows cost little more than G does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.statistics import GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -59,6 +59,12 @@ class DesignRows:
     def target(self) -> Float:
         """All rows of the target (n, T)."""
         return np.concatenate(self.targets)
+
+    def gram(self) -> GramBlock:
+        """What all columns add to none: the whole of ΦᵀWΦ."""
+        design, target = self.design, self.target
+        block = GramBlock.of(np.zeros((len(design), 0)), design, target)
+        return replace(block, n=self.n, log_weight=self.log_weight)
 
     def __add__(self, other: DesignRows) -> DesignRows:
         return DesignRows(

@@ -2,7 +2,7 @@
 
 A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
 its fits see all rows; the one fit of ``basic`` keeps it. Where actions solve that, it needs the Gram matrix of columns
-that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``), or beside it.
+that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from partirvm.core.on_demand import DesignRows, Pool
+from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT
 from partirvm.kernels.design import Design
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.fitting import nothing, warm
-from partirvm.strategies.instructions import Gather, Solve
+from partirvm.strategies.instructions import Gather, Passed, Solve
 from partirvm.strategies.likelihood import partition, partition_length, posterior_rows
 from partirvm.strategies.passes import DesignPass
 from partirvm.strategies.problem import Options, Problem
@@ -56,32 +56,21 @@ class Basic(Incremental):
         return replace(super().first(problem, options), selection="all")
 
     def _measure(self, state: Any, new: Design) -> Answer:
-        """Actions, alone or beside the fixed point, want the design itself: its bits are theirs either way."""
         options, problem = state.options, state.problem
         acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
         begins = state.warm is None and not state.fit.n_columns
         if problem.classifies or not (acts and begins) or options.final_likelihood == "partition":
             return super()._measure(state, new)
-        asked = DesignPass(new, posterior_rows(problem, options, options.final_likelihood, new))
-        if options.solver == "fast":
-            return replace(state, phase=Phase.DESIGN, incoming=new), (asked,)
-        state, passes = super()._measure(state, new)
-        return state, (*passes, asked)
-
-    def _on_gram(self, state: Any, *events: Any) -> Answer:
-        if not isinstance(events[-1].statistic, DesignRows):
-            return super()._on_gram(state, *events)
-        pool = _pool(state.incoming, events[-1])
-        state, (solve,) = super()._on_gram(state, *events[:-1])
-        assert isinstance(solve, Solve)
-        return state, (replace(solve, pool=pool),)
+        rows = posterior_rows(problem, options, options.final_likelihood, new)
+        return replace(state, phase=Phase.DESIGN, incoming=new), (DesignPass(new, rows),)
 
     def _on_design(self, state: Any, event: Any) -> Answer:
-        pool, seen = _pool(state.incoming, event), state.options.final_likelihood
-        state = replace(state, phase=Phase.FIT, design=state.incoming, incoming=None, seen=seen)
+        """Actions take what they need of the Gram matrix; the fixed point needs all of it."""
+        design, rows = state.incoming, event.statistic
+        pool = Pool(design.basis, labels_of(design), rows)
+        if state.options.solver == "auto":
+            state, (solve,) = self._on_gram(state, Passed(rows.gram()))
+            assert isinstance(solve, Solve)
+            return state, (replace(solve, pool=pool),)
+        state = replace(state, phase=Phase.FIT, design=design, incoming=None, seen=state.options.final_likelihood)
         return state, (Solve(state.fit, self._rule(state), state.candidates, state.options.solver, pool),)
-
-
-def _pool(design: Design, event: Any) -> Pool:
-    """The candidates, from the answer to a ``DesignPass``."""
-    return Pool(design.basis, labels_of(design), event.statistic)
