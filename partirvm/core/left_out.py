@@ -18,8 +18,9 @@ Two things are told from z_n = e_n/√v_n:
     noise of predictions is ``noise_variance``, what the errors have beyond the weights' uncertainty.
 ``Spread``, quantiles of |z|
     Errors are seldom normal, nor of one variance. A prediction ± the quantile of |z| at a level, times the standard
-    deviation stated, holds so many new rows. The α and the choice of the columns have seen row n, which e_n does not
-    know of: so each vector is charged ``CHARGE`` degrees of freedom beside its weight, 1/(1 − h) ≈ 1 + CHARGE·M/N.
+    deviation stated (at these α and β), holds so many new rows. The α and the choice of the columns have seen row n,
+    which e_n does not know of: so each vector is charged ``CHARGE`` degrees of freedom beside its weight,
+    1/(1 − h) ≈ 1 + CHARGE·M/N.
 """
 
 from __future__ import annotations
@@ -153,6 +154,7 @@ class LeftOut:
 
 def _counts(z: Float) -> Int:
     """How many of these lie in each bin; the first and the last have those beyond."""
-    bins = np.floor(OCTAVE * (np.log2(np.maximum(z, 2.0**-REACH)) + REACH)).astype(np.int64)
+    within = np.fmin(np.fmax(z, 2.0**-REACH), 2.0**REACH)
+    bins = np.floor(OCTAVE * (np.log2(within) + REACH)).astype(np.int64)
     size = 2 * OCTAVE * REACH
     return np.bincount(np.minimum(bins, size - 1), minlength=size)

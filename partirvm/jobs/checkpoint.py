@@ -56,7 +56,6 @@ STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best,
 
 INSTRUCTIONS: tuple[type, ...] = (
     passes.GramPass,
-    passes.DesignPass,
     passes.ResidualPass,
     passes.LeaveOneOutPass,
     passes.ScorePass,

@@ -343,6 +343,7 @@ def carry(
     """
     watcher = watcher or Watcher()
     history, limit_now = history_of(state), prepared.plan.machine.limit
+    began = len(history)
     if checkpoint is not None:
         prepared = replace(prepared, measured=())
         allowed = as_allowed(checkpoint.state.options, prepared, limit == limit_now)
@@ -370,14 +371,27 @@ def carry(
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     else:
         model = _end_as_asked(store, requests, model, outcome.seconds)
-    return Fitted(model, journal.history, outcome, prepared.plan)
+    return Fitted(model, _told(store, journal.history, began), outcome, prepared.plan)
+
+
+def _told(store: JobStore, history: list[Entry], began: int) -> list[Entry]:
+    """Lines of history with that of the model: of an update that broke off before a line of its own, the last before.
+
+    ``began`` of them stood at its beginning, that of a last fit which was to be followed not among them.
+    """
+    if len(history) > began:
+        return history
+    last = [event for event in store.events() if event["event"] == "fit"][-1:]
+    lines = [{key: event[key] for key in event.keys() - STAMPS} for event in last]
+    return [*history, *(line for line in lines if line not in history)]
 
 
 def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
     """What is left of a job that was ended while it was planned."""
     seconds = float(history[-1]["seconds"]) if history else 0.0
     model = _end_as_asked(store, requests, store.model() if store.has_model() else None, seconds)
-    return Fitted(model, history, Outcome(Termination.ABORTED, None, seconds), None)
+    told = _told(store, history, len(history))
+    return Fitted(model, told, Outcome(Termination.ABORTED, None, seconds), None)
 
 
 def _end_as_asked(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:

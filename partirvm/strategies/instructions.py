@@ -43,7 +43,7 @@ class Gather:
 class Solve:
     """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher.
 
-    ``solver`` says how (``core.solvers``); the candidates of "fast" may be in a ``pool``.
+    ``solver`` says how (``core.solvers``); candidates of actions from nothing may be in a ``pool``.
     """
 
     start: HyperState

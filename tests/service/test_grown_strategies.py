@@ -248,3 +248,15 @@ def test_what_is_refused_by_the_command_line(tmp_path, capsys):
     capsys.readouterr()
     assert main(["update", case.job]) == 2
     assert "no new rows" in capsys.readouterr().err
+
+
+def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
+    """The last fit is no more the last of the history, but still that of the model."""
+    case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
+    job = open_job(case.job)
+    vectors = job.model().n_vectors
+    job.requeue_grown(None)
+    left = service.carry_out(case.job, aborted=lambda: True)
+    assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
+    assert job.resume().wait(60) is Status.DONE
+    assert [line["kind"] for line in job.state().history] == ["round", "final"]
