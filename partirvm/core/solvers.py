@@ -64,7 +64,7 @@ PAR = 1.01
 COST = 0.03
 """Multiples of the fixed point's cost that growth from nothing may take."""
 
-FREE, FEW = 8e9, 64
+FREE, FEW = 8e9, 100
 """Multiplications, less than a second, that growth to so many columns may take in any case: small fits are worth both.
 """
 

@@ -343,7 +343,6 @@ def carry(
     """
     watcher = watcher or Watcher()
     history, limit_now = history_of(state), prepared.plan.machine.limit
-    began = len(history)
     if checkpoint is not None:
         prepared = replace(prepared, measured=())
         allowed = as_allowed(checkpoint.state.options, prepared, limit == limit_now)
@@ -371,27 +370,25 @@ def carry(
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     else:
         model = _end_as_asked(store, requests, model, outcome.seconds)
-    return Fitted(model, _told(store, journal.history, began), outcome, prepared.plan)
+    return Fitted(model, _told(store, journal.history), outcome, prepared.plan)
 
 
-def _told(store: JobStore, history: list[Entry], began: int) -> list[Entry]:
-    """Lines of history with that of the model: of an update that broke off before a line of its own, the last before.
+def _told(store: JobStore, history: list[Entry]) -> list[Entry]:
+    """Lines of history; of an update that broke off before its first one, the last before: that of the model.
 
-    ``began`` of them stood at its beginning, that of a last fit which was to be followed not among them.
+    A fit without rounds has no other line than its last, which is no part of the history once other fits follow.
     """
-    if len(history) > began:
+    if history:
         return history
     last = [event for event in store.events() if event["event"] == "fit"][-1:]
-    lines = [{key: event[key] for key in event.keys() - STAMPS} for event in last]
-    return [*history, *(line for line in lines if line not in history)]
+    return [{key: event[key] for key in event.keys() - STAMPS} for event in last]
 
 
 def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
     """What is left of a job that was ended while it was planned."""
     seconds = float(history[-1]["seconds"]) if history else 0.0
     model = _end_as_asked(store, requests, store.model() if store.has_model() else None, seconds)
-    told = _told(store, history, len(history))
-    return Fitted(model, told, Outcome(Termination.ABORTED, None, seconds), None)
+    return Fitted(model, _told(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 
 
 def _end_as_asked(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
