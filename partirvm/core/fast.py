@@ -147,11 +147,11 @@ class Greedy:
         """The best addition."""
         active = self.active
         wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
+        if not len(wanted):
+            return None
         s, q, precision = active.S[wanted], active.Q[wanted], active.beta * active.diagonal[wanted]
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
-        if not len(wanted):
-            return None
         gain = log_contribution(alpha, s, q)
         j = _first(gain)
         self._promise = wanted, gain

@@ -50,20 +50,16 @@ class DesignRows:
         log_weight = float(np.log(weights[present]).sum())
         return cls((block * root,), (target * root,), int(present.sum()), log_weight)
 
-    @property
-    def design(self) -> Float:
-        """All rows of the design (n, K)."""
-        return self.blocks[0] if len(self.blocks) == 1 else np.concatenate(self.blocks)
-
-    @property
-    def target(self) -> Float:
-        """All rows of the target (n, T)."""
-        return np.concatenate(self.targets)
+    def joined(self) -> DesignRows:
+        """The same as one block."""
+        if len(self.blocks) == 1:
+            return self
+        return replace(self, blocks=(np.concatenate(self.blocks),), targets=(np.concatenate(self.targets),))
 
     def gram(self) -> GramBlock:
         """What all columns add to none: the whole of ΦᵀWΦ."""
-        design, target = self.design, self.target
-        block = GramBlock.of(np.zeros((len(design), 0)), design, target)
+        whole = self.joined()
+        block = GramBlock.of(np.zeros((len(whole.blocks[0]), 0)), whole.blocks[0], whole.targets[0])
         return replace(block, n=self.n, log_weight=self.log_weight)
 
     def __add__(self, other: DesignRows) -> DesignRows:
@@ -91,8 +87,8 @@ class OnDemand:
     """
 
     def __init__(self, pool: Pool) -> None:
-        rows, labels = pool.rows, pool.labels
-        self._Phi, target = rows.design, rows.target
+        rows, labels = pool.rows.joined(), pool.labels
+        self._Phi, target = rows.blocks[0], rows.targets[0]
         self._rows: Float = np.empty((min(ROOM, len(labels)), len(labels)))
         self._place: Int = np.full(len(labels), -1)
         self._count = 0

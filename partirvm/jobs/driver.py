@@ -205,6 +205,7 @@ class Driver:
                     self._journal.checkpoint(Checkpoint(state, len(instructions), final))
             began = time.perf_counter()
             state, instructions = strategy.next(state, *events)
+            events = ()  # statistics may be as large as what is made of them: not held while that is solved
             self._spent.deciding += time.perf_counter() - began
         return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept)
 

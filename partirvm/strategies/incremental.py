@@ -66,7 +66,7 @@ class Basic(Incremental):
 
     def _on_design(self, state: Any, event: Any) -> Answer:
         """Actions take what they need of the Gram matrix; the fixed point needs all of it."""
-        design, rows = state.incoming, event.statistic
+        design, rows = state.incoming, event.statistic.joined()
         pool = Pool(design.basis, labels_of(design), rows)
         if state.options.solver == "auto":
             state, (solve,) = self._on_gram(state, Passed(rows.gram()))

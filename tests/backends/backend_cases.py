@@ -141,8 +141,8 @@ def expected(pass_):
         here = slice(None) if wanted is None else wanted
         root = np.sqrt(w)[here, None]
         logs = np.log(w[there]).sum()
-        return {"design": root * phi(pass_.design, X)[here], "target": root * t[here], "log_weight": logs,
-                "n": there.sum()}  # fmt: skip
+        return {"joined.blocks": [root * phi(pass_.design, X)[here]], "joined.targets": [root * t[here]],
+                "log_weight": logs, "n": there.sum()}  # fmt: skip
     if isinstance(pass_, AugmentPass):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)
@@ -216,6 +216,7 @@ def field(value, path):
     """``value.a.b`` for the path "a.b"."""
     for name in filter(None, path.split(".")):
         value = getattr(value, name)
+        value = value() if callable(value) else value
     return value
 
 

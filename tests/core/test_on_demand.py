@@ -1,66 +1,20 @@
-"""Fits by actions that measure a row of the Gram matrix when its column joins: the same fits."""
+"""Rows of the Gram matrix that are measured when their column joins; the fits are in ``test_fast``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_fast import RULE, begun, bumps, pool_of, recorded
 
-from partirvm.core.fast import FEWEST, PART, grow
 from partirvm.core.on_demand import DesignRows, OnDemand, Pool
-from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule, init
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
-FIRST = 10.0
-RULE = StopRule(1e-7, 500)
-NOBODY = np.zeros(0, np.int64)
-
-
-def nothing():
-    """The fit of no columns, which has seen no row."""
-    return init(GramStatistics.empty("b"), np.zeros(0), FIRST, power=1.0)
-
-
-def problem(seed, N=40, K=24):
-    """Gaussian bumps of places on a line, and a noisy wave."""
-    rng = np.random.default_rng(seed)
-    x = np.sort(rng.uniform(-5, 5, N))[:, None]
-    Phi = naive.gaussian(x, rng.uniform(-5, 5, (K, 1)), 1.0)
-    return Phi, np.sin(x[:, 0]) + rng.normal(size=N) * 10 ** rng.uniform(-1.5, 0)
-
-
-def pool_of(Phi, t, w=None, cuts=(7, 20)):
-    """Candidates on demand, of rows that came in several blocks."""
-    blocks = [None] * (len(cuts) + 1) if w is None else np.split(w, cuts)
-    parts = map(DesignRows.of, np.split(Phi, cuts), np.split(t[:, None], cuts), blocks)
-    first, *others = parts
-    return Pool("b", np.arange(Phi.shape[1]), sum(others, first))
-
-
-@pytest.mark.parametrize("block", range(5))
-def test_every_action_is_that_of_the_dense_algorithm(block):
-    """On 50 problems."""
-    for seed in range(10 * block, 10 * block + 10):
-        Phi, t = problem(seed)
-        expected, beta = naive.tipping_faul(
-            Phi, t, FIRST, least=RULE.tol * len(t), between=lambda M: FEWEST + M // PART
-        )
-        pool, actions = pool_of(Phi, t), []
-        fit, reason = grow(nothing(), RULE, on_action=actions.append, pool=pool)
-        assert reason is Termination.CONVERGED
-        assert [(a.kind, a.column) for a in actions] == [(kind, j) for kind, j, _, _ in expected]
-        np.testing.assert_allclose([a.alpha for a in actions], [alpha for _, _, alpha, _ in expected], rtol=1e-6)
-        np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
-        last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-        np.testing.assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
-        assert fit.n == len(t)
 
 
 @settings(max_examples=25)
@@ -106,9 +60,9 @@ def test_no_row_of_the_gram_matrix_is_measured_twice_and_likely_ones_come_along(
 
 def test_a_fit_ends_early_as_another_one():
     """At the most refreshes, with the columns that it then has."""
-    Phi, t = problem(1)
-    fit, reason = grow(nothing(), replace(RULE, max_iterations=1), pool=pool_of(Phi, t))
+    Phi, t = bumps(1)
+    fit, reason, _ = recorded(**begun(Phi, t, "on demand"), rule=replace(RULE, max_iterations=1))
     assert reason is Termination.ITERATIONS
     assert 0 < fit.n_columns == len(fit.alpha) < Phi.shape[1]
-    empty = Pool("b", NOBODY, DesignRows.of(np.zeros((40, 0)), t[:, None]))
-    assert grow(nothing(), RULE, pool=empty)[0].n_columns == 0
+    empty = Pool("b", np.zeros(0, np.int64), DesignRows.of(np.zeros((40, 0)), t[:, None]))
+    assert recorded(begun(Phi, t, "on demand")["state"], pool=empty)[0].n_columns == 0
