@@ -80,7 +80,7 @@ def best_alpha(s: Float, q: Float, floor: Float) -> Float:
     return np.maximum(found, floor, out=found)
 
 
-def _first(gain: Float) -> int:
+def first(gain: Float) -> int:
     """The first of those that gain most."""
     best = float(gain.max())
     return int(np.argmax(gain >= best - EQUAL * abs(best)))
@@ -139,7 +139,7 @@ class Greedy:
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         if deletion:
             gain[np.isfinite(alpha)] = 0.0
-        i = _first(gain)
+        i = first(gain)
         kind = "estimate" if np.isfinite(alpha[i]) else "delete"
         return self._action(kind, int(active.columns[i]), float(alpha[i]), float(gain[i]))
 
@@ -153,7 +153,7 @@ class Greedy:
         alpha = best_alpha(s, q, ALPHA_FLOOR * precision)
         alpha[s < DEPENDENT * precision] = np.inf
         gain = log_contribution(alpha, s, q)
-        j = _first(gain)
+        j = first(gain)
         self._promise = wanted, gain
         return self._action("add", int(wanted[j]), float(alpha[j]), float(gain[j]))
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.damping import next_share
-from partirvm.core.fast import TIE, Action, best_alpha
+from partirvm.core.fast import TIE, Action, best_alpha, first
 from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
 from partirvm.core.shared import optimum, worth
@@ -87,9 +87,9 @@ class Together:
         after = best_alpha(s[:, 0], q[:, 0], floor) if alone else np.maximum(optimum(s, q)[0], floor)
         after[absent & (s.sum(axis=1) < DEPENDENT * self.precision.sum(axis=1))] = np.inf
         gain = worth(s, q, after) - worth(s, q, before)
-        j = int(np.argmax(gain))
+        j = first(gain)
         if absent[j] and len(there := self.outputs[0].columns):
-            present = int(there[np.argmax(gain[there])])
+            present = int(there[first(gain[there])])
             j = present if gain[present] >= (1.0 - TIE) * gain[j] else j
         kind = "add" if absent[j] else "estimate" if np.isfinite(after[j]) else "delete"
         return Action(kind, j, float(after[j]), float(gain[j]), float(gain[j]))
