@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 
+from partirvm.core.rowwise import quadratic_forms
+
 Float = NDArray[np.float64]
 
 LIKELIHOODS = ("bernoulli", "multinomial", "ovr")
@@ -57,8 +59,7 @@ def variances(block: Float, roots: Float) -> Float:
     """φᵀΣ_kφ of each linear predictor k, (n, C), at design rows (n, M), with Σ_k = R_k R_kᵀ and ``roots`` (C, M, M)."""
     found = np.empty((len(block), len(roots)))
     for k, root in enumerate(roots):
-        product = block @ root
-        np.einsum("nm,nm->n", product, product, out=found[:, k])
+        found[:, k] = quadratic_forms(block, root)
     return found
 
 

@@ -23,6 +23,9 @@ Float = NDArray[np.float64]
 GROUP = 16
 """Columns that are worked on together: over 2,048 rows, a quarter of a MiB."""
 
+PIECE_ROWS = 128
+"""Rows of one matrix product; divides ``PANEL_ROWS``. Products of as many rows as there are would cost as much."""
+
 
 class PreparedKernel(Protocol):
     """A kernel with its m centres worked in."""
@@ -186,10 +189,12 @@ class FixedGradient:
 
 @dataclass(frozen=True)
 class Products:
-    """Products of points with m centres, in groups of columns.
+    """Products of points with m centres, in groups of columns and pieces of rows.
 
-    Every product has the same shape, with centres of zeros where there are no more: BLAS chooses its way, and with it
-    the last bits of each column, by the shape of the whole product. So a column's bits are its own.
+    Every product has the same shape, with zeros where there are no more centres or points: BLAS chooses its way, and
+    with it the last bits, by the shape of the whole product, and its kernels for AVX-512 round the last rows of an odd
+    number of rows in another way. In products of one even shape the bits of an element depend on its point and its
+    centre alone.
     """
 
     right: Float
@@ -211,19 +216,42 @@ class Products:
         """Write ``left`` (n, k) times the centres into ``out`` (n, m); ``finish`` changes each group (g, n)."""
 
         def write(some: slice, work: Float) -> None:
-            centres = self.right[some.start // self.size]
             if len(work) == self.size:
-                np.matmul(centres, left.T, out=work)
+                self._multiply(left, some, work)
             else:
-                work[...] = np.matmul(centres, left.T)[: len(work)]
+                work[...] = self.block(left, some)
             finish(work)
 
         by_groups(out, write, self.size)
 
     def block(self, left: Float, some: slice) -> Float:
         """``left`` (n, k) times a group of centres, (g, n)."""
-        product: Float = np.matmul(self.right[some.start // self.size], left.T)
+        product = np.empty((self.size, len(left)))
+        self._multiply(left, some, product)
         return product[: some.stop - some.start]
+
+    def _multiply(self, left: Float, some: slice, out: Float) -> None:
+        """Write ``left`` (n, k) times a whole group of centres to ``out`` (g, n), stored row by row."""
+        centres = self.right[some.start // self.size]
+        n, k = left.shape
+        count, whole = n // PIECE_ROWS, n - n % PIECE_ROWS
+        pieces = left[:whole].reshape(count, PIECE_ROWS, k)
+        places = out[:, :whole].reshape(self.size, count, PIECE_ROWS)
+        np.matmul(centres, pieces.transpose(0, 2, 1), out=places.transpose(1, 0, 2))
+        if whole < n:
+            last = np.zeros((PIECE_ROWS, k))
+            last[: n - whole] = left[whole:]
+            out[:, whole:] = np.matmul(centres, last.T)[:, : n - whole]
+
+
+def padded(points: Float, multiple: int) -> Float:
+    """The points (n, d) with the last one repeated up to a multiple of rows: a user's function may be a product, too.
+
+    >>> padded(np.array([[1.0], [2.0]]), 3).ravel().tolist()
+    [1.0, 2.0, 2.0]
+    """
+    n = len(points)
+    return points if n % multiple == 0 else points[np.minimum(np.arange(n + -n % multiple), n - 1)]
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:

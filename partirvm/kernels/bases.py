@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
+from partirvm.kernels.base import PIECE_ROWS, padded
 from partirvm.kernels.functions import named_function, require_path
 from partirvm.types import BIAS
 
@@ -115,8 +116,7 @@ class NamedBasis:
 
     def __call__(self, points: Float) -> Float:
         """What the function returns (n, B)."""
-        found = evaluated(named_function(self.function, "basis"), self.function, points)
-        return _sized(found, self.size, self.function)
+        return _sized(named_function(self.function, "basis"), self.size, self.function, points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Those of the function and the position."""
@@ -150,8 +150,7 @@ class LocalBasis:
 
     def __call__(self, points: Float) -> Float:
         """What the function returns (n, B)."""
-        title = title_of(self.function)
-        return _sized(evaluated(self.function, title, points), self.size, title)
+        return _sized(self.function, self.size, title_of(self.function), points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Those given, or the function's own and the position; ``f`` for one without."""
@@ -256,7 +255,9 @@ def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Floa
     return found
 
 
-def _sized(found: Float, size: int, title: str) -> Float:
+def _sized(function: Callable[[Any], Any], size: int, title: str, points: Float) -> Float:
+    """What a function of this size returns for points (n, d), (n, B), whatever rows stand beside each."""
+    found = evaluated(function, title, padded(points, PIECE_ROWS))[: len(points)]
     if found.shape[1] != size:
         raise UsageError(
             f"basis {title} returned {found.shape[1]} columns, and {size} where it was asked first: their number must "

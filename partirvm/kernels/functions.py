@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Described, Fixed, FixedGradient, by_groups, runs
+from partirvm.kernels.base import GROUP, PIECE_ROWS, Described, Fixed, FixedGradient, by_groups, padded, runs
 
 Float = NDArray[np.float64]
 Function = Callable[[Any, Any], Any]
@@ -62,7 +62,7 @@ class NamedFunction(_Computed):
     >>> NamedFunction("numpy:dot").prepare(np.ones((1, 1)))(np.full((1, 1), 3.0), out)
     Traceback (most recent call last):
     ...
-    partirvm.errors.UsageError: kernel numpy:dot failed for points (1, 1) and centres (16, 1): ValueError: ...
+    partirvm.errors.UsageError: kernel numpy:dot failed for points (128, 1) and centres (16, 1): ValueError: ...
     """
 
     function: str
@@ -157,10 +157,11 @@ class PreparedFunction(FixedGradient):
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for what cannot be kernel values."""
 
+        pieces = padded(points, PIECE_ROWS)
+
         def write(some: slice, work: Float) -> None:
-            centres = self.centres[some]
-            filled = centres[np.minimum(np.arange(GROUP), len(centres) - 1)]
-            work[...] = _evaluated(self.function, self.title, points, filled).T[: len(work)]
+            centres = padded(self.centres[some], GROUP)
+            work[...] = _evaluated(self.function, self.title, pieces, centres).T[: len(work), : len(points)]
 
         by_groups(out, write)
 

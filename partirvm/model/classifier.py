@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import moderated, probabilities, probability_band, variances
+from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
@@ -140,7 +141,7 @@ class ClassModel:
         f, near = np.empty(shape), np.empty(len(X))
         spread = np.empty(shape) if variance else None
         for rows, block in panels(self.design, X):
-            f[rows] = block @ self.mean
+            f[rows] = products(block, self.mean)
             if spread is not None:
                 spread[rows] = variances(block, self.root)
             near[rows] = nearness(self.design, block, heights)

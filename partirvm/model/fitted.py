@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.left_out import Spread
+from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
@@ -160,11 +161,10 @@ class Model:
         mean, spread = np.empty(shape), np.empty(shape) if variance else None
         roots = self.root.reshape(self.n_targets, *self.root.shape[-2:])
         for rows, block in panels(design, X):
-            mean[rows] = block @ self.mean
+            mean[rows] = products(block, self.mean)
             if spread is not None:
                 for target, root in enumerate(roots):
-                    product = block @ root
-                    spread.reshape(len(X), -1)[rows, target] = np.einsum("nm,nm->n", product, product)
+                    spread.reshape(len(X), -1)[rows, target] = quadratic_forms(block, root)
             near[rows] = nearness(design, block, heights)
         mean *= scale
         mean += shift
@@ -209,7 +209,7 @@ class Samples:
         scaling, heights = self.design.scaling, self.design.peaks()
         found, near = np.empty((len(X), self.weights.shape[1])), np.empty(len(X))
         for rows, block in panels(self.design, X):
-            found[rows] = block @ self.weights
+            found[rows] = products(block, self.weights)
             near[rows] = nearness(self.design, block, heights)
         found *= float(scaling.t_scale[0])
         found += float(scaling.t_shift[0])

@@ -1,6 +1,7 @@
 """What models of both kinds do with rows: check them, take them through the design in panels, hash what they depend on.
 
-Within a call, rows go through in panels of a fixed number, as in a pass: their number is part of the arithmetic.
+Rows go through in panels, and products of these in pieces (``core.rowwise``): a row's prediction does not depend on the
+rows beside it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.rowwise import ROWS
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
 from partirvm.model.frames import coded_frame
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
+
+HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
+"""Rows of a panel: whole pieces, so that only the last one is copied."""
 
 FAR = 1e-4
 """Nearness (the largest kernel as a fraction of its peak) below which a row is far from every relevance vector."""
@@ -50,8 +55,8 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
     n_features = len(design.scaling.x_shift)
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(f"the model was trained on {n_features} features, the rows given have shape {X.shape}")
-    for start in range(0, len(X), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for start in range(0, len(X), HEIGHT):
+        rows = slice(start, start + HEIGHT)
         yield rows, design.block(X[rows])
 
 

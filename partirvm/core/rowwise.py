@@ -1,0 +1,42 @@
+"""Products of design rows whose bits are those of the row, wherever it stands and whatever rows stand beside it.
+
+BLAS chooses its way by the shape of a whole product, and its kernels for AVX-512 take rows 24 at a time and round those
+left over, and columns past a multiple of 8, in another way. So rows go through in pieces of one fixed height that is a
+multiple of 24. Passes need none of this: there a row's panel never changes. Predictions do, since the same row may be
+asked for alone, in a table, or in a tile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+ROWS = 192
+"""Height of a piece."""
+
+
+def products(block: Float, weights: Float) -> Float:
+    """``block`` (n, M) times ``weights``, (M,) or (M, K): shape (n,) or (n, K), stored row by row.
+
+    >>> products(np.eye(2), np.array([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    n, M = block.shape
+    count, whole = n // ROWS, n - n % ROWS
+    out = np.empty((n, *weights.shape[1:]))
+    pieces, places = block[:whole].reshape(count, ROWS, M), out[:whole].reshape(count, ROWS, *weights.shape[1:])
+    np.matmul(pieces, weights, out=places)
+    if whole < n:
+        last = np.zeros((ROWS, M), order="F")
+        last[: n - whole] = block[whole:]
+        out[whole:] = (last @ weights)[: n - whole]
+    return out
+
+
+def quadratic_forms(block: Float, root: Float) -> Float:
+    """φᵀRRᵀφ of each row φ of ``block`` (n, M), with ``root`` R (M, M): shape (n,)."""
+    product = products(block, root)
+    found: Float = np.einsum("nm,nm->n", product, product)
+    return found
