@@ -1,0 +1,64 @@
+"""Equal bits with every kind of kernel that OpenBLAS has for this processor, not only with the one that it takes.
+
+``OPENBLAS_CORETYPE`` is read once, when the library is loaded: so each kind is a process of its own, which runs all
+tests that are marked ``bits``. By default the quick ones of this folder; the others with ``-m slow``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+TYPES = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids")
+
+KIND = """
+import numpy, scipy.linalg, threadpoolctl
+numpy.ones((300, 300)) @ numpy.ones((300, 300))
+print(*sorted({library["architecture"] for library in threadpoolctl.threadpool_info() if "architecture" in library}))
+"""
+
+
+def environment(core_type):
+    """That of a process with these kernels."""
+    return {**os.environ, "OPENBLAS_CORETYPE": core_type}
+
+
+@cache
+def kernels_of(core_type):
+    """What the libraries say that they took; empty where they are not OpenBLAS, or the processor cannot run them."""
+    found = subprocess.run([sys.executable, "-c", KIND], env=environment(core_type), capture_output=True, text=True)
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def run_with(core_type, *arguments):
+    """Run marked tests in a process with these kernels; skip, and say why, where that would say nothing new."""
+    kernels = kernels_of(core_type)
+    if not kernels:
+        pytest.skip(f"this machine cannot run OpenBLAS's kernels for {core_type}")
+    same = next(other for other in TYPES if kernels_of(other) == kernels)
+    if same != core_type:
+        pytest.skip(f"OpenBLAS takes the kernels for {core_type} from those for {same} ({kernels})")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", *arguments]
+    done = subprocess.run(command, cwd=TESTS.parent, env=environment(core_type), capture_output=True, text=True)
+    assert done.returncode == 0, f"with the kernels for {core_type} ({kernels}):\n{done.stdout[-6000:]}"
+
+
+@pytest.mark.parametrize("core_type", TYPES)
+def test_tails_keep_their_bits(core_type):
+    """The tests of this folder."""
+    run_with(core_type, "-m", "bits and not slow", str(TESTS / "bits"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("core_type", TYPES)
+def test_all_promises_of_equal_bits_hold(core_type):
+    """Kills, clusters, memory limits, kernel stores, orders of rows."""
+    run_with(core_type, "-m", "bits", str(TESTS))

@@ -1,0 +1,214 @@
+"""Equal bits where the last tile has any number of rows: kernels, predictions, and fits that went through much.
+
+OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 in another way than the others, so that
+these tests say something only with tails; ``test_core_types`` runs them with each kind of kernel that the machine has.
+"""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_cases import CASES as KERNELS
+from kernel_cases import D
+
+from partirvm.backends import LocalExecutor
+from partirvm.backends.threads import one_blas_thread
+from partirvm.core.rowwise import products, quadratic_forms
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.kernels import Gaussian, LocalFunction
+from partirvm.kernels.bases import LocalBasis
+from partirvm.kernels.design import Design
+from partirvm.model import ClassModel, Model
+from partirvm.service.fitting import run
+from partirvm.service.preparing import prepare
+from partirvm.strategies import STRATEGIES
+from partirvm.types import Columns, FitParameters, Scaling
+
+pytestmark = pytest.mark.bits
+
+TILE, LAST = 512, 384
+"""Rows of a tile, and those of the last one without its tail: of few rows the kernels round all alike."""
+
+TAILS = st.integers(1, 64)
+ORIGIN = np.full(D, 0.1)
+PRODUCT = LocalFunction(lambda X, Z: X @ Z.T)
+"""A user's kernel that is a product of BLAS itself."""
+
+
+def values(kernel, X, Z):
+    """All values k(x, z) of points (n, d) and centres (m, d), stored column by column."""
+    out = np.empty((len(Z), len(X))).T
+    with one_blas_thread():
+        kernel.prepare(Z, ORIGIN)(X, out)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [*(case.kernel for case in KERNELS), PRODUCT], ids=repr)
+@settings(max_examples=6)
+@given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
+def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, columns):
+    """Whatever points and centres stand before, beside and behind them, and however many."""
+    rng = np.random.default_rng(tail)
+    X, Z = rng.normal(size=(whole + tail, D)), rng.normal(size=(columns, D))
+    block = values(kernel, X, Z)
+    rows, some = rng.permutation(len(X)), rng.permutation(columns)
+    np.testing.assert_array_equal(values(kernel, X[rows], Z[some]), block[np.ix_(rows, some)])
+    np.testing.assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
+    np.testing.assert_array_equal(values(kernel, X[:tail], Z[: columns // 2 + 1]), block[:tail, : columns // 2 + 1])
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([0, 192, 4032]), TAILS, st.integers(0, 640), st.sampled_from([None, 1, 2, 5]))
+def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
+    """Any number of columns, of which odd numbers and odd multiples of four are the hard ones."""
+    rng = np.random.default_rng(columns)
+    block = np.asfortranarray(rng.normal(size=(whole + tail, columns)))
+    weights = rng.normal(size=(columns,) if targets is None else (columns, targets))
+    root = np.tril(rng.normal(size=(columns, columns)))
+    rows = rng.permutation(len(block))
+    with one_blas_thread():
+        for function, right in ((products, weights), (quadratic_forms, root)):
+            found = function(block, right)
+            np.testing.assert_array_equal(function(np.asfortranarray(block[rows]), right), found[rows])
+            np.testing.assert_array_equal(function(np.asfortranarray(block[-1:]), right), found[-1:])
+
+
+def test_products_are_products():
+    """Beside numpy's own, with no rows, no columns, one row, and rows beyond whole pieces."""
+    rng = np.random.default_rng(1)
+    for n, m in ((0, 3), (1, 3), (5, 0), (192, 7), (400, 7)):
+        block, weights, root = rng.normal(size=(n, m)), rng.normal(size=(m, 2)), rng.normal(size=(m, m))
+        np.testing.assert_allclose(products(block, weights), block @ weights, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(products(block, weights[:, 0]), block @ weights[:, 0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(quadratic_forms(block, root), ((block @ root) ** 2).sum(axis=1), rtol=1e-12)
+
+
+def model(columns, targets=1, classes=0):
+    """A model of any numbers, with a basis that is a product; M = 4 mod 8 is where AVX-512 rounds rows otherwise."""
+    rng = np.random.default_rng(columns)
+    scaling = Scaling(np.full(D, 0.3), np.full(D, 1.7), np.zeros(targets), np.full(targets, 2.5))
+    turn = rng.normal(size=(D, 3))
+    design = Design(
+        Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
+        functions=LocalBasis(lambda X: X @ turn, 3), active=np.arange(3),
+    )  # fmt: skip
+    root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
+    if classes:
+        names = Columns(tuple("abc"), classes=tuple("uvw"))
+        mean = rng.normal(size=(columns, classes))
+        return ClassModel(design, mean, root, np.ones(columns), "multinomial", True, 0.0, 9, names)
+    mean = rng.normal(size=columns if targets == 1 else (columns, targets))
+    noise = 0.3 if targets == 1 else np.full(targets, 0.3)
+    return Model(
+        design, mean, root[0] if targets == 1 else root, np.ones(columns), noise, 0.0, 9, Columns(tuple("abc"))
+    )
+
+
+@pytest.mark.parametrize(
+    "made", [model(300), model(41, targets=2), model(108, classes=3)], ids=["one", "two", "classes"]
+)
+@settings(max_examples=6)
+@given(st.sampled_from([0, LAST, 1920, 2048]), TAILS)
+def test_a_row_is_predicted_alike_wherever_it_stands(made, whole, tail):
+    """Mean, variance and nearness of rows in any order, of the first ones, and of one alone."""
+    rng = np.random.default_rng(tail)
+    X = rng.normal(size=(whole + tail, D))
+    with one_blas_thread():
+        found = made.moments(X)
+        for rows in (rng.permutation(len(X)), np.arange(tail), np.array([len(X) - 1])):
+            for part, all_of_it in zip(made.moments(X[rows]), found, strict=True):
+                np.testing.assert_array_equal(part, all_of_it[rows])
+
+
+class Recorder(MemoryJournal):
+    """Keeps every checkpoint as bytes, with the number of lines that were written before it."""
+
+    def __init__(self):
+        super().__init__()
+        self.checkpoints = []
+
+    def checkpoint(self, checkpoint):
+        if not checkpoint.final:
+            self.checkpoints.append((len(self.history), pickle.dumps(checkpoint)))
+
+
+FITS = {
+    "working-set": FitParameters(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
+    "incremental": FitParameters(gamma=0.4, strategy="incremental", partition_size=150),
+    "split-merge": FitParameters(gamma=0.4, strategy="split-merge", partition_size=150),
+    "several widths": FitParameters(gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2),
+    "learned": FitParameters(gamma="learn-per-feature", partition_size=40, max_rounds=2),
+    "two targets": FitParameters(gamma=0.4, partition_size=40, max_rounds=2),
+    "classes": FitParameters(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3),
+}
+
+LONG, SLOW = ("learned", "several widths"), pytest.mark.slow
+
+
+def source(case, tail):
+    """One whole tile and one with a tail."""
+    rng = np.random.default_rng(tail)
+    X = rng.uniform(-3, 3, size=(TILE + LAST + tail, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=len(X))
+    if case == "two targets":
+        y = np.column_stack([y, y**2])
+    if case == "classes":
+        y, names = np.searchsorted([-1.0, 1.0], y), Columns(("a", "b"), classes=(0, 1, 2))
+        return ArraySource(X, y, tile_rows=TILE, columns=names)
+    return ArraySource(X, y, tile_rows=TILE, columns=Columns(("a", "b")))
+
+
+def left(journal):
+    """The model's bits, and what the history says of each fit."""
+    model, facts = journal.model, ("log_evidence", "vectors", "held_out_rmse", "train_rmse", "train_log_loss")
+    lines = [[repr(line.get(fact)) for fact in facts] for line in journal.history]
+    return model.mean.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
+
+
+@contextmanager
+def prepared_fit(case, rows, threads=1, **changed):
+    """A fit that is ready to run, and its executor."""
+    executor = LocalExecutor(threads)
+    try:
+        yield prepare(rows, replace(FITS[case], **changed), executor), executor
+    finally:
+        executor.close()
+
+
+def fitted(case, rows, threads=1, **changed):
+    """The journal of a whole fit."""
+    with prepared_fit(case, rows, threads, **changed) as (prepared, executor):
+        journal = Recorder()
+        run(prepared, executor, journal)
+        return journal
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in LONG else ()) for case in FITS])
+@settings(max_examples=3)
+@given(TAILS)
+def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
+    """Kernel blocks in memory, on disk and nowhere; two threads; another memory limit; resumed from each checkpoint,
+    where what a process had in memory is gone."""
+    rows = source(case, tail)
+    whole = fitted(case, rows, kernel_store="memory")
+    for threads, changed in (
+        (1, {"kernel_store": "none"}),
+        (2, {"kernel_store": "zarr"}),
+        (2, {"kernel_store": "memory", "memory_limit": "1200MiB"}),
+    ):
+        assert left(fitted(case, rows, threads, **changed)) == left(whole), (threads, changed)
+    assert whole.checkpoints
+    for lines, stored in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
+        with prepared_fit(case, rows, kernel_store="memory") as (prepared, executor):
+            journal = MemoryJournal(history=whole.history[:lines])
+            machine = STRATEGIES[prepared.plan.strategy]()
+            at = pickle.loads(stored)
+            Driver(executor, rows).run(machine, prepared.problem, prepared.options, journal, resume=at)
+        assert left(journal) == left(whole)
