@@ -313,7 +313,7 @@ def predict(
     A folder that nobody will go on with can be deleted.
 
     Far from all relevance vectors std falls back to that of the noise. With --augment TRAIN_DATA, which must be the
-    DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 2,048 rows, or fewer where
+    DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 1,920 rows, or fewer where
     memory is short, this takes a pass over TRAIN_DATA. It is for targets that are numbers.
 
     \b

@@ -28,6 +28,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.rowwise import products
+
 Float = NDArray[np.float64]
 
 
@@ -71,9 +73,9 @@ def augmentation(
     """
     if not variance > 0:
         return np.zeros(len(heights)), np.zeros(len(heights))
-    projected = beta * (extra.cross @ root)
+    projected = beta * products(extra.cross, root)
     sparsity = np.maximum(beta * extra.energy - np.einsum("gm,gm->g", projected, projected), 0.0)
-    own = heights - np.einsum("gm,gm->g", block @ root, projected)
+    own = heights - np.einsum("gm,gm->g", products(block, root), projected)
     precision = heights**2 / variance + sparsity
     ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)
     return ratio * (beta * extra.projection), ratio * own

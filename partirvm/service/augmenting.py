@@ -28,6 +28,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
+from partirvm.kernels.base import padded
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
@@ -40,7 +41,10 @@ from partirvm.types import EXTRA_COLUMNS
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-MOST_ROWS = 2048
+PIECE_COLUMNS = EXTRA_COLUMNS // 2
+"""A piece has so many columns, or twice as many, whatever rows it has: a row has its bits beside any others."""
+
+MOST_ROWS = 8 * EXTRA_COLUMNS
 """Most test rows of a pass: with more, each takes hardly less time."""
 
 
@@ -125,7 +129,7 @@ class Augmenting:
         """
         rows = {number: min(source.tile_rows, source.n_rows - number * source.tile_rows) for number in numbers}
         runs = [numbers[some] for some in together(list(rows.values()), self.most)]
-        passes = [together([len(piece) for n in run for piece in pieces(rows[n])], self.most) for run in runs]
+        passes = [together([width(len(piece)) for n in run for piece in pieces(rows[n])], self.most) for run in runs]
         total, done = sum(map(len, passes)) * self.training.n_tiles, 0
         for run, of_run in zip(runs, passes, strict=True):
             read = [found for _, found in self.executor.map(read_tile, source, run, None)]
@@ -150,13 +154,13 @@ class Augmenting:
 
         design = self.model.design
         with one_blas_thread():
-            extras = tuple(extra_design(self.model, X, self.origin) for X in inputs)
+            extras = tuple(extra_design(self.model, padded(X, PIECE_COLUMNS), self.origin) for X in inputs)
             pass_ = AugmentPass(design, self.model.mean, extras)
             extra: ExtraColumns = self.executor.run([pass_], self.training, report)[0]
-            ends = np.cumsum([0, *map(len, inputs)])
+            starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
             return [
-                augmented_moments(self.model, X, extra[first:end], self.variance)
-                for X, first, end in zip(inputs, ends[:-1], ends[1:], strict=True)
+                augmented_moments(self.model, X, extra[first : first + len(X)], self.variance)
+                for X, first in zip(inputs, starts, strict=True)
             ]
 
 
@@ -222,9 +226,18 @@ def pieces(rows: int) -> list[range]:
     """Cut the rows of a tile into pieces.
 
     >>> pieces(600)
-    [range(0, 256), range(256, 512), range(512, 600)]
+    [range(0, 240), range(240, 480), range(480, 600)]
     """
     return [range(start, min(start + EXTRA_COLUMNS, rows)) for start in range(0, rows, EXTRA_COLUMNS)]
+
+
+def width(rows: int) -> int:
+    """Columns of a piece of so many rows.
+
+    >>> width(1), width(120), width(121)
+    (120, 120, 240)
+    """
+    return rows + -rows % PIECE_COLUMNS
 
 
 def together(sizes: Sequence[int], most: int) -> list[slice]:

@@ -16,6 +16,8 @@ from partirvm.planning.plan import Machine
 from partirvm.service import jobs
 from partirvm.types import FitParameters
 
+pytestmark = pytest.mark.bits
+
 PARAMETERS = FitParameters(gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set")
 
 

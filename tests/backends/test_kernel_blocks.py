@@ -26,6 +26,8 @@ from partirvm.kernels.design import NONE
 from partirvm.strategies.passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
+pytestmark = pytest.mark.bits
+
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 STORES = ["memory", "zarr"]
 SLOT = 8 * CHUNK * PANEL_ROWS

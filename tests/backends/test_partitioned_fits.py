@@ -16,6 +16,8 @@ from partirvm.data import ingest
 from partirvm.strategies import choosing, evaluating, learning
 from partirvm.types import FitParameters
 
+pytestmark = pytest.mark.bits
+
 TWICE = [
     ("working-set", "sample"),
     ("working-set", "partition"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 
+from partirvm import RVMRegressor
 from partirvm.backends import LocalExecutor
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.rowwise import products, quadratic_forms
@@ -125,6 +126,20 @@ def test_a_row_is_predicted_alike_wherever_it_stands(made, whole, tail):
         for rows in (rng.permutation(len(X)), np.arange(tail), np.array([len(X) - 1])):
             for part, all_of_it in zip(made.moments(X[rows]), found, strict=True):
                 np.testing.assert_array_equal(part, all_of_it[rows])
+
+
+@settings(max_examples=4)
+@given(TAILS, st.sampled_from([0, 240]))
+def test_a_row_has_the_same_augmented_prediction_wherever_it_stands(tail, whole):
+    """RVM*: in any order, and alone."""
+    rng = np.random.default_rng(tail)
+    X, new = rng.uniform(-3, 3, size=(600 + tail, 2)), rng.uniform(-3, 3, size=(whole + tail, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
+    fit = RVMRegressor(gamma=1.0, partition_size=30, max_rounds=1).fit(X, y)
+    found = fit.predict(new, return_std=True, augment=(X, y))
+    for rows in (rng.permutation(len(new)), np.array([len(new) - 1])):
+        for part, all_of_it in zip(fit.predict(new[rows], return_std=True, augment=(X, y)), found, strict=True):
+            np.testing.assert_array_equal(part, all_of_it[rows])
 
 
 class Recorder(MemoryJournal):

@@ -58,6 +58,7 @@ def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
     assert 0.9 < scores["coverage_95"] < 0.99
 
 
+@pytest.mark.bits
 def test_rows_come_back_in_the_order_of_the_table(tour, cli, tmp_path):
     """DATA are shuffled; predictions of the training table follow the table, row by row."""
     mean, _ = predictions(cli, tour, tmp_path, tour.train)
@@ -71,6 +72,7 @@ def test_every_kind_of_output_holds_the_same(tour, cli, tmp_path, ending):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
 def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):
     """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes next."""
@@ -108,6 +110,7 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
     assert "--interval" in err
 
 
+@pytest.mark.bits
 def test_a_single_row_is_predicted(tour, cli, cli_json, tmp_path):
     a, b, _ = tour.test_table[3]
     (tmp_path / "one.csv").write_text(f"a,b\n{a:.17g},{b:.17g}\n")

@@ -31,7 +31,7 @@ HERE = str(Path(__file__).parent)
 QUICK = Timing(beat=0.1, expiry=1.5)
 """Leases for tests that need not wait for the real ones to expire."""
 
-TILE = 256
+TILE = 512
 
 CASES = {
     "working-set": FitParameters(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
@@ -75,8 +75,8 @@ def rows(n, seed):
 
 
 def make_data(folder):
-    """DATA to train on, and to look at while training; returns the paths of both."""
-    ingest(rows(2000, 0), folder / "train.zarr", tile_rows=TILE)
+    """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of both."""
+    ingest(rows(1997, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
@@ -94,7 +94,7 @@ def class_rows(n, seed):
     return X, np.array(["bronze", "gold", "silver"])[np.searchsorted([9.7, 10.3], y)]
 
 
-def make_class_data(folder, n=1500):
+def make_class_data(folder, n=1501):
     """As ``make_data``, of three classes."""
     ingest(class_rows(n, 0), folder / "train.zarr", tile_rows=TILE, classes=True)
     ingest(class_rows(400, 1), folder / "test.zarr", tile_rows=TILE, like=folder / "train.zarr")

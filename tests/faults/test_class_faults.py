@@ -24,6 +24,8 @@ from test_local_kills import moments
 
 from partirvm.jobs.state import Status
 
+pytestmark = pytest.mark.bits
+
 KILLS = 4
 
 

@@ -8,6 +8,8 @@ import time
 import pytest
 from fault_cases import CASES, assert_one_round_repeated, assert_same_end, carry, count_lines, queued, wait_for
 
+pytestmark = pytest.mark.bits
+
 KILLS = {"working-set": 8, "incremental": 6, "split-merge": 6}
 """Twenty in all, spread over the run: each job is killed three or four times on its way."""
 

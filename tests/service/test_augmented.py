@@ -70,22 +70,22 @@ def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
     np.testing.assert_allclose(found["std"][far], np.sqrt(model.noise_variance + bias + variance), rtol=1e-6)
 
 
-@pytest.mark.parametrize("most", [256, 512, 10_000])
+@pytest.mark.parametrize("most", [240, 480, 10_000])
 def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
     """A piece, a part of a tile, and all tiles at once; progress hears of every tile of every pass."""
     monkeypatch.setattr(augmenting, "MOST_ROWS", most)
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda done, total: seen.append((done, total)))
     assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
-    # tiles of 300, 300, 300 and 200 rows: pieces of 256 and 44 thrice, and one of 200
-    passes = {256: 2 + 2 + 2 + 1, 512: 1 + 1 + 1, 10_000: 1}[most]
+    # tiles of 300, 300, 300 and 200 rows: pieces of 240 and 60 thrice, and one of 200
+    passes = {240: 2 + 2 + 2 + 1, 480: 1 + 1 + 1 + 1, 10_000: 1}[most]
     assert seen[-1] == (8 * passes, 8 * passes)
     assert seen == sorted(seen)
 
 
 def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
     """With the tiles that are whole, to the same bytes; a plain one of the same rows takes none of them."""
-    monkeypatch.setattr(augmenting, "MOST_ROWS", 256)
+    monkeypatch.setattr(augmenting, "MOST_ROWS", 240)
     notes = []
 
     def leave(done, total):
@@ -158,7 +158,7 @@ def test_memory_is_as_the_formula_says(folder, monkeypatch):
         list(ready.tiles(test, range(test.n_tiles)))
         assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
         tracemalloc.stop()
-        with pytest.raises(MemoryLimitError, match=r"256 test rows at a time.*raise memory_limit"):
+        with pytest.raises(MemoryLimitError, match=r"240 test rows at a time.*raise memory_limit"):
             augmenting.Augmenting.of(model, training, executor, test.tile_rows, 1 << 20)
     finally:
         tracemalloc.stop()

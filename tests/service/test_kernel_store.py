@@ -137,6 +137,8 @@ from partirvm.service.fitting import run
 from partirvm.service.preparing import prepare
 from partirvm.types import FitParameters
 
+pytestmark = pytest.mark.bits
+
 executor, journal = LocalExecutor(2), MemoryJournal()
 asked = FitParameters(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
 run(prepare(ZarrSource(sys.argv[1]), asked, executor), executor, journal)
