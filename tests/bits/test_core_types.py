@@ -1,7 +1,7 @@
 """Equal bits with every kind of kernel that OpenBLAS has for this processor, not only with the one that it takes.
 
-``OPENBLAS_CORETYPE`` is read once, when the library is loaded: so each kind is a process of its own, which runs all
-tests that are marked ``bits``. By default the quick ones of this folder; the others with ``-m slow``.
+``OPENBLAS_CORETYPE`` is read once, when the library is loaded: each kind is a process of its own, which runs tests that
+are marked ``bits``. By default those of this folder, with ``-m slow`` all of them.
 """
 
 from __future__ import annotations
@@ -61,4 +61,4 @@ def test_tails_keep_their_bits(core_type):
 @pytest.mark.parametrize("core_type", TYPES)
 def test_all_promises_of_equal_bits_hold(core_type):
     """Kills, clusters, memory limits, kernel stores, orders of rows."""
-    run_with(core_type, "-m", "bits", str(TESTS))
+    run_with(core_type, "-m", "bits and not slow", str(TESTS))
