@@ -51,7 +51,7 @@ def cluster(n_workers):
             dashboard_address=":0",
             memory_limit="2GiB",
         ) as local,
-        Client(local, timeout="30s", set_as_default=False) as client,
+        Client(local, timeout="120s", set_as_default=False) as client,
     ):
         yield client
 

@@ -448,7 +448,7 @@ def test_on_a_cluster(folder, tmp_path, monkeypatch):
             n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0",
             memory_limit="2GiB",
         ) as local,
-        Client(local, timeout="30s", set_as_default=False) as client,
+        Client(local, timeout="120s", set_as_default=False) as client,
     ):  # fmt: skip
         job, data = str(folder / "job"), str(folder / "d.zarr")
         pids = list(client.run(os.getpid).values())
