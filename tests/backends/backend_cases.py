@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
-from functools import cache
 
 import naive
 import numpy as np
 from scipy.stats import norm
+from waiting import wait_for
 
-from partirvm.backends.base import solution
 from partirvm.backends.passes import MomentsPass
-from partirvm.backends.threads import one_blas_thread
 from partirvm.core.left_out import OCTAVE, REACH
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import StopRule, init
@@ -53,7 +51,7 @@ def cluster(n_workers):
             dashboard_address=":0",
             memory_limit="2GiB",
         ) as local,
-        Client(local, timeout="30s", set_as_default=False) as client,
+        Client(local, timeout="120s", set_as_default=False) as client,
     ):
         yield client
 
@@ -231,11 +229,16 @@ def bits(value):
     return value.hex() if isinstance(value, float) else value
 
 
-class SlowSource(ZarrSource):
-    """DATA whose tiles take a while to read, so that a worker can die in the middle of a pass."""
+class HeldSource(ZarrSource):
+    """DATA of which only the first tile can be read before the file ``gate`` is there."""
+
+    def __init__(self, url, gate):
+        super().__init__(url)
+        self.gate = gate
 
     def tile(self, number):
-        time.sleep(0.25)
+        if number:
+            wait_for(self.gate.exists, "the gate")
         return super().tile(number)
 
 
@@ -262,18 +265,8 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None):
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 
-@cache
-def step_seconds():
-    """About how long a step of a ``long_fit`` takes here."""
-    began = time.monotonic()
-    with one_blas_thread():
-        solution(long_fit(0, steps=30))
-    return (time.monotonic() - began) / 30
-
-
-def long_fit(seed, seconds=0.7, steps=None):
-    """The instruction of a fit of 400 columns that are all needed, which takes about this long on a core of its own."""
-    steps = steps or round(seconds / step_seconds())
+def long_fit(seed, steps):
+    """The instruction of a fit of 400 columns that are all needed: so many steps of 5 ms and more each."""
     rng = np.random.default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))

@@ -8,19 +8,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 
 import pytest
-from backend_cases import EXCLUDED, PASSES, TILE, SlowSource, bits, cluster, first_row, fit, long_fit, rows
+from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, cluster, first_row, fit, long_fit, rows
+from waiting import Clock, wait_for
 
+from partirvm.backends import cluster as cluster_module
 from partirvm.backends import tasks
 from partirvm.backends.dask import DaskExecutor, connect
 from partirvm.errors import ClusterError, NoWorkersError
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_worker_changes_no_bits(data, reference, victim):
+def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
     """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
@@ -31,8 +32,10 @@ def test_a_killed_worker_changes_no_bits(data, reference, victim):
             if not killed:
                 killed.append((done, total))
                 os.kill(pids[victim], signal.SIGKILL)
+                gate.touch()
 
-        found = runner.run([PASSES["gram"]], SlowSource(data.url), kill)
+        gate = tmp_path / "gate"
+        found = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
         assert killed[0][0] < killed[0][1]
         assert bits(found[0]) == bits(reference["gram"])
         assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
@@ -76,10 +79,7 @@ def test_a_map_lets_go_of_what_it_began(memory, monkeypatch, how):
                 list(mapped)
         assert len(kept) > 3
         runner.close()
-        end = time.monotonic() + 10
-        while client.futures and time.monotonic() < end:
-            time.sleep(0.02)
-        assert not client.futures
+        wait_for(lambda: not client.futures, "the end of all futures")
 
 
 def give_up(done, total):
@@ -88,16 +88,18 @@ def give_up(done, total):
         raise KeyError("enough")
 
 
-def test_a_cluster_without_workers_is_given_up():
-    """NoWorkersError that says how to start one, after the patience and not much more."""
+def test_a_cluster_without_workers_is_given_up(monkeypatch):
+    """NoWorkersError that says how to start one, at the first look after the patience."""
+    clock = Clock()
+    monkeypatch.setattr(cluster_module, "time", clock)
     with cluster(0) as client:
-        began = time.monotonic()
+        began = clock.now
         with pytest.raises(NoWorkersError, match="dask worker"):
             DaskExecutor(client, patience=1.0)
-        assert time.monotonic() - began < 20
+        assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
 
 
-def test_a_cluster_whose_workers_leave_for_good_is_given_up(data):
+def test_a_cluster_whose_workers_leave_for_good_is_given_up(data, tmp_path):
     """In the middle of a pass: NoWorkersError, not a wait for ever."""
     with cluster(1) as client:
         runner = DaskExecutor(client, patience=1.0)
@@ -110,7 +112,7 @@ def test_a_cluster_whose_workers_leave_for_good_is_given_up(data):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the cluster's own farewell
             with pytest.raises(NoWorkersError, match="worker"):
-                runner.run([PASSES["gram"]], SlowSource(data.url), progress)
+                runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), progress)
         runner.close()
 
 
@@ -156,29 +158,42 @@ def processes(tmp_path):
 
         contact = tmp_path / "scheduler.json"
         scheduler = start("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
-        deadline = time.monotonic() + 60
-        while not contact.exists() or not contact.read_text():
-            assert time.monotonic() < deadline, (tmp_path / "scheduler.log").read_text()
-            time.sleep(0.1)
+        wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
         address = json.loads(contact.read_text())["address"]
         start("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
         yield scheduler, address
 
 
 WORK = {
-    "run": lambda runner, data, progress: runner.run([PASSES["gram"]], SlowSource(data.url), progress),
-    "solve": lambda runner, data, progress: runner.solve([long_fit(seed, seconds=5) for seed in (1, 5)], progress),
-    "map": lambda runner, data, progress: list(
-        runner.map(first_row, SlowSource(data.url), range(data.n_tiles), progress)
-    ),
+    "run": lambda runner, data, progress: runner.run([PASSES["gram"]], data, progress),
+    "solve": lambda runner, data, progress: runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)], progress),
+    "map": lambda runner, data, progress: list(runner.map(first_row, data, range(data.n_tiles), progress)),
 }
+
+
+def test_a_scheduler_is_given_up_in_half_a_minute():
+    """The longest silence, and the question that is still open at its end."""
+    assert cluster_module.SILENCE + 2 * cluster_module.QUESTION <= 30
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """Ends a scheduler for good, of which a second of silence is enough from then on."""
+
+    def kill(scheduler):
+        scheduler.kill()
+        scheduler.wait()
+        monkeypatch.setattr(cluster_module, "SILENCE", 1.0)
+        monkeypatch.setattr(cluster_module, "QUESTION", 1.0)
+
+    return kill
 
 
 @pytest.mark.parametrize(
     "work", [pytest.param(work, marks=[] if work == "run" else [pytest.mark.slow]) for work in WORK]
 )
-def test_a_scheduler_that_dies_is_named(processes, data, work):
-    """kill -9 of the scheduler in the middle: ClusterError with its address and what to do, in half a minute."""
+def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
+    """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its address and advice."""
     scheduler, address = processes
     client = connect(address)
     runner = DaskExecutor(client)
@@ -186,26 +201,24 @@ def test_a_scheduler_that_dies_is_named(processes, data, work):
 
     def progress(done, total):
         if not killed:
-            killed.append(time.monotonic())
-            scheduler.kill()
+            killed.append(done < total)
+            kill(scheduler)
 
     with pytest.raises(ClusterError, match=f"{address}.*dask scheduler"):
-        WORK[work](runner, data, progress)
-    assert time.monotonic() - killed[0] < 30
+        WORK[work](runner, HeldSource(data.url, tmp_path / "never"), progress)
+    assert killed == [True]
     with pytest.raises(ClusterError, match=address):
         runner.run([PASSES["gram"]], data)
     runner.close()
     client.close()
 
 
-def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, data):
+def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data):
     """Nothing under way when it dies: the next pass, the next fit and the question about the machine all say so."""
     scheduler, address = processes
     client = connect(address)
     runner = DaskExecutor(client)
-    scheduler.kill()
-    scheduler.wait()
-    began = time.monotonic()
+    kill(scheduler)
     for call in (
         lambda: runner.run([PASSES["gram"]], data),
         lambda: runner.solve([fit(20, 1)]),
@@ -214,6 +227,19 @@ def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, data):
     ):
         with pytest.raises(ClusterError, match=address):
             call()
-    assert time.monotonic() - began < 30
     runner.close()
     client.close()
+
+
+def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
+    """At a scheduler that gives no answer each look says None; the first one after ``SILENCE`` raises."""
+    made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
+    monkeypatch.setattr(cluster_module, "time", clock)
+    monkeypatch.setattr(made, "ask", lambda: None)
+    watch = made.watch()
+    for _ in range(int(cluster_module.SILENCE)):
+        clock.sleep(1.0)
+        assert watch.look() is None
+    clock.sleep(1.0)
+    with pytest.raises(ClusterError, match=made.address):
+        watch.look()

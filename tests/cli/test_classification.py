@@ -187,7 +187,7 @@ def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
     process = start("fit", made.at("train.zarr"), stopped, *rounds)
     read_until(process.stderr, r"^ +1 ")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode in (0, 3), err
     if process.returncode == 3:
         assert f"partirvm resume {stopped}" in out

@@ -6,12 +6,12 @@ import errno
 import json
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from commandline import start
 from test_process import LONG, read_until
+from waiting import wait_for
 
 from partirvm import load_model, open_job, service
 from partirvm.jobs.state import Status as JobStatus
@@ -31,7 +31,7 @@ def stopped(tour, tmp_path):
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
     assert f"partirvm resume {job}" in out
     return job
@@ -91,7 +91,7 @@ def test_wait_gives_up_in_time(tour, tmp_path, cli):
     status, out, _ = cli("abort", job, "--reason", "flat")
     assert status == 0
     assert f"partirvm wait {job}" in out
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 3
     assert open_job(job).state().reason == "flat"
     status, out, _ = cli("abort", job)
@@ -102,7 +102,7 @@ def test_wait_gives_up_in_time(tour, tmp_path, cli):
 def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, tmp_path):
     reached = len(open_job(stopped).state().history)
     process = start("resume", stopped, "--max-rounds", str(reached + 2), "--json")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     facts = json.loads(out)
     assert (facts["fits"], facts["reason"]) == (reached + 2, "rounds")
@@ -161,7 +161,7 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
     assert out == ""
     assert f"stopped at once; {job} holds the model of the last round" in err
@@ -174,28 +174,25 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     """From another process, until the end; its own Ctrl-C changes nothing for the job."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
-    end = time.monotonic() + 30
-    while not (tmp_path / "job" / "events").exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for((tmp_path / "job" / "events").exists, "the job")
     follower, leaver, lines = (start("status", job, "--follow", *more) for more in ((), (), ("--json",)))
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
-    _, err = leaver.communicate(timeout=30)
+    _, err = leaver.communicate(timeout=120)
     assert (leaver.returncode, err) == (0, f"stopped looking; {job} goes on\n")
     seen = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
     assert re.search(r"^\d\d:\d\d:\d\d  running: by process \d+ on", seen, re.MULTILINE)
     open_job(job).abort("enough")
-    out, err = follower.communicate(timeout=30)
+    out, err = follower.communicate(timeout=120)
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^\d\d:\d\d:\d\d  aborted: enough$", out, re.MULTILINE)
     assert len(re.findall(r"^round ", seen + out, re.MULTILINE)) == 1
-    entries = [json.loads(line) for line in lines.communicate(timeout=30)[0].splitlines()]
+    entries = [json.loads(line) for line in lines.communicate(timeout=120)[0].splitlines()]
     assert lines.returncode == 3
     assert [entry["number"] for entry in entries[:-1]] == list(range(1, len(entries)))
     assert entries[-1]["status"] == "aborted"
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 3
 
 

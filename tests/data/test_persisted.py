@@ -60,7 +60,7 @@ def test_tiles_of_persisted_arrays(client: Client) -> None:
 def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client: Client) -> None:
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
-        found = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=30)
+        found = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
         np.testing.assert_array_equal(found, X[96:128])
 
 

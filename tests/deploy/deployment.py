@@ -20,7 +20,7 @@ from partirvm.data import ingest
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds within which anything here must happen."""
 
 

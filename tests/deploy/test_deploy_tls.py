@@ -7,7 +7,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,8 +18,6 @@ import partirvm
 
 ROLES = ("scheduler", "worker", "client")
 FILES = ("ca.pem", "cert.pem", "key.pem", "tls.yaml")
-BOUND = 20.0
-"""Seconds within which a refusal must come."""
 
 
 class Cluster:
@@ -82,7 +79,7 @@ def test_the_commands_of_the_readme(cluster):
     ],
 )
 def test_a_client_without_the_certificates_is_refused(cluster, config, scheme, said):
-    """In bounded time, with what to do, and nothing written."""
+    """With what to do, and nothing written; ``run`` bounds how long that may take."""
     environ = environment()
     if config == "nowhere":
         shutil.copy(DEPLOY / "tls.yaml", cluster.folder / "nowhere.yaml")
@@ -90,9 +87,7 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme, s
     elif config:
         environ = environment(DASK_CONFIG=f"{config}/tls.yaml")
     address = f"{scheme}://127.0.0.1:{cluster.port}"
-    began = time.monotonic()
     done = run(["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address], cluster.folder, environ)
-    assert time.monotonic() - began < BOUND
     assert done.returncode == 2
     assert done.stdout == ""
     assert said in done.stderr
@@ -120,7 +115,7 @@ def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if shown:
         context.load_cert_chain(cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem")
-    with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=60) as plain:
         try:
             with context.wrap_socket(plain) as tls:
                 greeting = tls.recv(1)

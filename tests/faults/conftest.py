@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fault_cases import CASES, carry, make_data, make_long_data, mother, queued
+from fault_cases import CASES, carry_counting, make_data, mother, queued
 
 from partirvm.jobs.state import Status
 
@@ -26,18 +26,12 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def long_data(tmp_path_factory):
-    """DATA over which a pass takes seconds."""
-    return make_long_data(tmp_path_factory.mktemp("long"))
-
-
-@pytest.fixture(scope="session")
 def undisturbed(breeder, data, tmp_path_factory):
     """A job of each case, done without a fault."""
     folder = tmp_path_factory.mktemp("undisturbed")
     found = {case: queued(data, folder / case, case) for case in CASES}
     for store in found.values():
-        breeder.call(carry, job=store.location).end()
+        _, store.things = breeder.call(carry_counting, job=store.location).end()
         assert store.state().status is Status.DONE
         assert [event["event"] for event in store.events()].count("running") == 1
     return found

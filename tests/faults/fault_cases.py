@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -15,8 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
+from partirvm.backends.local import usable_cores
+from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import ClassModel
@@ -27,6 +31,7 @@ from partirvm.storage.lease import Timing
 from partirvm.types import FitParameters
 
 HERE = str(Path(__file__).parent)
+ROOT = str(Path(__file__).parents[1])
 
 QUICK = Timing(beat=0.1, expiry=1.5)
 """Leases for tests that need not wait for the real ones to expire."""
@@ -40,31 +45,14 @@ CASES = {
 }
 """Each a second or two of work, with five to eight places to go on from."""
 
-SLACK = 2.0
-"""Seconds that a busy machine may add to the second that is promised."""
-
-WITHIN = {
-    "passes": FitParameters(gamma=20.0, strategy="working-set", partition_size=700, stop_fraction=0.99),
-    "dense fit": FitParameters(
-        gamma=200.0, strategy="working-set", partition_size=700, stop_fraction=0.99, max_rounds=2, tol=1e-13
-    ),
-}
-"""A fit whose passes take 5 s and more after the first round, and one whose last dense fit takes 20 s and more."""
-
 CLASSES = FitParameters(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
 """A fit of three classes: a second or two, some tens of passes to a round."""
-
-NEWTON = FitParameters(gamma=100.0, strategy="working-set", partition_size=200, stop_fraction=0.99)
-"""A fit of three classes whose passes never end: 0.1 s and more each."""
 
 TOLD = (
     *("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations"),
     *("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"),
 )
 """What a line of history says about the fit, not about clocks and memory."""
-
-PATIENCE = 90.0
-"""Seconds that anything here may take on a busy machine."""
 
 
 def rows(n, seed):
@@ -77,13 +65,6 @@ def rows(n, seed):
 def make_data(folder):
     """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of both."""
     ingest(rows(1997, 0), folder / "train.zarr", tile_rows=TILE)
-    ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
-    return str(folder / "train.zarr"), str(folder / "test.zarr")
-
-
-def make_long_data(folder):
-    """As ``make_data``, with rows enough that a pass over all of them takes seconds."""
-    ingest(rows(150_000, 0), folder / "train.zarr", tile_rows=4 * TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
@@ -155,12 +136,31 @@ def _round(line):
     return line["kind"], line["level"] if line["kind"] == "part" else line["number"]
 
 
-def aborted(place, reason):
-    """Abort a job, and wait for it; seconds that it took."""
-    began = time.monotonic()
+def aborted(place, reason, asked, child=None):
+    """Abort a job once its watcher waits for that (``Asking``, in the folder ``asked``), and wait until it is aborted.
+
+    No tile can be read before: nobody waits for the end of a pass.
+    """
+    wait_for(lambda: (asked / "here").exists() or (child and child.gone), "the middle of the work")
     open_job(place).abort(reason)
-    wait_for(lambda: open_job(place).status() is Status.ABORTED)
-    return time.monotonic() - began
+    wait_for(lambda: open_job(place).status() is Status.ABORTED, "the end of the job")
+    (asked / "hold").unlink(missing_ok=True)
+
+
+def begun_later(asked):
+    """Tiles that were begun, and tiles and dense steps that the driver heard of, once the abort was asked for."""
+    return tuple(count(asked / name) for name in ("tiles", "heard"))
+
+
+def note(path):
+    """Add one to a count that several processes keep."""
+    with path.open("ab") as file:
+        file.write(b".")
+
+
+def count(path):
+    """What was noted."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def assert_usable(store, reason):
@@ -182,18 +182,21 @@ def assert_usable(store, reason):
     assert (std > 0).all()
 
 
-def wait_for(condition, seconds=PATIENCE, what="it"):
-    """Look until it holds, and return what it says."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what} never came"
-        time.sleep(0.005)
-    return found
-
-
 def count_lines(place):
     """Lines of history that were ever written; cheap enough to ask all the time."""
     return sum('"event": "fit"' in path.read_text() for path in Path(place, "events").glob("0*.json"))
+
+
+def kills(breeder, store, rng, times, things):
+    """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed one does.
+
+    Each time within its share of them, so that it cannot end before.
+    """
+    for _ in range(times):
+        halt = [None, rng.randint(1, int(0.9 * things / (times + 1))), signal.SIGKILL]
+        child = breeder.call(carry, job=store.location, patience=0.0, halt=halt)  # nobody waits for the dead
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        assert not child.out.exists(), child.out.read_text()
 
 
 def remove_arrays(folder):
@@ -215,22 +218,154 @@ def remove_arrays(folder):
 # What happens in processes of their own
 
 
-def carry(job, quick=False, patience=40.0):
-    """Carry a job out; its reason, or None where it was over already."""
+class Halting(Watcher):
+    """Sends this process a signal at the n-th thing that it does: a file it opens, a tile or a dense step it hears of.
+
+    Things count from the beginning if ``after`` is None, else from the plan and this many lines of history on.
+    """
+
+    def __init__(self, after, things, number):
+        self.left, self.things, self.number = -1 if after is None else after, things, number
+        self.began, self.done, self._numbers = after is None, 0, itertools.count(1)  # counts in several threads
+        sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
+
+    def on_plan(self, plan):
+        self.began, self.planned = True, self.done
+
+    def on_record(self, entry):
+        self.left -= 1
+
+    def on_tiles(self, *_):
+        self.count()
+
+    def on_step(self, *_):
+        self.count()
+
+    def count(self):
+        if self.began and self.left <= 0:
+            self.done = number = next(self._numbers)
+            if number == self.things:
+                os.kill(os.getpid(), self.number)
+
+
+class Waiting(Watcher):
+    """Waits after this many lines of history, once, until a file is there; beside it a file says that it waits."""
+
+    def __init__(self, after, gate):
+        self.left, self.gate = after, Path(gate)
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.left == 0:
+            note(Path(f"{self.gate}.here"))
+            wait_for(self.gate.exists, "the gate")
+
+
+class Asking(Watcher):
+    """Waits in the middle of a pass or of a dense fit until somebody asks for the end of its job.
+
+    ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of history. "hold" waits for
+    nobody; from that line on no tile can be read (``listen``) while the file ``hold`` is there, as in a pass.
+    """
+
+    def __init__(self, folder, job, where, after):
+        self.folder, self.job, self.where, self.left = Path(folder), job, where, after
+        self.asked = False
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.where == "hold" and self.left == 0:
+            self._hold()
+
+    def on_tiles(self, name, done, total, rows):
+        self._heard(self.where in ("pass", name) and done < total)
+
+    def on_step(self, info, candidates):
+        self._heard(self.where == "dense fit" and info.iteration > 2)
+
+    def _heard(self, here):
+        if self.asked:
+            note(self.folder / "heard")
+        elif here and self.left <= 0:
+            self._hold()
+            handle = open_job(self.job)
+            attempt = handle.state().attempt
+            wait_for(lambda: handle.store.requested(attempt), "the abort")
+            self.asked = True
+
+    def _hold(self):
+        (self.folder / "arm").unlink()
+        note(self.folder / "hold")
+        note(self.folder / "here")
+
+
+def arm(folder, job, where, after):
+    """Have the next driver that listens in this folder watched by ``Asking``."""
+    folder = Path(folder)
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "arm").write_text(json.dumps({"job": str(job), "where": where, "after": after}))
+
+
+def listen(folder):
+    """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
+    from partirvm.data import ZarrSource
+    from partirvm.service import carrying
+
+    folder, really = Path(folder), ZarrSource.tile
+
+    def watcher():
+        asked = folder / "arm"
+        return Asking(folder, **json.loads(asked.read_text())) if asked.exists() else Watcher()
+
+    def tile(self, number):
+        if (folder / "here").exists():
+            note(folder / "tiles")
+        wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
+        return really(self, number)
+
+    carrying.ASK, carrying.Watcher, ZarrSource.tile = 0.0, watcher, tile
+
+
+def carry_until_asked(job, folder, where, after):
+    """Carry a job out that is aborted there (``Asking``); its reason."""
+    arm(folder, job, where, after)
+    listen(folder)
+    return carry(job)
+
+
+def carry(job, quick=False, patience=40.0, halt=None, wait=None):
+    """Carry a job out; its reason, or None where it was over already.
+
+    ``halt`` is what ``Halting`` takes, ``wait`` what ``Waiting`` takes.
+    """
     from partirvm.service.carrying import carry_out
 
     if quick:
         hurry()
-    fitted = carry_out(job, patience=patience)
+    watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
+    fitted = carry_out(job, patience=patience, watcher=watcher, on_plan=getattr(watcher, "on_plan", None))
     return None if fitted is None else fitted.outcome.reason.value
 
 
-def overwrite(data, job, case):
-    """Fit a case in place of the job that is there, with quick leases; its reason."""
+def carry_counting(job):
+    """Carry a job out; how many things it does (``Halting``) before it is planned, and in all."""
+    from partirvm.service.carrying import carry_out
+
+    watcher = Halting(None, 0, 0)
+    carry_out(job, watcher=watcher, on_plan=watcher.on_plan)
+    return watcher.planned, watcher.done
+
+
+def overwrite(data, job, case, wait=None):
+    """Fit a case in place of the job that is there, with quick leases; its reason. ``wait`` as ``Waiting`` takes it."""
     from partirvm import service
 
     hurry()
-    return service.fit(data[0], job, CASES[case], validation=data[1], overwrite=True).outcome.reason.value
+    watcher = Waiting(*wait) if wait else None
+    return service.fit(
+        data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher
+    ).outcome.reason.value
 
 
 def hurry():
@@ -280,8 +415,8 @@ def carry_until_forbidden(job, after):
 
 
 def watch(job, stop):
-    """Look at a job until a file appears, and once more; counts looks and the states that were seen."""
-    seen, looks, had, last = [], 0, 0, False
+    """Look at a job until a file appears, and once more: the states that were seen."""
+    seen, had, last = [], 0, False
     while not last:
         last = Path(stop).exists()
         handle = open_job(job)
@@ -295,22 +430,57 @@ def watch(job, stop):
             assert np.isfinite(handle.store.model().mean).all()
         if not seen or seen[-1] != state.status.value:
             seen.append(state.status.value)
-        looks += 1
-    return {"looks": looks, "seen": seen}
+            if seen.count("running") == 1 and seen[-1] == "running":
+                note(Path(f"{stop}.met"))
+    return seen
 
 
-def compete(job, stop):
-    """Try to carry a job out, again and again, until a file appears: how each try ended."""
+class Meeting(Waiting):
+    """Waits after the first line until so many others have noted that they are there."""
+
+    def __init__(self, path, others):
+        self.left, self.path, self.others = 1, Path(path), others
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.left == 0:
+            wait_for(lambda: count(self.path) >= self.others, "the others")
+
+
+def compete(job, stop, others):
+    """Try to carry a job out, again and again, until a file appears: how each try ended.
+
+    In the first round it waits for so many ``others``: watchers who saw it run, drivers who were refused, who aborts.
+    """
     from partirvm.errors import LeaseError
+    from partirvm.service.carrying import carry_out
 
-    ends = []
+    ends, met = [], Path(f"{stop}.met")
     while not Path(stop).exists():
         try:
-            ends.append(carry(job, patience=0.0))
+            fitted = carry_out(job, patience=0.0, watcher=Meeting(met, others))
+            ends.append(None if fitted is None else fitted.outcome.reason.value)
         except LeaseError as error:
+            if type(error).__name__ not in ends:
+                note(met)
             ends.append(type(error).__name__)
         time.sleep(0.02)
     return ends
+
+
+def compete_once(job, folder, others):
+    """Try to carry a job out without patience, at the same moment as so many others: its reason."""
+    from partirvm.errors import LeaseError
+    from partirvm.service.carrying import carry_out
+
+    note(Path(folder, "ready"))
+    wait_for(lambda: count(Path(folder, "ready")) > others, "the others")
+    try:
+        fitted = carry_out(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
+    except LeaseError:
+        note(Path(folder, "refused"))
+        raise
+    return fitted.outcome.reason.value
 
 
 def disturb(job, stop):
@@ -325,6 +495,8 @@ def disturb(job, stop):
             if status is Status.RUNNING and len(handle.state().history) > asked:
                 handle.abort(f"number {asked}")
                 asked += 1
+                if asked == 1:
+                    note(Path(f"{stop}.met"))
                 wait_for(lambda handle=handle: handle.status().final)
                 while True:
                     try:
@@ -342,7 +514,7 @@ def disturb(job, stop):
 
 MOTHER = f"""
 import json, os, signal, sys, traceback
-sys.path.insert(0, {HERE!r})
+sys.path[:0] = {[HERE, ROOT]!r}
 import fault_cases, partirvm.service.carrying, partirvm.jobs.checkpoint, partirvm.model.files, zarr
 import fsspec.implementations.local, scipy.linalg, scipy.special
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -400,9 +572,9 @@ class Child:
         assert "error" in said, said
         return said["error"], said["message"]
 
-    def said(self, seconds):
+    def said(self, seconds=PATIENCE):
         """Wait for its end; what it left."""
-        wait_for(lambda: self.gone, seconds, "the end of a process")
+        wait_for(lambda: self.gone, "the end of a process", seconds)
         return json.loads(self.out.read_text())
 
 
@@ -411,6 +583,7 @@ class Mother:
 
     def __init__(self, process, folder):
         self._process, self._folder, self._born = process, folder, []
+        self.threads = usable_cores()
 
     def call(self, function, **arguments):
         """Start ``function`` of this module in a process of its own."""

@@ -1,20 +1,30 @@
-"""How soon an abort takes effect where tiles and dense iterations take their time, and what it leaves."""
+"""When an abort takes effect, in the middle of a pass and of a dense fit, and what it leaves."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from fault_cases import SLACK, WITHIN, aborted, assert_usable, carry, count_lines, queued, wait_for
+from fault_cases import aborted, assert_usable, begun_later, carry_until_asked, queued
+
+from partirvm.backends.window import POLL
+from partirvm.service.carrying import ASK
 
 
-@pytest.mark.parametrize("within", WITHIN)
-def test_an_abort_here(breeder, data, long_data, tmp_path, within):
-    """Within a tile's or an iteration's time and a second, in the middle of a pass and of a dense fit of many."""
-    store = queued(long_data if within == "passes" else data, tmp_path / "job", WITHIN[within])
-    child = breeder.call(carry, job=store.location)
-    wait_for(lambda: count_lines(store.location) >= 1 or child.gone)
-    time.sleep(1.5)
-    assert aborted(store.location, "flat enough") < 1 + SLACK
+def test_somebody_looks_every_second():
+    """Between tiles and dense iterations at most every ``ASK`` seconds, and each ``POLL`` seconds while one lasts."""
+    assert ASK <= 1
+    assert POLL <= 1
+
+
+@pytest.mark.parametrize("where", ["pass", "dense fit"])
+def test_an_abort_here(breeder, data, tmp_path, where):
+    """The next look ends the work: no tile is begun but those of threads at work, no tile or step is heard of."""
+    store = queued(data, tmp_path / "job", "working-set")
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    child = breeder.call(carry_until_asked, job=store.location, folder=str(asked), where=where, after=1)
+    aborted(store.location, "flat enough", asked, child)
     assert child.end() == "aborted"
+    tiles, heard = begun_later(asked)
+    assert heard == 0
+    assert tiles <= 2 * breeder.threads
     assert_usable(store, "flat enough")

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from fault_cases import (
     CLASSES,
-    NEWTON,
-    SLACK,
     aborted,
     assert_one_round_repeated,
     assert_same_end,
     assert_usable,
+    begun_later,
     carry,
-    count_lines,
+    carry_counting,
+    carry_until_asked,
+    kills,
     make_class_data,
     queued,
-    wait_for,
 )
-from test_local_kills import moments
 
 from partirvm.jobs.state import Status
 
@@ -35,47 +33,28 @@ def class_data(tmp_path_factory):
     return make_class_data(tmp_path_factory.mktemp("classes"))
 
 
-@pytest.fixture(scope="module")
-def many_rows(tmp_path_factory):
-    """As many of them that a pass takes a while."""
-    return make_class_data(tmp_path_factory.mktemp("many"), 20_000)
-
-
 def test_kills_change_no_bits(breeder, class_data, tmp_path):
     """Killed again and again and resumed at once: the weights, Σ and history of the undisturbed job, to the bit."""
-    rng = random.Random("kills of classes")
     whole = queued(class_data, tmp_path / "whole", CLASSES)
-    breeder.call(carry, job=whole.location).end()
-    lines = whole.state().history
-    killed = 0
-    for number in range(3 * KILLS):
-        store = queued(class_data, tmp_path / f"job{number}", CLASSES)
-        for line, later in moments(rng, 3, CLASSES, len(lines), lines[-1]["seconds"]):
-            child = breeder.call(carry, job=store.location)
-            wait_for(lambda child=child, line=line, store=store: count_lines(store.location) >= line or child.gone)
-            time.sleep(later)
-            killed += child.kill()
-        breeder.call(carry, job=store.location).end()
-        assert_same_end(store, whole)
-        assert_one_round_repeated(store.events())
-        if killed >= KILLS:
-            return
-    raise AssertionError("the runs end before they are killed")
+    _, things = breeder.call(carry_counting, job=whole.location).end()
+    store = queued(class_data, tmp_path / "job", CLASSES)
+    kills(breeder, store, random.Random("kills of classes"), KILLS, things)
+    breeder.call(carry, job=store.location, patience=0.0).end()
+    assert_same_end(store, whole)
+    assert_one_round_repeated(store.events())
 
 
-@pytest.mark.parametrize("usable", [True, False], ids=["after a round", "before there is a model"])
-def test_an_abort_between_newton_passes(breeder, many_rows, tmp_path, usable):
-    """Within a tile's time and a second; the model of the last round, if there is one, is usable."""
-    store = queued(many_rows, tmp_path / "job", NEWTON)
-    child = breeder.call(carry, job=store.location)
-    if usable:
-        wait_for(lambda: count_lines(store.location) >= 1 or child.gone)
-    else:
-        wait_for(lambda: store.state().plan or child.gone)
-    time.sleep(0.7)
-    assert aborted(store.location, "flat enough") < 1 + SLACK
+@pytest.mark.parametrize("after", [1, 0], ids=["after a round", "before there is a model"])
+def test_an_abort_between_newton_passes(breeder, class_data, tmp_path, after):
+    """The next look ends the pass; the model of the last round, if there is one, is usable."""
+    store = queued(class_data, tmp_path / "job", CLASSES)
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    child = breeder.call(carry_until_asked, job=store.location, folder=str(asked), where="newton", after=after)
+    aborted(store.location, "flat enough", asked, child)
     assert child.end() == "aborted"
-    assert store.has_model() is usable
-    if usable:
+    assert begun_later(asked)[1] == 0
+    assert store.has_model() is bool(after)
+    if after:
         assert_usable(store, "flat enough")
     assert (store.state().status, store.state().reason) == (Status.ABORTED, "flat enough")

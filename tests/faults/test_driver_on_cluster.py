@@ -8,21 +8,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 from fault_cases import (
     CASES,
-    SLACK,
-    WITHIN,
     aborted,
+    arm,
     assert_one_round_repeated,
     assert_same_end,
     assert_usable,
+    begun_later,
     carry,
-    count_lines,
+    count,
     wait_for,
 )
+from waiting import PATIENCE, stopped
 
 from partirvm.backends.dask import connect
 from partirvm.jobs.state import Status
@@ -31,8 +32,7 @@ from partirvm.service.jobs import open_job, submit
 CASE = "incremental"
 """The case with the most passes over all rows, a second's work or two for three workers."""
 
-BOUND = 60.0
-"""Seconds after which a job whose scheduler is gone counts as interrupted, at the latest."""
+PRELOAD = str(Path(__file__).with_name("preload.py"))
 
 
 class Processes:
@@ -40,6 +40,8 @@ class Processes:
 
     def __init__(self, folder):
         self._folder, self._all = folder, []
+        self.asked = folder / "asked"
+        self.asked.mkdir()
         self.workers = []
         contact = folder / "scheduler.json"
         self.scheduler = self._start(
@@ -49,13 +51,13 @@ class Processes:
         self.address = json.loads(contact.read_text())["address"]
         self.add(3)
         self.client = connect(self.address)
-        self.client.wait_for_workers(3, timeout=60)
+        self.client.wait_for_workers(3, timeout=PATIENCE)
 
     def add(self, n):
         """Start so many workers of one thread."""
         alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "2GiB")
-        folder = ("--local-directory", str(self._folder))
-        self.workers += [self._start("worker", self.address, *alone, *folder) for _ in range(n)]
+        more = ("--local-directory", str(self._folder), "--preload", PRELOAD)
+        self.workers += [self._start("worker", self.address, *alone, *more) for _ in range(n)]
 
     def kill(self, pid):
         """kill −9 of the worker with this number."""
@@ -63,6 +65,17 @@ class Processes:
         worker.kill()
         worker.wait()
         self.workers.remove(worker)
+
+    def submit(self, data, place, case, where, after):
+        """Submit a job that is held there (``Asking``), and wait until it is."""
+        arm(self.asked, place, where, after)
+        made = submit(data[0], str(place), CASES[case], validation=data[1], client=self.client)
+        wait_for((self.asked / "here").exists, "the middle of the work")
+        return made
+
+    def go_on(self):
+        """Let tiles be read again."""
+        (self.asked / "hold").unlink()
 
     def close(self):
         """Let nothing live on."""
@@ -74,6 +87,7 @@ class Processes:
 
     def _start(self, *arguments):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        environment["LISTEN_IN"] = str(self.asked)
         with (self._folder / f"{arguments[0]}.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
@@ -92,11 +106,10 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def job(cluster, data, undisturbed, tmp_path):
-    """A job whose driver runs on the cluster, after its second line of history."""
-    cluster.client.wait_for_workers(3, timeout=60)
-    parameters = CASES[CASE]
-    made = submit(data[0], str(tmp_path / "job"), parameters, validation=data[1], client=cluster.client)
-    wait_for(lambda: count_lines(made.location) >= 2)
+    """A job whose driver runs on the cluster, in a pass after its second line of history: no tile of it can be read."""
+    cluster.client.wait_for_workers(3, timeout=PATIENCE)
+    made = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
+    wait_for(lambda: count(cluster.asked / "tiles"), "a tile")
     return made
 
 
@@ -120,8 +133,8 @@ def assert_done(job, whole):
 def test_a_killed_worker(cluster, job, undisturbed):
     """One that only does tasks: the driver goes on as if nothing had been."""
     victim = next(worker.pid for worker in cluster.workers if worker.pid != driver(job))
-    assert not job.status().final
     cluster.kill(victim)
+    cluster.go_on()
     cluster.add(1)
     assert_done(job, undisturbed[CASE])
     assert [event["event"] for event in job.store.events()].count("running") == 1
@@ -130,8 +143,8 @@ def test_a_killed_worker(cluster, job, undisturbed):
 def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
     """The scheduler begins the driver elsewhere, which goes on from the last checkpoint."""
     first = driver(job)
-    assert not job.status().final
     cluster.kill(first)
+    cluster.go_on()
     cluster.add(1)
     assert_done(job, undisturbed[CASE])
     assert driver(job) != first
@@ -142,11 +155,10 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
 @pytest.mark.slow
 def test_all_workers_then_new_ones(cluster, job, undisturbed):
     """Nobody is at work for a while; the first of the new workers takes the driver."""
-    assert not job.status().final
     for worker in list(cluster.workers):
         cluster.kill(worker.pid)
+    cluster.go_on()
     assert job.status() is Status.INTERRUPTED
-    time.sleep(1)
     cluster.add(3)
     assert_done(job, undisturbed[CASE])
     assert [event["event"] for event in job.store.events()].count("running") == 2
@@ -154,40 +166,39 @@ def test_all_workers_then_new_ones(cluster, job, undisturbed):
 
 def test_a_worker_that_is_stopped_for_a_moment(cluster, job, undisturbed):
     """SIGSTOP and SIGCONT of one that only does tasks: no fault at all."""
-    assert not job.status().final
     victim = next(worker for worker in cluster.workers if worker.pid != driver(job))
     victim.send_signal(signal.SIGSTOP)
-    time.sleep(1)
+    wait_for(lambda: stopped(victim.pid), "the stop")
+    cluster.go_on()
     victim.send_signal(signal.SIGCONT)
     assert_done(job, undisturbed[CASE])
     assert [event["event"] for event in job.store.events()].count("running") == 1
 
 
-@pytest.mark.parametrize("within", WITHIN)
-def test_an_abort_there(cluster, data, long_data, tmp_path, within):
-    """As in one process: within a task's or an iteration's time and a second; nothing of the pass is begun after it."""
-    train, test = long_data if within == "passes" else data
-    made = submit(train, str(tmp_path / "job"), WITHIN[within], validation=test, client=cluster.client)
-    wait_for(lambda: count_lines(made.location) >= 1)
-    time.sleep(1.5)
-    assert aborted(made.location, "flat enough") < 1 + SLACK
+@pytest.mark.parametrize("where", ["pass", "dense fit"])
+def test_an_abort_there(cluster, data, tmp_path, where):
+    """As in one process: the next look ends the work, with tiles still under way; nothing of the pass is begun then."""
+    cluster.client.wait_for_workers(3, timeout=PATIENCE)
+    made = cluster.submit(data, tmp_path / "job", CASE, where, 1)
+    aborted(made.location, "flat enough", cluster.asked)
     assert_usable(made.store, "flat enough")
-    wait_for(lambda: made.store.holder().gone, 20)
-    wait_for(lambda: not cluster.client.run_on_scheduler(to_be_begun), 1 + SLACK, "the end of what was given up")
+    wait_for(lambda: made.store.holder().gone, "the end of the driver")
+    wait_for(lambda: not cluster.client.run_on_scheduler(to_be_begun), "the end of what was given up")
+    tiles, heard = begun_later(cluster.asked)
+    assert heard == 0
+    assert tiles <= len(cluster.workers), "a task has one of these tiles"
 
 
 def test_the_scheduler(breeder, cluster, job, undisturbed):
-    """The job is interrupted, in bounded time and with a reason; resumed in one process it comes to the same end."""
-    assert not job.status().final
+    """The job is interrupted, with a reason; resumed in one process it comes to the same end."""
     cluster.scheduler.kill()
-    began = time.monotonic()
-    wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), BOUND, "the end of the driver")
-    assert time.monotonic() - began < BOUND
+    cluster.go_on()
+    wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), "the end of the driver")
     state = job.state()
     assert state.status is Status.INTERRUPTED, state.reason
     assert state.reason
     assert job.model().n_vectors > 0
-    wait_for(lambda: job.store.holder().gone, BOUND)
+    wait_for(lambda: job.store.holder().gone, "the end of the driver")
     open_job(job.location).requeue()
     breeder.call(carry, job=job.location).end()
     assert_done(job, undisturbed[CASE])

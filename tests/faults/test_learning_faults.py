@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import signal
 
-from fault_cases import assert_same_end, carry, count_lines, queued, wait_for
+from fault_cases import assert_same_end, carry, carry_counting, queued, wait_for
 
 from partirvm.jobs.state import Status
 from partirvm.types import FitParameters
@@ -17,17 +17,16 @@ def test_kills_change_no_bits(breeder, data, tmp_path):
     """Twice in the middle of learning, which begins anew, then after a round: the kernel, the model and the history of
     the undisturbed job."""
     whole = queued(data, tmp_path / "whole", LEARNS)
-    breeder.call(carry, job=whole.location).end()
+    planned, _ = breeder.call(carry_counting, job=whole.location).end()
     assert whole.state().status is Status.DONE
     history = whole.state().history
     assert history[0]["kind"] == "kernel"
     store = queued(data, tmp_path / "job", LEARNS)
-    learning = history[0]["seconds"]
-    for lines, later in ((0, 0.3 * learning), (0, 0.7 * learning), (3, 0.0)):
-        child = breeder.call(carry, job=store.location)
-        wait_for(lambda child=child, lines=lines: count_lines(store.location) >= lines or child.gone)
-        time.sleep(later)
-        child.kill()
+    for after, things in ((None, 4 * planned // 10), (None, 8 * planned // 10), (3, 1)):
+        child = breeder.call(carry, job=store.location, halt=[after, things, signal.SIGKILL])
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        assert not child.out.exists(), child.out.read_text()
+        assert len(store.state().history) == (after or 0)
     breeder.call(carry, job=store.location).end()
     assert_same_end(store, whole)
     assert store.model().design.kernel == whole.model().design.kernel

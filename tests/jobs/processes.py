@@ -6,16 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
-HERE = str(Path(__file__).parent)
+HERE = Path(__file__).parent
 
 HEAD = f"""
-import sys; sys.path.insert(0, {HERE!r})
+import sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]!r}
 import numpy as np, time
 from reference import QUICK, model
+from waiting import wait_for
 from partirvm.errors import *
 from partirvm.jobs.store import JobStore
 def say(*words):
@@ -37,11 +37,3 @@ def running(code, *arguments, stdin=False):
         process.send_signal(signal.SIGCONT)
         process.kill()
         process.communicate()
-
-
-def wait_for(condition, seconds=20.0):
-    """Until it holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)

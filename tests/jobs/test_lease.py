@@ -10,12 +10,13 @@ import sys
 import time
 
 import pytest
-from processes import running, wait_for
+from processes import running
 from reference import QUICK, model
+from waiting import Clock, stopped, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
-from partirvm.storage import open_folder
+from partirvm.storage import lease, open_folder
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
 from partirvm.storage.local import LocalFolder
 from partirvm.storage.process import Process, started
@@ -27,7 +28,15 @@ store.record({"event": "note", "epoch": lease.epoch})
 say("holds", lease.epoch)
 """
 
-SLEEP = HOLD + "time.sleep(60)"
+SLEEP = HOLD + "time.sleep(600)"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of leases in this process; processes of their own have the real one."""
+    made = Clock()
+    monkeypatch.setattr(lease, "time", made)
+    return made
 
 
 def test_the_numbers_are_those_of_the_promise():
@@ -42,7 +51,7 @@ def test_two_processes_fight(tmp_path):
     code = """
 store = JobStore(sys.argv[1])
 got = 0
-end = time.monotonic() + 25
+end = time.monotonic() + 100
 while got < 4 and time.monotonic() < end:
     try:
         lease = store.acquire(patience=0.02)
@@ -60,7 +69,7 @@ say(got)
         )
         for _ in range(4)
     ]
-    assert [child.communicate(timeout=60)[0].strip() for child in children] == ["4"] * 4
+    assert [child.communicate(timeout=150)[0].strip() for child in children] == ["4"] * 4
     events = store.events()
     assert [(event["event"], event["epoch"]) for event in events] == [
         (kind, epoch) for epoch in range(1, 17) for kind in ("enter", "leave")
@@ -73,8 +82,8 @@ def _head():
     return HEAD
 
 
-def test_a_dead_process_frees_it_at_once(tmp_path):
-    """Killed, whether or not its parent has noticed."""
+def test_a_dead_process_frees_it_at_once(tmp_path, clock):
+    """Killed, whether or not its parent has noticed: nobody sleeps before taking it."""
     store = JobStore.create(tmp_path / "job", {})
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
@@ -84,10 +93,9 @@ def test_a_dead_process_frees_it_at_once(tmp_path):
         child.send_signal(signal.SIGKILL)
         wait_for(lambda: store.holder().process.dead)
         assert child.poll() is None or child.returncode == -9
-        began = time.monotonic()
-        with store.acquire() as lease:  # the real timing: 15 s would be noticed
-            assert lease.epoch == 2
-        assert time.monotonic() - began < 2
+        with store.acquire(patience=60) as mine:
+            assert mine.epoch == 2
+        assert clock.naps == 0
 
 
 def test_a_number_that_was_given_to_another_process(tmp_path):
@@ -107,57 +115,60 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
 
 
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_elsewhere_only_silence_tells(tmp_path, change):
+def test_elsewhere_only_silence_tells(tmp_path, clock, change):
     """Another host, or this one before a reboot or in another container: after the expiry, not before."""
     store = JobStore.create(tmp_path / "job", {})
     folder = open_folder(str(tmp_path / "job"))
-    claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": time.time(), "marks": {}}
+    claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": clock.now, "marks": {}}
     folder.create("lease/000001.json", json.dumps({**claim, change: "elsewhere"}).encode())
     with pytest.raises(LeaseError, match="in use by process 1"):
         store.acquire(timing=QUICK)
-    began = time.monotonic()
-    with store.acquire(timing=QUICK, patience=10) as lease:
-        assert lease.epoch == 2
-    assert 0.5 < time.monotonic() - began < 5
+    assert clock.naps == 0
+    began = clock.now
+    with store.acquire(timing=QUICK, patience=10) as mine:
+        assert mine.epoch == 2
+    assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
 
 
-@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
-def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, ahead):
-    """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for the expiry, it is gone."""
+@pytest.mark.parametrize(("ahead", "silence"), [(-3600.0, 0.6), (3600.0, 1.0)])
+def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, silence):
+    """Its signs of life are an hour old, or an hour ahead, but they go on. Silent for 1.5 beats where its clock says so
+    too, and for the expiry where it does not, it is gone."""
     store = JobStore.create(tmp_path / "job", {})
     folder = open_folder(str(tmp_path / "job"))
-    claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": time.time() + ahead, "marks": {}}
+    timing, lives, beats = Timing(beat=0.4, expiry=1.0), 20 * 0.4, [0.0]
+
+    def live(now):
+        if beats[-1] + timing.beat <= now - began <= lives:
+            beats.append(now - began)
+            life = {"beat": len(beats), "time": now + ahead}
+            folder.write("lease/000001.beat.json", json.dumps(life).encode())
+
+    clock = Clock(on_nap=live)
+    monkeypatch.setattr(lease, "time", clock)
+    began = clock.now
+    claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": clock.now + ahead, "marks": {}}
     folder.create("lease/000001.json", json.dumps(claim).encode())
-    timing = Timing(beat=0.4, expiry=1.0)
-    code = """
-from partirvm.storage import open_folder
-import json
-folder, end, beat = open_folder(sys.argv[1]), time.monotonic() + 2.5, 0
-while time.monotonic() < end:
-    beat += 1
-    life = {"beat": beat, "time": time.time() + float(sys.argv[2])}
-    folder.write("lease/000001.beat.json", json.dumps(life).encode())
-    if beat == 1:
-        say("beats")
-    time.sleep(0.1)
-"""
-    with running(code, tmp_path / "job", ahead) as child:
-        assert child.stdout.readline() == "beats\n"
-        began = time.monotonic()
-        with store.acquire(timing=timing, patience=20) as lease:
-            assert lease.epoch == 2
-        assert time.monotonic() - began > 2.0
+    with store.acquire(timing=timing, patience=60) as mine:
+        assert mine.epoch == 2
+    assert len(beats) > 15
+    nap = timing.beat / 10
+    assert silence - nap < clock.now - began - beats[-1] <= silence + nap + 1e-6
 
 
-def test_signs_of_life_keep_it(tmp_path):
-    """Longer than the expiry."""
-    store = JobStore.create(tmp_path / "job", {})
-    with store.acquire(timing=QUICK) as lease:
-        time.sleep(2 * QUICK.expiry)
-        assert store.holder().alive(QUICK)
-        assert store.holder().beat > 2
-        lease.check()
-        assert not lease.lost
+def test_signs_of_life_keep_it(tmp_path, monkeypatch):
+    """Longer than the expiry: whoever looks right after the last of them finds it taken."""
+    store, timing = JobStore.create(tmp_path / "job", {}), Timing(beat=0.02, expiry=0.3)
+    with store.acquire(timing=timing) as mine:
+        wait_for(lambda: store.holder().beat > 2 * timing.expiry / timing.beat)
+        last = store.holder()
+        assert last.seen - last.since > timing.expiry
+        monkeypatch.setattr(lease, "time", Clock(last.seen))
+        assert last.alive(timing)
+        with pytest.raises(LeaseError, match="in use by"):
+            JobStore(tmp_path / "job").acquire(timing=timing)
+        mine.check()
+        assert not mine.lost
 
 
 FROZEN = (
@@ -176,18 +187,21 @@ for publish in (lambda: store.record({"event": "note"}), lambda: store.save(mode
 )
 
 
-def test_a_frozen_holder_is_fenced_off(tmp_path):
+def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
     """SIGSTOP beyond the expiry: taken over on the same host; SIGCONT: it learns of it, and cannot publish."""
     store = JobStore.create(tmp_path / "job", {})
     with running(FROZEN, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGSTOP)
+        wait_for(lambda: stopped(child.pid))
+        began = store.holder().seen
+        clock = Clock(began)
+        monkeypatch.setattr(lease, "time", clock)
         with pytest.raises(LeaseError):
             store.acquire(timing=QUICK)
-        began = time.monotonic()
-        lease = store.acquire(timing=QUICK, patience=20)
-        assert time.monotonic() - began > 0.3
+        mine = store.acquire(timing=QUICK, patience=20)
+        assert QUICK.expiry <= clock.now - began < QUICK.expiry + QUICK.beat
         assert store.restore().value == {"from": "old"}
         child.send_signal(signal.SIGCONT)
         said = [child.stdout.readline() for _ in range(3)]
@@ -199,7 +213,7 @@ def test_a_frozen_holder_is_fenced_off(tmp_path):
         store.save(model(2))
         assert [event["epoch"] for event in store.events()] == [1, 2]
         assert (store.model().mean == model(2).mean).all()
-        lease.release()
+        mine.release()
 
 
 class Paused(Exception):
@@ -275,7 +289,7 @@ def test_what_is_valid():
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"3"])
-def test_a_claim_cut_short_never_took_effect(place, torn):
+def test_a_claim_cut_short_never_took_effect(place, clock, torn):
     """Its writer was killed where nothing can be linked: the next epoch is free at once, and its marks are none."""
     store, folder = JobStore.create(place, {}), open_folder(place)
     store.acquire().release()
@@ -284,10 +298,9 @@ def test_a_claim_cut_short_never_took_effect(place, torn):
     assert holder(folder).gone
     assert limits(folder, "events") == [(1, (0, 0))]
     assert [event["n"] for event in store.events()] == [1]
-    began = time.monotonic()
-    with JobStore(place).acquire() as lease:
-        assert lease.epoch == 3
-        assert time.monotonic() - began < 1, "nobody waits for it"
+    with JobStore(place).acquire(patience=60) as mine:
+        assert mine.epoch == 3
+        assert clock.naps == 0, "nobody waits for it"
         with pytest.raises(LeaseLostError):
             store.record({"event": "note", "n": 2})
     assert [event["n"] for event in store.events()] == [1]
@@ -332,7 +345,7 @@ def test_when_processes_started():
     assert mine
     assert mine == started(os.getpid()) == Process.this().began
     assert not Process.this().dead
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     seen = Process(Process.this().host, child.pid, started(child.pid), Process.this().space)
     assert not seen.dead
     assert Process.from_json(json.loads(json.dumps(seen.to_json()))) == seen

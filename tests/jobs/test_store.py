@@ -9,7 +9,7 @@ import fsspec
 import numpy as np
 import pytest
 import reference
-from reference import QUICK, ReferenceStore, model
+from reference import ReferenceStore, model
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs.state import Status
@@ -62,7 +62,7 @@ class TestEveryStore:
         store = kind[0].create(kind[1], {"run": 1})
         with pytest.raises(ExistsError, match="--overwrite"):
             kind[0].create(kind[1], {"run": 2})
-        lease = store.acquire(timing=QUICK)
+        lease = store.acquire()
         with pytest.raises(LeaseError, match="in use"):
             kind[0].create(kind[1], {"run": 2}, overwrite=True)
         assert store.spec()["run"] == 1
@@ -109,12 +109,12 @@ class TestEveryStore:
         """The lease is refused while it is held, and the next one has the next epoch."""
         one = kind[0].create(kind[1], {})
         two = kind[0](kind[1])
-        lease = one.acquire(timing=QUICK)
+        lease = one.acquire()
         with pytest.raises(LeaseError, match="in use by"):
-            two.acquire(timing=QUICK)
+            two.acquire()
         lease.release()
         lease.release()
-        second = two.acquire(timing=QUICK)
+        second = two.acquire()
         assert (lease.epoch, second.epoch) == (1, 2)
         second.release()
 
@@ -122,12 +122,12 @@ class TestEveryStore:
         """Neither events nor models nor checkpoints; what it had published stays."""
         one = kind[0].create(kind[1], {})
         two = kind[0](kind[1])
-        lease = one.acquire(timing=QUICK)
+        lease = one.acquire()
         one.record({"event": "note", "n": 1})
         one.save(model(1))
         one.checkpoint({"n": 1})
         lease.release()  # it does not know: as if it had been silent
-        second = two.acquire(timing=QUICK)
+        second = two.acquire()
         for publish in (lambda: one.record({"event": "note"}), lambda: one.save(model(9)), lambda: one.checkpoint(9)):
             with pytest.raises(LeaseLostError):
                 publish()
@@ -156,7 +156,7 @@ class TestEveryStore:
         store = kind[0].create(kind[1], {})
         store.record({"event": "queued", "reason": "submitted"})
         assert store.state().status is Status.QUEUED
-        lease = store.acquire(timing=QUICK)
+        lease = store.acquire()
         store.record({"event": "running", "history": 0})
         store.record({"event": "fit", "number": 1})
         state = store.state()
@@ -170,7 +170,7 @@ class TestEveryStore:
         """LeaseError: it would not count."""
         store = kind[0].create(kind[1], {})
         store.record({"event": "note"})
-        store.acquire(timing=QUICK).release()
+        store.acquire().release()
         other = kind[0](kind[1])
         for publish in (
             lambda: other.record({"event": "note"}),
@@ -185,7 +185,7 @@ class TestEveryStore:
         """Nothing is left."""
         store = kind[0].create(kind[1], {})
         store.save(model())
-        store.acquire(timing=QUICK)
+        store.acquire()
         store.record({"event": "queued"})
         store.discard()
         with pytest.raises(MissingDataError, match="no job here"):
@@ -366,7 +366,7 @@ def test_a_job_without_an_event_is_queued(tmp_path):
 def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     """The new job goes on with the epochs: an object of the old driver, wherever it was stopped, does not count."""
     old = JobStore.create(place, {"run": 1})
-    frozen = old.acquire(timing=QUICK)
+    frozen = old.acquire()
     for number in range(models):
         old.save(model(number))
     open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know

@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 import warnings
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from waiting import Clock, wait_for
 
 from partirvm import ingest, service
 from partirvm.backends.dask import DaskExecutor
@@ -31,6 +31,7 @@ from partirvm.errors import (
 )
 from partirvm.service import output as output_module
 from partirvm.service import predicting
+from partirvm.storage import lease as lease_module
 from partirvm.types import FitParameters
 
 PARAMETERS = FitParameters(gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
@@ -105,7 +106,7 @@ def alone(out):
 
 
 MOTHER = """
-import os, signal, sys, time
+import itertools, os, signal, sys, time
 import zarr, pyarrow.csv, pyarrow.parquet
 from partirvm.service import output, partial, predicting
 from partirvm.storage.lease import Lease
@@ -115,7 +116,14 @@ def die(*arguments, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def predict(folder, out, where):
-    if where == "ordering":
+    if where == "held":
+        really = predicting.PredictTile.__call__
+        def held(self, source, number):
+            if number > 9:
+                time.sleep(600)
+            return really(self, source, number)
+        predicting.PredictTile.__call__ = held
+    elif where == "ordering":
         predicting.ExternalSorter.blocks = die
     elif where == "written":
         output.flush = die
@@ -124,11 +132,16 @@ def predict(folder, out, where):
     elif where == "removing":
         Lease.stop = die
     else:
-        really = predicting.PredictTile.__call__
-        def slowly(self, source, number):
-            time.sleep(0.02)
-            return really(self, source, number)
-        predicting.PredictTile.__call__ = slowly
+        kind, number = where.split(":")
+        numbers, really = itertools.count(1), predicting.PredictTile.__call__
+        def tile(self, source, n):
+            hear("tile")
+            return really(self, source, n)
+        def hear(event, *arguments):
+            if event == kind and next(numbers) == int(number):
+                die()
+        predicting.PredictTile.__call__ = tile
+        sys.addaudithook(hear)
     predicting.predict(f"{folder}/job", f"{folder}/d.zarr", out)
 
 print("ready", flush=True)
@@ -152,7 +165,7 @@ def begin(folder):
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
 
-    def begin(out, where="anywhere"):
+    def begin(out, where):
         process.stdin.write(f"{folder} {out} {where}\n")
         process.stdin.flush()
         return int(process.stdout.readline())
@@ -160,13 +173,6 @@ def begin(folder):
     yield begin
     process.kill()
     process.communicate()
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
 
 
 def gone(pid):
@@ -191,26 +197,21 @@ def test_intervals_go_on_as_well_and_only_with_their_own_level(folder, tmp_path)
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_kill_9_again_and_again(folder, begin, tmp_path, ending):
-    """At random moments of real processes, until one comes to its end: the bytes of a run that nobody killed."""
+    """At random tiles of real processes, then where they open some file, each a little later, until one comes to its
+    end: the bytes of a run that nobody killed."""
     out, draw = tmp_path / f"out{ending}", random.Random(ending)
     partial = out.with_name(f".{out.name}.partial")
     kept, kills = [0], 0
     while not out.exists():
-        pid, before = begin(out), kept[-1]
-        if kills % 3:  # so that it gets on, however slow the machine is
-            wait_for(lambda pid=pid, before=before: gone(pid) or len(list(partial.glob(CHUNKS))) > before)
-        end = time.monotonic() + draw.uniform(0, 0.2)
-        wait_for(lambda pid=pid, end=end: gone(pid) or time.monotonic() > end)
-        if not gone(pid):
-            os.kill(pid, signal.SIGKILL)
-            kills += 1
-        wait_for(lambda pid=pid: gone(pid))
+        pid = begin(out, f"tile:{draw.randint(5, 9)}" if kills < 3 else f"open:{draw.randint(1, 200 * kills)}")
+        wait_for(lambda pid=pid: gone(pid), "the end of a process")
+        kills += 1
         if not out.exists():
             kept.append(len(list(partial.glob(CHUNKS))))
         assert kills < 100
     assert content(out) == content(folder / f"whole{ending}")
     assert kept == sorted(kept), "a tile was lost"
-    assert kills >= 2
+    assert 0 < kept[1] < kept[3] < TILES
     if partial.exists():  # killed after it was named
         predict(folder, out, overwrite=True)
         assert content(out) == content(folder / f"whole{ending}")
@@ -312,21 +313,22 @@ def test_damaged_attributes_start_anew(folder, tmp_path):
     assert content(out) == content(folder / "whole.csv")
 
 
-def test_two_at_once(folder, begin, tmp_path):
+def test_two_at_once(folder, begin, tmp_path, monkeypatch):
     """The second is told who is at work, and disturbs nothing; once that one is killed it goes on at once."""
     out = tmp_path / "out.csv"
     partial = out.with_name(".out.csv.partial")
-    pid = begin(out)
-    wait_for(lambda: len(list(partial.glob(CHUNKS))) > 2)
+    pid = begin(out, "held")
+    wait_for(lambda: len(list(partial.glob(CHUNKS))) == 10)
     with pytest.raises(LeaseError, match=rf"out\.csv is in use by process {pid} on"):
         predict(folder, out)
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: gone(pid))
-    began = time.monotonic()
+    clock = Clock()
+    monkeypatch.setattr(lease_module, "time", clock)
     notes, predicted = predict(folder, out)
-    assert time.monotonic() - began < 10, "a dead holder keeps nobody waiting"
+    assert clock.naps == 0, "a dead holder keeps nobody waiting"
     assert notes
-    assert 0 < predicted < TILES
+    assert predicted == TILES - 10
     assert content(out) == content(folder / "whole.csv")
     assert alone(out)
 
@@ -446,7 +448,7 @@ def test_on_a_cluster(folder, tmp_path, monkeypatch):
             n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0",
             memory_limit="2GiB",
         ) as local,
-        Client(local, timeout="30s", set_as_default=False) as client,
+        Client(local, timeout="120s", set_as_default=False) as client,
     ):  # fmt: skip
         job, data = str(folder / "job"), str(folder / "d.zarr")
         pids = list(client.run(os.getpid).values())

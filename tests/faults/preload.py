@@ -1,0 +1,11 @@
+"""What the workers of test_driver_on_cluster.py load first: drivers and tiles that wait where a test says."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+import fault_cases  # noqa: E402
+
+fault_cases.listen(os.environ["LISTEN_IN"])
