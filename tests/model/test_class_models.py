@@ -13,9 +13,10 @@ import pytest
 import zarr
 from classifications import LABELS, classifier
 
+from partirvm import load_model
 from partirvm.errors import DataError, FormatError, MissingDataError
 from partirvm.jobs.store import JobStore
-from partirvm.model import ClassModel, Model, load_model, save_model
+from partirvm.model import ClassModel, Model, save_model
 from partirvm.model.files import ARRAYS, FORMAT
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
