@@ -23,6 +23,7 @@ from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.service import Job
+from partirvm.service.parameters import check_parameters, portable
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
 KIND = "partirvm-targets"
@@ -130,6 +131,7 @@ def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
     if value["class"] not in CLASSES:
         raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
+    portable(check_parameters(estimator.parameters()))
     if hasattr(estimator, "estimators_"):
         value["targets"] = len(estimator.estimators_)
     else:
@@ -142,10 +144,10 @@ def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays of text as lists: names and labels."""
+    """Labels of NumPy's own types, such as the keys of ``class_weight``, as Python's."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) and value.dtype.kind in "OU" else value
+        return {_plain(key): _plain(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.str_) else value
 
 
 def _value(saved: dict[str, Any], location: str) -> Any:

@@ -7,9 +7,11 @@ A damage is a flipped bit, a file cut short, or a file deleted. The default run 
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 from collections import Counter
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -160,7 +162,8 @@ def damaged(intact, folder, count, seed):
                 shutil.copytree(place, copy)
                 damage(copy / relative, random.Random(seeds))
                 for command in commands(copy, intact, copy.parent):
-                    status = main(command)
+                    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                        status = main(command)
                     outcomes[place.name, f"partirvm {command[0]}", f"status {status}"] += 1
                     if status not in (0, 2):
                         wrong.append(f"{what}: {command[0]} ended with status {status}")
@@ -182,7 +185,7 @@ def files(place):
 
 
 def check(intact, tmp_path, count, capsys):
-    with capsys.disabled() if count > 100 else _nothing():
+    with capsys.disabled() if count > 100 else nullcontext():
         outcomes, wrong = damaged(intact, tmp_path, count, SEED)
         if count > 100:
             print()
@@ -192,12 +195,6 @@ def check(intact, tmp_path, count, capsys):
     first = ("of_model", "of_data", "of_job")
     assert sum(times for (_, judge, _), times in outcomes.items() if judge in first) == count
     assert any(outcome == "named error" for _, _, outcome in outcomes)
-
-
-def _nothing():
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 def test_a_hundred_damages(intact, tmp_path, capsys):
