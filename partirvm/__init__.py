@@ -2,8 +2,8 @@
 
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
 what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
-``load_model`` reads the model of a job, or one that ``save_model`` wrote. Names are loaded when they are first used, so
-that importing the package is quick.
+``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job. Names
+are loaded when they are first used, so that importing the package is quick.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _HOMES = {
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "ingest": "partirvm.service",
-    "load_model": "partirvm.model",
+    "load_model": "partirvm.estimators",
     "open_job": "partirvm.service",
     "plan": "partirvm.estimators",
-    "save_model": "partirvm.model",
+    "save_model": "partirvm.estimators",
     "submit": "partirvm.estimators",
 }
 
@@ -28,8 +28,7 @@ __all__ = ["RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model
 __all__ += ["plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
-    from partirvm.estimators import RVMClassifier, RVMRegressor, plan, submit
-    from partirvm.model import load_model, save_model
+    from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.service import ingest, open_job
 
 

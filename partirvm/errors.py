@@ -35,6 +35,10 @@ class FormatError(PartirvmError, ValueError):
     """A file of partirvm's own that this version cannot read, for instance one of a newer format."""
 
 
+class CutShortError(FormatError):
+    """A file of partirvm's own that ends in its middle, as a killed writer leaves it where nothing can be linked."""
+
+
 class NewerFormatError(FormatError):
     """A file of a newer version of partirvm: nothing is wrong with it, this version cannot read it."""
 

@@ -282,6 +282,7 @@ def fit(
     metavar="LEVEL",
     help="Write the ends of the interval of this level, such as 0.95, as well.",
 )
+@options.allow_code
 @options.scheduler
 @options.overwrite
 @options.quiet
@@ -292,6 +293,7 @@ def predict(
     output: str,
     augment: str | None,
     interval: float | None,
+    allow_code: bool,
     scheduler: str | None,
     overwrite: bool,
     quiet: bool,
@@ -341,6 +343,7 @@ def predict(
                 output,
                 augment=None if augment is None else place(augment, client),
                 interval=interval,
+                allow_code=allow_code,
                 client=client,
                 overwrite=overwrite,
                 progress=on_tile,
@@ -357,9 +360,12 @@ def predict(
 @click.argument("job")
 @click.argument("data")
 @options.augment
+@options.allow_code
 @options.scheduler
 @options.quiet
-def evaluate(job: str, data: str, augment: str | None, scheduler: str | None, quiet: bool) -> dict[str, Any]:
+def evaluate(
+    job: str, data: str, augment: str | None, allow_code: bool, scheduler: str | None, quiet: bool
+) -> dict[str, Any]:
     """Measure the model of JOB on DATA that it has not seen.
 
     Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
@@ -381,6 +387,7 @@ def evaluate(job: str, data: str, augment: str | None, scheduler: str | None, qu
             job,
             place(data, client),
             augment=None if augment is None else place(augment, client),
+            allow_code=allow_code,
             client=client,
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )

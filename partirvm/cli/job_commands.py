@@ -175,11 +175,14 @@ def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 @click.argument("job")
 @options.limits
 @options.refused
+@options.allow_code
 @options.scheduler
 @options.detach
 @options.quiet
 @options.as_json
-def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any) -> int:
+def resume(
+    job: str, allow_code: bool, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any
+) -> int:
     """Go on with a job that was stopped, broke off, or reached a limit.
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
@@ -198,12 +201,12 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
     options.require_no_change(opened.asked(), job)
     with cluster(scheduler) as client:
         if detach:
-            service.Job(place(job, client)).resume(client=client, **changed)
+            service.Job(place(job, client)).resume(client=client, allow_code=allow_code, **changed)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue(**changed).attempt
+        attempt = opened.requeue(allow_code=allow_code, **changed).attempt
 
         def work(**hooks: Any) -> Any:
-            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
+            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 
@@ -211,11 +214,20 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
 @click.command()
 @click.argument("job")
 @click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Most rounds with the new rows.")
+@options.allow_code
 @options.scheduler
 @options.detach
 @options.quiet
 @options.as_json
-def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool, quiet: bool, as_json: bool) -> int:
+def update(
+    job: str,
+    max_rounds: int | None,
+    allow_code: bool,
+    scheduler: str | None,
+    detach: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
     """Go on with rows that were appended to the DATA of a job.
 
     After fits of every strategy, of numbers and of classes. The vectors so far stay; what was counted over the old rows
@@ -234,12 +246,12 @@ def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool
     opened = service.open_job(job)
     with cluster(scheduler) as client:
         if detach:
-            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds)
+            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds, allow_code=allow_code)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds).attempt
+        attempt = opened.requeue_grown(max_rounds, allow_code=allow_code).attempt
 
         def work(**hooks: Any) -> Any:
-            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
+            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 

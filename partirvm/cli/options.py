@@ -379,6 +379,12 @@ def fit_options(command: Command) -> Command:
     return command
 
 
+allow_code = click.option(
+    "--allow-code",
+    is_flag=True,
+    help="Import and run the function that the job names as its kernel or basis; without this such a job is refused.",
+)
+
 quiet = click.option("--quiet", is_flag=True, help="No progress; errors and warnings are still printed.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what stands there already.")

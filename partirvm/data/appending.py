@@ -22,9 +22,9 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.data.ingestion import Progress, written
-from partirvm.data.layout import DataAttributes, local_path, open_data
+from partirvm.data.layout import DataAttributes, local_path, open_arrays, open_data
 from partirvm.data.publish import storing
-from partirvm.data.source import Tile
+from partirvm.data.source import Fingerprint, Tile
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
@@ -91,10 +91,9 @@ def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
     """Write the rows of ``new`` after those of the DATA at this path, the attributes last."""
     import zarr
 
-    group: Any = zarr.open_group(path, mode="r+")
+    group: Any = zarr.open_group(path, mode="r+", zarr_format=3)
     n_rows, R = old.n_rows + new.n_rows, old.tile_rows
-    names = ["X", *["y"] * old.labelled, *["weights"] * old.weighted, *["row"] * (old.seed is not None)]
-    arrays = {name: group[name] for name in names}
+    arrays = open_arrays(group, old, path)
     for array in arrays.values():
         array.resize((n_rows, *array.shape[1:]))
     for number in range(new.n_tiles):
@@ -123,17 +122,17 @@ def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> s
     return hash_tile(Tile(number, rows.start, X, t, weights))
 
 
-def has_grown(source: ZarrSource, n_rows: int, n_features: int, hashes: tuple[str, ...]) -> bool:
-    """Whether DATA are those of so many rows with these hashes of tiles, and more rows after them.
+def has_grown(source: ZarrSource, then: Fingerprint) -> bool:
+    """Whether DATA are those of this earlier fingerprint, and more rows after them.
 
     Full tiles are compared by their hashes, the rows of one that was not full are read.
     """
-    full, rest = divmod(n_rows, source.tile_rows)
+    full, rest = divmod(then.n_rows, source.tile_rows)
     now = source.fingerprint()
-    if now.n_rows <= n_rows or now.n_features != n_features or now.hashes[:full] != hashes[:full]:
+    if now.n_rows <= then.n_rows or now.about != then.about or now.hashes[:full] != then.hashes[:full]:
         return False
     if not rest:
         return True
     tile = source.tile(full)
     weights = None if tile.weights is None else tile.weights[:rest]
-    return hash_tile(Tile(full, tile.start, tile.X[:rest], tile.t[:rest], weights)) == hashes[full]
+    return hash_tile(Tile(full, tile.start, tile.X[:rest], tile.t[:rest], weights)) == then.hashes[full]

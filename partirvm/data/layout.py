@@ -7,8 +7,9 @@
                       whose names are the attribute ``targets``
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
-attributes            ``DataAttributes`` as JSON, with ``kind`` and ``format``; written last of all. Where rows were
-                      appended arrays may be longer than they say: that is an append that broke off
+attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all others;
+                      written last of all. Where rows were appended arrays may be longer than they say: that is an
+                      append that broke off
 ====================  ==================================================================================
 
 Chunks are compressed (Blosc, lz4 with byte shuffle) and end in a CRC-32C, so that damage is noticed.
@@ -24,13 +25,16 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Columns
+from partirvm.data.source import Columns, Fingerprint
 from partirvm.errors import FormatError, MissingDataError
+from partirvm.storage.folder import digest
+from partirvm.storage.sealed import open_sealed, require_array, require_format
 
 KIND = "partirvm-data"
-FORMAT = 3
-"""The newest format that is read. Format 1 has no ``appended`` rows: versions that know only it would take neighbours
-for a random sample. Format 3 is of several targets, with or without such rows."""
+FORMAT = 4
+
+GROWING = ("n_rows", "moments", "hashes", "appended")
+"""Attributes that change as rows are appended."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,15 @@ class DataAttributes:
     def to_json(self) -> dict[str, Any]:
         """Attributes of the group; floats keep all their bits."""
         columns = self.columns
-        return {
+        about = {
             "kind": KIND,
-            "format": 3 if columns.targets else 2 if self.appended else 1,
+            "format": FORMAT,
             "n_rows": self.n_rows,
             "n_features": self.n_features,
             "tile_rows": self.tile_rows,
             "features": list(columns.features),
             "target": columns.target,
+            "targets": list(columns.targets),
             "categories": {name: list(levels) for name, levels in columns.categories.items()},
             "classes": None if columns.classes is None else list(columns.classes),
             "shuffle": self.seed,
@@ -76,22 +81,31 @@ class DataAttributes:
             "labelled": self.labelled,
             "moments": {"inputs": _moments_json(self.moments.inputs), "targets": _moments_json(self.moments.targets)},
             "hashes": list(self.hashes),
-            **({"appended": list(self.appended)} if self.appended else {}),
-            **({"targets": list(columns.targets)} if columns.targets else {}),
+            "appended": list(self.appended),
         }
+        return {**about, "digest": digest(about)}
+
+    def fingerprint(self) -> Fingerprint:
+        """Identity of the data: rows by their hashes, and what is said of them."""
+        about = self.to_json()
+        fixed = {name: value for name, value in about.items() if name not in (*GROWING, "digest")}
+        return Fingerprint(self.n_rows, self.n_features, self.hashes, digest(fixed), digest(about["moments"]))
 
     @classmethod
     def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
-        """Read the attributes of a group. Raises ``FormatError`` for another kind, a newer format, torn attributes."""
+        """Read the attributes of a group.
+
+        Raises ``FormatError`` for another kind, another format, damaged attributes.
+        """
         if found.get("kind") != KIND:
             raise FormatError(
                 f"{where} is not DATA of partirvm: its attributes lack kind={KIND!r}. "
                 "Make DATA of a table or arrays with `partirvm ingest SOURCE DATA`."
             )
-        if not isinstance(found.get("format"), int) or found["format"] > FORMAT:
+        require_format(found.get("format"), FORMAT, where, "DATA", "ingest the data again")
+        if found.pop("digest", None) != digest(found):
             raise FormatError(
-                f"{where} has format {found.get('format')!r}, and this version of partirvm reads format {FORMAT}: "
-                "update partirvm, or ingest the data again."
+                f"{where}: the attributes in zarr.json are damaged: restore the file, or ingest the data again."
             )
         try:
             return cls(
@@ -103,14 +117,14 @@ class DataAttributes:
                     target=found["target"],
                     categories={name: tuple(levels) for name, levels in found["categories"].items()},
                     classes=None if found["classes"] is None else tuple(found["classes"]),
-                    targets=tuple(found.get("targets", ())),
+                    targets=tuple(found["targets"]),
                 ),
                 seed=found["shuffle"],
                 weighted=found["weighted"],
                 moments=Moments(_moments(found["moments"]["inputs"]), _moments(found["moments"]["targets"])),
                 hashes=tuple(found["hashes"]),
-                appended=tuple(found.get("appended", ())),
-                labelled=found.get("labelled", True),  # data of earlier versions have a target and do not say so
+                appended=tuple(found["appended"]),
+                labelled=found["labelled"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(
@@ -143,25 +157,54 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, DataAttributes]:
     """Open a DATA group for reading: the Zarr group and its attributes.
 
-    Raises ``MissingDataError`` where there is none, ``FormatError`` for another kind of thing or a newer format.
+    Raises ``MissingDataError`` where there is none or its metadata cannot be read, ``FormatError`` for another kind of
+    thing, another format or damaged attributes.
     """
-    import zarr
-
     path = local_path(url)
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make it with `partirvm ingest SOURCE {url}`.")
+    store = url if path is None else str(path)
     try:
-        store = url if path is None else str(path)
-        group = zarr.open_group(store, mode="r", storage_options=storage_options if path is None else None)
-        found = dict(group.attrs)
-    except FileNotFoundError as error:
+        group, found = open_sealed(store, "DATA", storage_options if path is None else None)
+    except MissingDataError as error:
         raise MissingDataError(
-            f"{url}: there is no Zarr group here. Make it with `partirvm ingest SOURCE {url}`; "
-            "a folder that an interrupted ingest left behind can be deleted."
+            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; a folder that an interrupted ingest left behind "
+            "can be deleted."
         ) from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{url}: cannot be read as a Zarr group ({error}). Ingest the data again.") from error
     return group, DataAttributes.from_json(found, url)
+
+
+def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
+    """The arrays of a DATA group, of the shape that its attributes say.
+
+    Raises ``MissingDataError`` for one that is missing, too short, or otherwise not what ``create_arrays`` makes.
+    """
+    n, d, rows, T = attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets
+    widths: dict[str, tuple[int, ...]] = {"X": (d,)}
+    widths |= {"y": () if T == 1 else (T,)} if T else {}
+    widths |= {"weights": ()} if attributes.weighted else {}
+    widths |= {"row": ()} if attributes.seed is not None else {}
+    arrays = {}
+    for name, width in widths.items():
+        place = f"{url}: the array {name!r}"
+        try:
+            array = group[name]
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever Zarr makes of metadata that is missing or damaged
+            raise MissingDataError(f"{place} is missing or damaged ({error}): ingest the data again.") from error
+        said = {
+            "dtype": "<i8" if name == "row" else "<f8",
+            "chunks": [rows, *width],
+            "shape": [*array.shape[:1], *width],
+        }
+        require_array(array, said, place)
+        if array.shape[0] < n:
+            raise MissingDataError(
+                f"{place} has {array.shape[0]:,} rows, and should have {n:,}: ingest the data again."
+            )
+        arrays[name] = array
+    return arrays
 
 
 def create_arrays(

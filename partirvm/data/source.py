@@ -42,12 +42,15 @@ class Tile:
 class Fingerprint:
     """Identity of data: shape, and one short hash per tile of the raw bytes of X, t and weights.
 
-    ``hashes`` may be a prefix (the first tiles) where hashing all would read everything.
+    ``hashes`` may be a prefix (the first tiles) where hashing all would read everything. Of DATA ``about`` is a hash of
+    what stays as they grow, such as names, categories and classes, and ``moments`` one of those.
     """
 
     n_rows: int
     n_features: int
     hashes: tuple[str, ...]
+    about: str = ""
+    moments: str = ""
 
 
 @runtime_checkable

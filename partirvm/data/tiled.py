@@ -139,7 +139,7 @@ class TiledRows:
 
 
 def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
-    """Raise ``ChangedDataError`` unless both have the same shape and the same hashes as far as both go."""
+    """Raise ``ChangedDataError`` unless both have the same shape, hashes and attributes, as far as both go."""
     if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
         raise ChangedDataError(
             f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
@@ -151,6 +151,12 @@ def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> N
                 f"{name}: the values of tile {number} have changed (hash {now}, was {before}). "
                 "Give the same data again, or start anew."
             )
+    pairs = ((found.about, expected.about), (found.moments, expected.moments))
+    if any(now != before for now, before in pairs if now and before):
+        raise ChangedDataError(
+            f"{name}: names, categories, classes, moments or the size of tiles have changed. Give the same data again, "
+            "or start anew."
+        )
 
 
 class HeldTiles(TiledRows):

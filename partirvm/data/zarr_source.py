@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.data.checks import check_shapes
-from partirvm.data.layout import DataAttributes, open_data
+from partirvm.data.layout import DataAttributes, open_arrays, open_data
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
 from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names, hash_tile
 from partirvm.errors import ChangedDataError, DataError, MissingDataError
+from partirvm.storage.folder import digest
 
 
 class ZarrSource(TiledRows):
@@ -58,28 +59,17 @@ class ZarrSource(TiledRows):
         self._storage_options = storage_options
         self._lock = threading.Lock()
         self._arrays: dict[str, Any] = {}
-        self._hashes: tuple[str, ...] | None = None
         self._open()
 
     def _open(self) -> None:
         group, attributes = open_data(self.url, self._storage_options)
         self._take(attributes)
-        wanted = ["X", *["y"] * (self.n_targets > 0), *["weights"] * attributes.weighted, *["row"] * self._ordered]
-        arrays = {}
-        for name in wanted:
-            try:
-                arrays[name] = group[name]
-            except (KeyError, ValueError) as error:
-                raise MissingDataError(f"{self.url}: the array {name!r} is missing: ingest the data again.") from error
-            if arrays[name].shape[0] < self.n_rows:
-                raise MissingDataError(f"{self.url}: the array {name!r} has another length: ingest the data again.")
-        if self.n_targets and arrays["y"].shape[1:] != (self.n_targets,) * (self.n_targets > 1):
-            raise MissingDataError(f"{self.url}: the array 'y' has other columns: ingest the data again.")
-        self._arrays = arrays
+        self._arrays = open_arrays(group, attributes, self.url)
 
     def _take(self, attributes: DataAttributes) -> None:
         shape = (attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets)
-        identity = (*shape, _digest(attributes.hashes))
+        self._fingerprint: Fingerprint | None = attributes.fingerprint()
+        identity = digest(asdict(self._fingerprint))
         expected, self._identity = getattr(self, "_identity", identity), identity
         if self._identity != expected:
             raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start the fit anew.")
@@ -89,7 +79,6 @@ class ZarrSource(TiledRows):
         self.seed, self.weighted = attributes.seed, attributes.weighted
         self._ordered = attributes.seed is not None
         self.shuffled = self._ordered and not attributes.appended
-        self._hashes = attributes.hashes
 
     def _array(self, name: str) -> Any:
         if not self._arrays:
@@ -135,10 +124,11 @@ class ZarrSource(TiledRows):
         return self
 
     def fingerprint(self) -> Fingerprint:
-        """Shape and the hashes of all tiles, as ingest wrote them down: nothing is read."""
-        if self._hashes is None:
+        """Shape, the hashes of all tiles and of the attributes, as ingest wrote them down: nothing is read."""
+        if self._fingerprint is None:
             self._array("X")
-        return Fingerprint(self.n_rows, self.n_features, self._hashes or ())
+        assert self._fingerprint is not None
+        return self._fingerprint
 
     def verify(self) -> None:
         """Read everything and compare every tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
@@ -151,7 +141,7 @@ class ZarrSource(TiledRows):
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_arrays": {}, "_hashes": None}
+        return {**self.__dict__, "_lock": None, "_arrays": {}, "_fingerprint": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -164,10 +154,6 @@ class ZarrSource(TiledRows):
         order = f"shuffled with seed {self.seed}" if self._ordered else "in the order of the source"
         target = {0: ", no target", 1: ""}.get(self.n_targets, f", {self.n_targets} targets")
         return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
-
-
-def _digest(hashes: tuple[str, ...]) -> str:
-    return hashlib.blake2b("".join(hashes).encode(), digest_size=8).hexdigest()
 
 
 class ZarrArraySource(TiledRows):

@@ -87,9 +87,29 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
         self._take(journal.model)
 
+    def _beside_model(self) -> dict[str, Any]:
+        """What a fitted estimator holds beside its model and its parameters, for a file."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "history": self.history_,
+            "termination": self.termination_,
+            "variance": self._input_variance,
+            "n_features": int(self.n_features_in_),
+            "names": None if names is None else names.tolist(),
+        }
+
+    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
+        """Become what was fitted, from the model and ``_beside_model``."""
+        self.history_, self.termination_ = beside["history"], beside["termination"]
+        self.n_features_in_ = beside["n_features"]
+        if beside["names"] is not None:
+            self.feature_names_in_ = np.array(beside["names"], dtype=object)
+        self._take(model)
+        self._describe(model.design.kernel, beside["variance"])
+
     def _describe(self, kernel: Any, variance: Float) -> None:
         """Set the attributes that tell of the kernel, whose inputs have this variance (d,) as it sees them."""
-        self.kernel_ = kernel
+        self.kernel_, self._input_variance = kernel, variance
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
         gamma = getattr(self.kernel_, "gamma", None)

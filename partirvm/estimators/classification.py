@@ -17,7 +17,7 @@ from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
-from partirvm.model import ClassModel, bases_of, label_array
+from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
@@ -271,6 +271,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
             check_classification_targets(y)
         labels = find_classes(y)
         return coded(y, labels), labels
+
+    def _beside_model(self) -> dict[str, Any]:
+        labels = {"dtype": self.classes_.dtype.str, "values": list(plain_labels(self.classes_.tolist()))}
+        return {**super()._beside_model(), "classes": labels}
+
+    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
+        super()._take_saved(model, beside)
+        labels = beside["classes"]
+        self.classes_ = label_array(labels["values"]).astype(labels["dtype"])
 
     def _take(self, model: ClassModel) -> None:
         kernels = slice(model.design.n_leading, None)

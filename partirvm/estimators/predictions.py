@@ -19,7 +19,6 @@ from partirvm.model import Model
 from partirvm.model.frames import coded_frame
 from partirvm.service.augmenting import augmented_rows, require_augmentable
 from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
-from partirvm.service.updating import Memory
 
 Float = NDArray[np.float64]
 
@@ -129,9 +128,7 @@ class PredictsNumbers(Updatable):
         else:
             source = as_source(X)
             check_features(model, source)
-        memory: Memory | None = getattr(self, "_memory", None)
-        grown = memory is not None and len(memory.sample) > 0
-        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=grown)
+        return augmented_rows(model, source, training, self.client, self.memory_limit, grown=self._grown)
 
     def _augments(self, augment: Any) -> list[Any]:
         """The rows of the fit for each of several targets."""

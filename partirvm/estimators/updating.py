@@ -56,13 +56,28 @@ class Updatable(IndependentTargets):
             self._check_kept(parameters)
             return self._update(memory, X, y, sample_weight, parameters)
         if hasattr(self, "model_"):
-            raise UsageError("the last fit has not seen all rows, so that nothing can go on from it: fit again")
+            raise UsageError(
+                "nothing can go on from the last fit, which has not seen all rows or comes from a file: fit again"
+            )
         X, y, weights, columns, _ = self._arrays(X, y, sample_weight)
         rows = Rows(X, y.reshape(len(X), -1), weights)
 
         source = as_source(X, y, weights, seed=parameters.seed, columns=columns)
         self._fit(source, None, parameters, partial(self._remember, rows=rows))
         return self
+
+    @property
+    def _grown(self) -> bool:
+        """Whether rows have joined by ``partial_fit``."""
+        memory: Memory | None = getattr(self, "_memory", None)
+        return len(memory.sample) > 0 if memory is not None else self.__dict__.get("_was_grown", False)
+
+    def _beside_model(self) -> dict[str, Any]:
+        return {**super()._beside_model(), "grown": self._grown}
+
+    def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
+        super()._take_saved(model, beside)
+        self._was_grown = beside["grown"]
 
     def _remember(self, prepared: Prepared, outcome: Outcome, executor: Executor, rows: Rows | None = None) -> None:
         """Keep what a step needs to go on from this fit, with a sample of these rows."""

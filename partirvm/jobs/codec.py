@@ -16,15 +16,14 @@ JSON holds the tree, a list beside it the arrays, each once however often it occ
     ==================  ======================================================================
 
 What is decoded has the types, the bits and the sharing of what was encoded. Classes and enums are looked up by name in
-a fixed list, so that a file cannot make anything else. A field that a class has gained since takes its default; one
-that has another name since is found by the old one; one that it has lost is an error.
+a fixed list, so that a file cannot make anything else. A field too many or too few is an error.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -40,13 +39,9 @@ KINDS = "?biufc"
 
 
 class Codec:
-    """Encodes and decodes values made of these dataclasses and enums.
+    """Encodes and decodes values made of these dataclasses and enums."""
 
-    ``renamed`` has, by the name of a class, the present names of fields by those that older files know.
-    """
-
-    def __init__(self, classes: Iterable[type], renamed: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        self._renamed = renamed or {}
+    def __init__(self, classes: Iterable[type]) -> None:
         self._classes: dict[str, type] = {}
         self._enums: dict[str, type[Enum]] = {}
         for each in classes:
@@ -67,7 +62,7 @@ class Codec:
     def decode(self, tree: Any, arrays: list[Array]) -> Any:
         """The value. Raises ``FormatError`` for JSON that is damaged or of things that this version does not know."""
         try:
-            return _Reader(self._classes, self._enums, self._renamed, arrays).decode(tree)
+            return _Reader(self._classes, self._enums, arrays).decode(tree)
         except FormatError:
             raise
         except Exception as error:
@@ -110,14 +105,8 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(
-        self,
-        classes: dict[str, type],
-        enums: dict[str, type[Enum]],
-        renamed: Mapping[str, Mapping[str, str]],
-        arrays: list[Array],
-    ) -> None:
-        self._classes, self._enums, self._renamed, self._arrays = classes, enums, renamed, arrays
+    def __init__(self, classes: dict[str, type], enums: dict[str, type[Enum]], arrays: list[Array]) -> None:
+        self._classes, self._enums, self._arrays = classes, enums, arrays
 
     def decode(self, tree: Any) -> Any:
         if not isinstance(tree, dict):
@@ -144,19 +133,11 @@ class _Reader:
         raise FormatError(f"damaged: {sorted(tree)} stands where a value should")
 
     def _instance(self, kind: type, values: dict[str, Any]) -> Any:
-        known = {f.name: f for f in fields(kind)}
-        renamed = self._renamed.get(kind.__name__, {})
-        values = {renamed.get(name, name): value for name, value in values.items()}
-        strange = sorted(values.keys() - known.keys())
-        if strange:
-            raise FormatError(f"{kind.__name__} has the field {strange[0]!r}, which this version of partirvm lacks")
-        missing = [
-            f.name
-            for f in known.values()
-            if f.name not in values and f.default is MISSING and f.default_factory is MISSING
-        ]
-        if missing:
-            raise FormatError(f"{kind.__name__} lacks the field {missing[0]!r}, which this version of partirvm needs")
+        known = {f.name for f in fields(kind)}
+        for name in (*values, *known):
+            if (name in known) != (name in values):
+                has = "lacks" if name in known else "has"
+                raise FormatError(f"{kind.__name__} {has} the field {name!r}: another version of partirvm wrote it")
         return kind(**{name: self.decode(value) for name, value in values.items()})
 
 

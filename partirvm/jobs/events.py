@@ -6,20 +6,20 @@
 never get the same number. An event of a writer who had lost its lease is left out (``storage.lease``).
 
 On a store that cannot link, a process killed in the middle leaves an object cut short at the end. It is ignored there:
-it may also be one that is just being written. The next writer says in its own event that it ``skips`` that number, and
-a damaged object is an error anywhere else, as is a number that is missing.
+it may also be one that is just being written. The next writer says in its own event that it ``skips`` that number.
+Cut short anywhere else, or damaged, an object is an error, as is a number that is missing, or the claim of the lease
+under which an event was written.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
 
-from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage.folder import Folder, storing, to_json
-from partirvm.storage.lease import Lease, limits, valid
+from partirvm.errors import CutShortError, MissingDataError
+from partirvm.storage.folder import Folder, read_json, storing, to_json
+from partirvm.storage.lease import Lease, epochs, limits, valid
 
 Event = dict[str, Any]
 
@@ -57,7 +57,11 @@ class EventLog:
         """
         found = self._objects()
         marks = limits(self._folder, ROW) if found else []
-        return [event for number, event in found if valid(event.get("epoch", 0), (0, number), marks)]
+        events = [event for number, event in found if valid(event["epoch"], (0, number), marks)]
+        lost = {event["epoch"] for event in events} - {0, *epochs(self._folder)} if events else ()
+        if lost:
+            raise MissingDataError(f"{self._folder.location}: the claim of epoch {min(lost)} is missing from lease/")
+        return events
 
     def mark(self) -> tuple[int, int]:
         """Where the row has come to. The epoch is left at 0: numbers alone are in the order of writing."""
@@ -88,18 +92,15 @@ class EventLog:
         skipped = {number for event in found.values() if event for number in event.get("skips", ())}
         for number, event in found.items():
             if event is None and number != numbers[-1] and number not in skipped:
-                if not self._folder.exists(_name(number)):
-                    raise MissingDataError(f"{self._folder.location}: {_name(number)} is missing: an event was lost")
-                raise FormatError(f"{self._folder.location}/{_name(number)}: damaged, this event is no JSON object")
+                found[number] = read_json(self._folder, _name(number))  # says what is wrong with it
         return [(number, event) for number, event in found.items() if event is not None]
 
     def _object(self, number: int) -> Event | None:
-        """The event of this number, None if there is none or it is cut short."""
+        """The event of this number, None if there is none or it is cut short. Raises ``FormatError`` for damage."""
         try:
-            event = json.loads(self._folder.read(_name(number)))
-        except (FileNotFoundError, ValueError):
+            return read_json(self._folder, _name(number))
+        except (MissingDataError, CutShortError):
             return None
-        return event if isinstance(event, dict) and "event" in event else None
 
     def _numbers(self) -> list[int]:
         found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(ROW))

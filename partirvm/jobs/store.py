@@ -42,9 +42,10 @@ from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
 from partirvm.storage.local import LocalFolder
 from partirvm.storage.process import Process
+from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
-FORMAT = 2
+FORMAT = 3
 
 LOOKS = 5
 """How often one who looks at a job looks again where its driver changed meanwhile."""
@@ -68,10 +69,13 @@ class Restored:
 class JobStore:
     """Reads and writes one job's folder. ``lease`` is this process's, None while it has none."""
 
-    def __init__(self, location: str | os.PathLike[str]) -> None:
+    def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
-        self._folder = open_folder(self.location)
+        self._storage_options = storage_options
+        self._folder = open_folder(self.location, storage_options)
+        self._saved: str | None = None
+        """The model that was saved last, until an event names it."""
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
@@ -122,16 +126,16 @@ class JobStore:
         return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
-        """What was asked. Raises ``MissingDataError`` for no job, ``NewerFormatError`` for one of a newer version."""
+        """What was asked.
+
+        Raises ``MissingDataError`` for no job, ``FormatError`` where it is damaged, ``NewerFormatError`` for a job of a
+        newer version.
+        """
         try:
             spec = read_json(self._folder, "spec.json")
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
-        if spec.get("format", 0) > FORMAT:
-            raise NewerFormatError(
-                f"{self.location}: the job has format {spec['format']}, this version reads up to {FORMAT}: "
-                "upgrade partirvm"
-            )
+        require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
         return spec
 
     # Who is at work
@@ -163,12 +167,13 @@ class JobStore:
     # What happened
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event: ``entry["event"]`` is its kind, the time is added.
+        """Append an event: ``entry["event"]`` is its kind, the time is added, and the ``model`` that was saved before.
 
         Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written.
         """
         self._check()
-        self._log.append(entry, self.lease)
+        self._log.append(entry if self._saved is None else {**entry, "model": self._saved}, self.lease)
+        self._saved = None
 
     def events(self) -> list[dict[str, Any]]:
         """All events in order. Raises ``FormatError`` or ``MissingDataError`` if one in the middle is damaged."""
@@ -236,7 +241,7 @@ class JobStore:
         """
         self._check()
         first = not self.has_model()
-        self._models.publish(lambda place: save_model(model, place), lease=self.lease)
+        self._saved = self._models.publish(lambda place: save_model(model, place), lease=self.lease)
         if first:
             with suppress(OSError):
                 self._aside.remove()
@@ -245,14 +250,39 @@ class JobStore:
         """Whether there is a model to use."""
         return self._models.current() is not None
 
-    def model(self) -> AnyModel:
-        """The model to use. Raises ``MissingDataError`` if the job has none yet."""
+    def model(self, *, allow_code: bool = False) -> AnyModel:
+        """The model to use.
+
+        Raises ``MissingDataError`` if the job has none yet, or the last one that its events name is gone, and as
+        ``load_model`` does.
+        """
         self.spec()
-        if not self.has_model() and not self._folder.exists("model.json"):
-            kept = self._aside.location
-            before = f"; the one before it is kept in {kept}" if self._aside.exists() else ""
-            raise MissingDataError(f"{self.location}: the job has no model yet{before}")
-        return load_model(self.location)
+        while True:
+            name = self._models.current()
+            named = max((event["model"] for event in self.events() if "model" in event), default="")
+            if name is None or name < named:
+                newer = self._models.current()
+                if newer != name:
+                    continue  # a running job has saved it meanwhile
+                raise self._no_model(named)
+            try:
+                place = self._folder.place(name)
+                return load_model(place, allow_code=allow_code, storage_options=self._storage_options)
+            except MissingDataError:
+                if self._models.current() == name:
+                    raise
+
+    def _no_model(self, named: str) -> MissingDataError:
+        if named and not self._cancelled():
+            return MissingDataError(
+                f"{self.location}: {named}.json, the pointer to its last model, is missing: restore it, or resume"
+            )
+        kept = self._aside.location
+        before = f"; the one before it is kept in {kept}" if self._aside.exists() else ""
+        return MissingDataError(f"{self.location}: the job has no model yet{before}")
+
+    def _cancelled(self) -> bool:
+        return fold(self.events()).status is Status.CANCELLED
 
     def checkpoint(self, value: Any, **about: Any) -> None:
         """Make this the state to go on from; ``about`` is JSON for whoever looks at its pointer.
@@ -266,22 +296,25 @@ class JobStore:
         """Whether there is a state to go on from."""
         return self._checkpoints.current() is not None
 
-    def restore(self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True) -> Restored | None:
+    def restore(
+        self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True, *, allow_code: bool = False
+    ) -> Restored | None:
         """The last checkpoint, or the one before it where the last is damaged; None if there never was one.
 
         Those are passed over of which what the pointer says ``about`` them is not ``wanted``. Raises
-        ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version.
+        ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version,
+        ``UsageError`` for a named function as ``load_checkpoint`` does.
         """
         damaged: list[str] = []
         for snapshot in self._checkpoints.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
-                damaged.append(f"{place}.json: damaged, not JSON")
+                damaged.append(f"{place}.json: damaged")
                 continue
             if not wanted(snapshot.about):
                 continue
             try:
-                value = load_checkpoint(place)
+                value = load_checkpoint(place, allow_code=allow_code)
             except NewerFormatError:
                 raise
             except (MissingDataError, FormatError) as error:
@@ -326,7 +359,7 @@ class JobStore:
             by = "" if has is None else f" by {has.process}"
             raise LeaseError(f"{self.location} is in use{by}: abort it before it is overwritten") from error
         try:
-            if self.has_model() or self._folder.exists("model.json"):
+            if self.has_model():
                 self._aside.remove()
                 old.stop()
                 self._folder.rename(self._aside)

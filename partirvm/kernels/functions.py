@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,6 +123,35 @@ def require_path(path: Any, what: str, such_as: str) -> None:
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise UsageError(
             f"a {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
+        )
+
+
+def functions_in(value: Any) -> Iterator[str]:
+    """Every function "module:function" that a kernel, a basis, or the spec of one, imports when it is evaluated.
+
+    >>> list(functions_in({"name": "sum", "parts": [{"name": "function", "function": "mine:kernel"}], "weights": []}))
+    ['mine:kernel']
+    """
+    if isinstance(value, str):
+        yield from [value] if _PATH.fullmatch(value) else []
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from functions_in(each)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from functions_in(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from functions_in(getattr(value, field.name))
+
+
+def require_no_code(value: Any, place: str) -> None:
+    """Raise ``UsageError`` where a kernel, a basis, or the spec of one, imports a function."""
+    found = ", ".join(dict.fromkeys(functions_in(value)))
+    if found:
+        raise UsageError(
+            f"{place}: its kernel or basis is {found}, which would be imported from this machine and run. If you "
+            "trust it, say so: --allow-code, or allow_code=True"
         )
 
 

@@ -27,6 +27,7 @@ from partirvm.errors import (
     ChangedDataError,
     ClusterError,
     LeaseError,
+    MissingDataError,
     PartirvmError,
     PartirvmWarning,
     StorageError,
@@ -35,6 +36,7 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.kernels.functions import require_no_code
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.checking import check_multi_output, check_sources
@@ -51,7 +53,7 @@ from partirvm.types import FitParameters
 ASK = 0.2
 """Seconds between looks at what is asked of the job."""
 
-STAMPS = {"event", "time", "epoch", "skips"}
+STAMPS = {"event", "time", "epoch", "skips", "model"}
 """What the store adds to a line of history."""
 
 PATIENCE = 40.0
@@ -190,6 +192,13 @@ def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> Fit
     return FitParameters(**{**spec["parameters"], **state_changes})
 
 
+def require_allowed(store: JobStore, allow_code: bool) -> None:
+    """Raise ``UsageError`` where a job names a function as its kernel or basis, and code is not allowed."""
+    if not allow_code:
+        asked = asked_parameters(store.spec(), changes(store.events()))
+        require_no_code((asked.kernel, asked.basis), store.location)
+
+
 def changes(events: list[dict[str, Any]]) -> dict[str, Any]:
     """What resumes have changed so far."""
     return {key: value for event in events for key, value in event.get("changes", {}).items()}
@@ -202,8 +211,9 @@ def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any
 
 def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
     """The fingerprint of DATA that are those of this earlier one with more rows. Raises ``ChangedDataError``."""
-    if not has_grown(source, then["n_rows"], then["n_features"], tuple(then["hashes"])):
-        if asdict(source.fingerprint())["hashes"] == tuple(then["hashes"]):
+    before = _fingerprint(then)
+    if not has_grown(source, before):
+        if source.fingerprint() == before:
             raise UsageError(f"{source.url} has no new rows since the job saw it: append some (`ingest --append`)")
         raise ChangedDataError(
             f"{source.url} is not what it was when the job saw it, with more rows after it: start a new job, or bring "
@@ -221,9 +231,12 @@ def carry_out(
     on_plan: Callable[[Plan], None] | None = None,
     aborted: Callable[[], bool] | None = None,
     patience: float = PATIENCE,
+    allow_code: bool = False,
 ) -> Fitted | None:
     """Do what a queued or interrupted job asks; None if it is over already, or another ``attempt`` than this is due.
 
+    ``allow_code`` says that a function which the job names may be imported and run: by who has just submitted it, or
+    who goes on with it and says so. Otherwise ``UsageError``, and the job is as it was.
     An abort is heard while the job is planned, too. Raises ``LeaseError`` while another process is at work on it,
     ``ChangedDataError`` if the data are not those that it began with, and as ``fit`` does; the job's events then say
     ``failed`` and why.
@@ -236,12 +249,15 @@ def carry_out(
     try:
         if not _due(store, attempt):
             return None
+        require_allowed(store, allow_code)
         take_over(store)
         with ending(store):
             spec = store.spec()
             fingerprint = latest(store.events(), spec["fingerprint"])
-            restored = store.restore(lambda about: leads_on(about, fingerprint["n_rows"]))
+            restored = store.restore(lambda about: leads_on(about, fingerprint["n_rows"]), allow_code=allow_code)
             checkpoint, lines, limit = None, 0, None
+            if restored is None and fingerprint is not spec["fingerprint"]:
+                raise MissingDataError(f"{job}: the checkpoint is missing from which its update goes on: restore it")
             if restored is not None:
                 lines, limit = int(restored.about["history"]), restored.about.get("limit")
                 checkpoint = Checkpoint(restored.value["state"], restored.value["waiting"])
@@ -365,12 +381,17 @@ def carry(
         elapsed=history[-1]["seconds"] if history else 0.0,
         beside=store.beside("kernel"),
     )
-    model = journal.model or (store.model() if store.has_model() else None)
+    model = journal.model or (_kept_model(store) if store.has_model() else None)
     if outcome.reason is not Termination.ABORTED:
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     else:
         model = _end_as_asked(store, requests, model, outcome.seconds)
     return Fitted(model, _told(store, journal.history), outcome, prepared.plan)
+
+
+def _kept_model(store: JobStore) -> AnyModel:
+    """The model of earlier rounds; whoever works on the job was allowed its code."""
+    return store.model(allow_code=True)
 
 
 def _told(store: JobStore, history: list[Entry]) -> list[Entry]:
@@ -387,7 +408,7 @@ def _told(store: JobStore, history: list[Entry]) -> list[Entry]:
 def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
     """What is left of a job that was ended while it was planned."""
     seconds = float(history[-1]["seconds"]) if history else 0.0
-    model = _end_as_asked(store, requests, store.model() if store.has_model() else None, seconds)
+    model = _end_as_asked(store, requests, _kept_model(store) if store.has_model() else None, seconds)
     return Fitted(model, _told(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 
 
@@ -451,6 +472,11 @@ def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
     return announce
 
 
+def _fingerprint(found: dict[str, Any]) -> Fingerprint:
+    """A fingerprint from its JSON."""
+    return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
+
+
 def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
     what = difference(source, began)
     if what is not None:
@@ -462,8 +488,7 @@ def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
     """How data differ from the fingerprint in a job's specification, for people; None if they do not."""
-    then = Fingerprint(**{**began, "hashes": tuple(began["hashes"])})
-    now = source.fingerprint()
+    then, now = _fingerprint(began), source.fingerprint()
     if now == then:
         return None
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
@@ -471,7 +496,7 @@ def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
         return f"{shapes[0]} values then, {shapes[1]} now"
     tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
     if not tiles:
-        return "its tiles are of another size"
+        return "its names, categories, classes, moments or the size of its tiles are other ones"
     return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
 
 

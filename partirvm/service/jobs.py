@@ -159,14 +159,15 @@ def submit(
     made = Job(job)
     if client is None:
         state = create(data, job, parameters, validation, overwrite)
-        made._start_here(state)
+        made._start_here(state, allow_code=True)
         return made
     from partirvm.backends.detached import ask
 
     _require_shared(data, job, *([validation] if validation else []))
     parameters = check_parameters(parameters)
     portable(parameters)
-    made._start_there(client, ask(client, create, data, job, parameters, validation, overwrite, _address(client)))
+    state = ask(client, create, data, job, parameters, validation, overwrite, _address(client))
+    made._start_there(client, state, allow_code=True)
     return made
 
 
@@ -201,9 +202,9 @@ def jobs_in(folder: str) -> list[Job]:
 class Job:
     """A handle on a job's folder. It holds no state of its own: whatever it says is read from the folder."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
         self.location = location.rstrip("/")
-        self.store = JobStore(self.location)
+        self.store = JobStore(self.location, storage_options=storage_options)
         self._runner: _Runner | None = None
 
     def __repr__(self) -> str:
@@ -298,66 +299,74 @@ class Job:
         """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
         return self._end("cancel", reason)
 
-    def resume(self, *, client: Any = None, **changed: Any) -> Job:
+    def resume(self, *, client: Any = None, allow_code: bool = False, **changed: Any) -> Job:
         """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
 
-        ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. Raises ``UsageError``
-        for others and where nothing is left to do, ``LeaseError`` while somebody is at work on it.
+        ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. A job whose kernel or
+        basis is a named function needs ``allow_code``, as only the fit that was just submitted may run it unasked.
+        Raises ``UsageError`` without that, for other changes and where nothing is left to do, ``LeaseError`` while
+        somebody is at work on it.
         """
         check_changes(changed)
         if client is None:
-            self._start_here(self.requeue(**changed))
+            self._start_here(self.requeue(allow_code=allow_code, **changed), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
-        self._start_there(client, ask(client, requeue, absolute(self.location), _address(client), changed))
+        place = absolute(self.location)
+        self._start_there(client, ask(client, requeue, place, _address(client), changed, allow_code), allow_code)
         return self
 
-    def update(self, *, client: Any = None, max_rounds: int | None = None) -> Job:
+    def update(self, *, client: Any = None, max_rounds: int | None = None, allow_code: bool = False) -> Job:
         """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
 
         An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
         are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
         ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
         strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
-        what they are; balanced class weights are those of all rows. Raises ``UsageError`` where there are no new rows,
-        or there is no fit yet for them to join, ``ChangedDataError`` if the rows before are not what they were,
-        ``LeaseError`` while somebody is at work on it.
+        what they are; balanced class weights are those of all rows. ``allow_code`` is that of ``resume``. Raises
+        ``UsageError`` where there are no new rows, or there is no fit yet for them to join, ``ChangedDataError`` if the
+        rows before are not what they were, ``LeaseError`` while somebody is at work on it.
         """
         if client is None:
-            self._start_here(self.requeue_grown(max_rounds))
+            self._start_here(self.requeue_grown(max_rounds, allow_code=allow_code), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
         place = absolute(self.location)
-        self._start_there(client, ask(client, requeue_grown, place, _address(client), max_rounds))
+        state = ask(client, requeue_grown, place, _address(client), max_rounds, allow_code)
+        self._start_there(client, state, allow_code)
         return self
 
-    def requeue_grown(self, max_rounds: int | None = None) -> JobState:
+    def requeue_grown(self, max_rounds: int | None = None, *, allow_code: bool = False) -> JobState:
         """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
-        return requeue_grown(self.location, "", max_rounds)
+        return requeue_grown(self.location, "", max_rounds, allow_code)
 
-    def requeue(self, **changed: Any) -> JobState:
+    def requeue(self, *, allow_code: bool = False, **changed: Any) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
-        return requeue(self.location, "", changed)
+        return requeue(self.location, "", changed, allow_code)
 
-    def model(self) -> AnyModel:
-        """The model so far. Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled."""
+    def model(self, *, allow_code: bool = False) -> AnyModel:
+        """The model so far.
+
+        Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
+        is a named function and ``allow_code`` is false.
+        """
         if self.status() is Status.CANCELLED:
             raise UsageError(f"{self.location} was cancelled: its model was discarded")
-        return self.store.model()
+        return self.store.model(allow_code=allow_code)
 
     def relevance(self) -> dict[str, float] | None:
         """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.
 
         None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
         """
-        variance = (self.state().plan or {}).get("input_variance")  # a plan of an earlier version has none
-        if variance is None or not self.store.has_model():
+        plan = self.state().plan
+        if plan is None or not self.store.has_model():
             return None
-        model = self.store.model()
+        model, variance = self._described(), plan["input_variance"]
         found = relevances(model.design.kernel, np.array(variance))
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
@@ -366,7 +375,11 @@ class Job:
 
         Empty where there are none, or no model yet. Raises as ``model``.
         """
-        return told_bases(self.store.model()) if self.store.has_model() else []
+        return told_bases(self._described()) if self.store.has_model() else []
+
+    def _described(self) -> AnyModel:
+        """The model, to tell what is in it: it is not evaluated, so that none of its code is imported."""
+        return self.store.model(allow_code=True)
 
     def _end(self, what: str, reason: str) -> Status:
         for attempt in range(TRIES):
@@ -405,15 +418,15 @@ class Job:
         finally:
             lease.release()
 
-    def _start_here(self, state: JobState) -> None:
-        self._runner = _Runner(absolute(self.location), state.attempt)
+    def _start_here(self, state: JobState, allow_code: bool) -> None:
+        self._runner = _Runner(absolute(self.location), state.attempt, allow_code)
 
-    def _start_there(self, client: Any, state: JobState) -> None:
+    def _start_there(self, client: Any, state: JobState, allow_code: bool) -> None:
         from partirvm.backends.detached import start
 
         place = absolute(self.location)
         key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # another one if the job is overwritten
-        start(client, key, carry_out, place, attempt=state.attempt)
+        start(client, key, carry_out, place, attempt=state.attempt, allow_code=allow_code)
 
 
 def _seconds(state: JobState) -> float | None:
@@ -436,8 +449,8 @@ class _Runner:
     All but an error that keeps it from beginning: nothing can be written without the lease.
     """
 
-    def __init__(self, job: str, attempt: int) -> None:
-        self._job, self._attempt = job, attempt
+    def __init__(self, job: str, attempt: int, allow_code: bool) -> None:
+        self._job, self._attempt, self._allow_code = job, attempt, allow_code
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
         self._thread.start()
@@ -455,6 +468,6 @@ class _Runner:
 
     def _run(self) -> None:
         try:
-            carry_out(self._job, attempt=self._attempt)
+            carry_out(self._job, attempt=self._attempt, allow_code=self._allow_code)
         except Exception as error:
             self._error = error

@@ -141,6 +141,7 @@ def predict(
     augment: str | None = None,
     client: Any = None,
     overwrite: bool = False,
+    allow_code: bool = False,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> int:
@@ -161,13 +162,15 @@ def predict(
     ``progress`` then hears. Raises ``UsageError`` for classes, ``ChangedDataError`` for DATA other than the fit's,
     ``MemoryLimitError`` where not even a few rows at a time fit in the memory limit of JOB. It has no ``interval``.
 
+    A model whose kernel or basis is a named function imports and runs it: ``UsageError`` unless ``allow_code``.
+
     Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, a place
     in DATA or JOB, or a level outside (0, 1), ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is
     no file and no earlier prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave
     tiles to go on with have a note that says so.
     """
     store, source = JobStore(job), ZarrSource(data)
-    model = store.model()
+    model = store.model(allow_code=allow_code)
     check_features(model, source)
     if augment is not None and interval is not None:
         raise UsageError("augment has no interval: ask for one of them")
@@ -276,7 +279,13 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
 
 
 def evaluate(
-    job: str, data: str, *, augment: str | None = None, client: Any = None, progress: Progress | None = None
+    job: str,
+    data: str,
+    *,
+    augment: str | None = None,
+    client: Any = None,
+    allow_code: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Scores of a job's model on DATA, in the target's units.
 
@@ -284,12 +293,12 @@ def evaluate(
     fraction). Of several targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets``
     has the three of each by its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
     nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
-    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` is that of
-    ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of targets in the same order, or
-    other features, or classes that the model does not know, and as ``predict`` does.
+    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
+    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
+    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
     """
     store, source = JobStore(job), ZarrSource(data)
-    model = store.model()
+    model = store.model(allow_code=allow_code)
     require_target(source)
     check_features(model, source)
     training = None if augment is None else training_source(store, augment)

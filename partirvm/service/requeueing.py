@@ -13,7 +13,15 @@ from partirvm.core.termination import Termination
 from partirvm.errors import LeaseError, StorageError, UsageError
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.service.carrying import asked_parameters, changes, latest, require_grown, sources, take_over
+from partirvm.service.carrying import (
+    asked_parameters,
+    changes,
+    latest,
+    require_allowed,
+    require_grown,
+    sources,
+    take_over,
+)
 from partirvm.service.growing import goes_in_order, require_growable
 from partirvm.service.parameters import check_parameters
 from partirvm.strategies.incremental import Incremental
@@ -41,7 +49,7 @@ def check_changes(changed: dict[str, Any]) -> None:
         )
 
 
-def requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
+def requeue(location: str, cluster: str, changed: dict[str, Any], allow_code: bool = False) -> JobState:
     """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does."""
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
@@ -49,6 +57,7 @@ def requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
     lease = store.acquire()
     try:
         events, spec = store.events(), store.spec()
+        require_allowed(store, allow_code)
         before = asked_parameters(spec, changes(events))
         asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
@@ -63,16 +72,17 @@ def requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
             lease.release()
 
 
-def requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobState:
+def requeue_grown(location: str, cluster: str, max_rounds: int | None, allow_code: bool = False) -> JobState:
     """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
     store = JobStore(location)
     lease = store.acquire()
     try:
         events, spec = store.events(), store.spec()
+        require_allowed(store, allow_code)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
         fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
-        restored = store.restore()
+        restored = store.restore(allow_code=allow_code)
         state = require_growable(location, None if restored is None else restored.value["state"])
         asked = asked_parameters(spec, changes(events))
         rounds = max_rounds

@@ -12,12 +12,13 @@ pointers to snapshots stand on it. A filesystem that only imitates it (looks, th
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
-from partirvm.errors import ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import CutShortError, ExistsError, FormatError, MissingDataError, StorageError
 
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -100,21 +101,40 @@ def open_folder(location: str, storage_options: dict[str, Any] | None = None) ->
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
-    """The JSON object of this name. Raises ``MissingDataError`` if there is none, ``FormatError`` if it is damaged."""
+    """The JSON object of this name, as ``to_json`` wrote it.
+
+    Raises ``MissingDataError`` if there is none, ``CutShortError`` if its end is missing, ``FormatError`` if it is
+    damaged otherwise.
+    """
+    place = f"{folder.location}/{name}"
     try:
-        value = json.loads(folder.read(name))
+        data = folder.read(name)
     except FileNotFoundError as error:
         raise MissingDataError(f"{folder.location}: {name} is missing") from error
+    try:
+        value = json.loads(data)
     except ValueError as error:
-        raise FormatError(f"{folder.location}/{name}: damaged, not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise FormatError(f"{folder.location}/{name}: damaged, it holds no JSON object")
+        if not data.endswith(END):
+            raise CutShortError(f"{place}: damaged, its end is missing") from error
+        raise FormatError(f"{place}: damaged, not JSON: {error}") from error
+    if not isinstance(value, dict) or value.pop("check", None) != digest(value):
+        raise FormatError(f"{place}: damaged, its content is not what its checksum says: restore the file")
     return value
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    """A JSON object as it is stored."""
-    return json.dumps(value, indent=1).encode()
+    """A JSON object as it is stored: with a checksum of its content, ``check``."""
+    return json.dumps({**value, "check": digest(value)}, indent=1).encode()
+
+
+END = b"\n}"
+"""How every object ends that ``to_json`` writes, and nothing in its middle."""
+
+
+def digest(value: Any) -> str:
+    """A hash of JSON: of a value as it is once it is read back, whatever the order of its keys."""
+    text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

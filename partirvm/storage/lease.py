@@ -40,7 +40,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError
+from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.process import Process
 
@@ -104,7 +104,7 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
         epoch = found[-1]
     try:
         claim = read_json(folder, _name(epoch))
-    except FormatError:
+    except CutShortError:
         return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
     except MissingDataError:
         if newest and _taken_away(folder, epoch):
@@ -124,7 +124,7 @@ def limits(folder: Folder, row: str) -> list[tuple[int, tuple[int, int]]]:
     for epoch in epochs(folder):
         try:
             mark = read_json(folder, _name(epoch))["marks"].get(row, [0, 0])
-        except FormatError:
+        except CutShortError:
             continue
         except MissingDataError:
             if _taken_away(folder, epoch):

@@ -18,9 +18,8 @@ from commandline import start
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 from test_process import read_until
 
-from partirvm import open_job
+from partirvm import load_model, open_job
 from partirvm.cli import main
-from partirvm.model import load_model
 from partirvm.types import FitParameters
 
 README = Path(__file__).parents[2] / "README.md"

@@ -12,10 +12,10 @@ import zarr
 from click.testing import CliRunner
 from commandline import NOISE, Tour
 
+from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.kernels import NAMES
-from partirvm.model import load_model
 from partirvm.service import plan
 from partirvm.types import FitParameters
 

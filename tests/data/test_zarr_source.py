@@ -14,6 +14,7 @@ import pytest
 import zarr
 
 from partirvm.data import ZarrArraySource, ZarrSource, as_source, ingest
+from partirvm.data.layout import FORMAT
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 
 
@@ -76,7 +77,7 @@ def test_data_without_an_array(folder: Path) -> None:
 def test_no_data(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"no such folder.*partirvm ingest"):
         ZarrSource(tmp_path / "gone.zarr")
-    with pytest.raises(MissingDataError, match="no Zarr group"):
+    with pytest.raises(MissingDataError, match=r"no DATA here.*partirvm ingest"):
         ZarrSource(tmp_path)
     with pytest.raises(MissingDataError):
         ZarrSource("memory://nothing/here.zarr")
@@ -88,11 +89,12 @@ def test_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 4}, "has format 4, and this version of partirvm reads format 3"),
+        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}, this version reads format {FORMAT}: upgrade"),
+        ({"format": FORMAT - 1}, f"has format {FORMAT - 1}, this version reads format {FORMAT}: ingest"),
         ({"format": None}, "has format None"),
         ({"kind": "else"}, "is not DATA"),
-        ({"moments": {}}, "incomplete"),
-        ({"features": None}, "incomplete"),
+        ({"moments": {}}, "attributes in zarr.json are damaged"),
+        ({"features": None}, "attributes in zarr.json are damaged"),
     ],
 )
 def test_other_formats(change: dict[str, Any], message: str, folder: Path) -> None:
@@ -105,7 +107,7 @@ def test_other_formats(change: dict[str, Any], message: str, folder: Path) -> No
 
 def test_torn_metadata(folder: Path) -> None:
     (folder / "zarr.json").write_text((folder / "zarr.json").read_text()[:100])
-    with pytest.raises(FormatError, match="cannot be read as a Zarr group"):
+    with pytest.raises(MissingDataError, match=r"zarr\.json of the DATA is damaged"):
         ZarrSource(folder)
 
 

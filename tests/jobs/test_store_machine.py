@@ -24,8 +24,8 @@ STILL = Timing(beat=1000, expiry=1000)
 
 
 def bare(events):
-    """Without the time of the clock."""
-    return [{key: value for key, value in event.items() if key != "time"} for event in events]
+    """Without the time of the clock, and the name of the model that was saved before."""
+    return [{key: value for key, value in event.items() if key not in ("time", "model")} for event in events]
 
 
 class Jobs(RuleBasedStateMachine):

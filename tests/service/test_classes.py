@@ -13,13 +13,13 @@ import zarr
 from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
-from partirvm import ingest, service
+from partirvm import ingest, load_model, service
 from partirvm.cli import main
 from partirvm.errors import DataError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.model import ClassModel, load_model
+from partirvm.model import ClassModel
 from partirvm.types import Columns, Scaling
 
 TYPES = {

@@ -1,0 +1,167 @@
+"""Fitted estimators and models on disk: ``save_model`` and ``load_model``.
+
+An estimator is its model's file with the estimator's parameters, and what its attributes hold beside the model, as JSON
+in it (``jobs.codec``); one with a fit of its own for each target has a folder inside it for each. Never pickle.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from partirvm.core.termination import Termination
+from partirvm.errors import FormatError, UsageError
+from partirvm.estimators.base import RelevanceVectorMachine
+from partirvm.estimators.classification import RVMClassifier
+from partirvm.estimators.regression import RVMRegressor
+from partirvm.jobs.codec import Codec
+from partirvm.kernels import KERNELS, Several
+from partirvm.model import ClassModel, Model
+from partirvm.model import save_model as write_model
+from partirvm.model.files import load_saved
+from partirvm.service import Job
+from partirvm.service.parameters import check_parameters, portable
+from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
+
+KIND = "partirvm-targets"
+FORMAT = 1
+
+CODEC = Codec((*KERNELS.values(), Several, Termination))
+"""What parameters and attributes may hold beside plain values and arrays."""
+
+CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
+
+Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
+
+
+def save_model(
+    model: Saved, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
+
+    Of an estimator everything is kept but the ``client``, ``plan_``, and what ``partial_fit`` goes on from, which holds
+    training rows. A ``kernel`` or ``basis`` that only this process has, such as a lambda or a transformer, cannot be
+    kept, nor can a ``random_state`` that is no integer. Nothing is pickled.
+
+    Parameters
+    ----------
+    model : RVMRegressor, RVMClassifier, or the model of a job or of an estimator (``model_``)
+    location : str or path
+    storage_options : dict, optional
+        Options of the fsspec file system.
+
+    Raises
+    ------
+    UsageError
+        For a parameter that cannot be kept; it names the parameter.
+    ExistsError, StorageError
+        If something is there already, or it cannot be written.
+    NotFittedError
+        For an estimator that is not fitted.
+    """
+    location = os.fspath(location)
+    if isinstance(model, Model | ClassModel):
+        write_model(model, location, storage_options=storage_options)
+        return
+    if not isinstance(model, RelevanceVectorMachine):
+        raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
+    check_is_fitted(model)
+    if not hasattr(model, "estimators_"):
+        write_model(model.model_, location, estimator=_encoded(model), storage_options=storage_options)
+        return
+    write_sealed(location, KIND, FORMAT, {"estimator": _encoded(model)}, {}, storage_options=storage_options)
+    for number, one in enumerate(model.estimators_):
+        save_model(one, f"{location}/{number}", storage_options=storage_options)
+
+
+def load_model(
+    location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
+) -> Saved:
+    """Read back what ``save_model`` wrote, an estimator or a model; of a job's folder the model to use.
+
+    Parameters
+    ----------
+    location : str or path
+        Folder or fsspec URL.
+    allow_code : bool
+        A model whose kernel or basis is a function, "module:function", imports and runs it when it predicts. Such a
+        model is refused unless this is true.
+    storage_options : dict, optional
+        Options of the fsspec file system.
+
+    Raises
+    ------
+    MissingDataError
+        If nothing is there, or any of it is missing or damaged; it is a ``FileNotFoundError``.
+    FormatError, NewerFormatError
+        If it is something else, or of another version of partirvm.
+    UsageError
+        If it needs ``allow_code``; it names the functions.
+    """
+    location = os.fspath(location)
+    job = Job(location, storage_options=storage_options)
+    if job.store.there():
+        return job.store.model(allow_code=allow_code)
+    if _is_of_targets(location, storage_options):
+        about, _ = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
+        return _of_targets(location, about["estimator"], allow_code, storage_options)
+    model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
+    return model if saved is None else _decoded(saved, model, location)
+
+
+def _is_of_targets(location: str, storage_options: dict[str, Any] | None) -> bool:
+    return bool(open_sealed(location, "model", storage_options)[1].get("kind") == KIND)
+
+
+def _of_targets(location: str, saved: Any, allow_code: bool, storage_options: dict[str, Any] | None) -> RVMRegressor:
+    found = RVMRegressor(**_value(saved, location)["parameters"])
+    found.estimators_ = [
+        load_model(f"{location}/{number}", allow_code=allow_code, storage_options=storage_options)
+        for number in range(_value(saved, location)["targets"])
+    ]
+    return found._take_each()
+
+
+def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
+    """An estimator but for its model, as JSON."""
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
+    value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
+    if value["class"] not in CLASSES:
+        raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
+    portable(check_parameters(estimator.parameters()))
+    if hasattr(estimator, "estimators_"):
+        value["targets"] = len(estimator.estimators_)
+    else:
+        value |= estimator._beside_model()
+    try:
+        tree, arrays = CODEC.encode(_plain(value))
+    except TypeError as error:
+        raise UsageError(f"the estimator cannot be kept in a file: {str(error).removeprefix('value')}") from error
+    return {"tree": tree, "arrays": [{"dtype": array.dtype.str, "values": array.tolist()} for array in arrays]}
+
+
+def _plain(value: Any) -> Any:
+    """Labels of NumPy's own types, such as the keys of ``class_weight``, as Python's."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.str_) else value
+
+
+def _value(saved: dict[str, Any], location: str) -> Any:
+    try:
+        arrays = [np.array(each["values"], dtype=each["dtype"]) for each in saved["arrays"]]
+        return CODEC.decode(saved["tree"], arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
+
+
+def _decoded(saved: Any, model: Model | ClassModel, location: str) -> RVMRegressor | RVMClassifier:
+    value = _value(saved, location)
+    if value["class"] not in CLASSES:
+        raise FormatError(f"{location}: the estimator {value['class']!r} is unknown to this version of partirvm")
+    found: RVMRegressor | RVMClassifier = CLASSES[value["class"]](**value["parameters"])
+    found._take_saved(model, value)
+    return found

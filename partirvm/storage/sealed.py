@@ -1,0 +1,167 @@
+"""JSON and arrays in one Zarr group, of which no damage goes unnoticed: what models and checkpoints are kept in.
+
+    GROUP/zarr.json     attributes: ``kind``, ``format``, the JSON, ``arrays`` and ``digest``
+    GROUP/NAME/…        an array each
+
+``arrays`` says of each array the dtype, the shape, the chunks and a hash of its bytes; ``digest`` is a hash of all
+other attributes. The attributes are written last: a group without them is not whole. An array is compared with what is
+said of it before anything is allocated, and its bytes with their hash afterwards.
+
+Only groups of Zarr's format 3 are opened: in format 2 an array may name codecs that run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
+from partirvm.storage.folder import digest, storing
+
+Array = NDArray[Any]
+
+CHUNK = 1 << 23
+"""Bytes of a chunk, where a row of the array is not larger."""
+
+
+def write_sealed(
+    location: str,
+    kind: str,
+    version: int,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    *,
+    compress: bool = False,
+    storage_options: dict[str, Any] | None = None,
+) -> None:
+    """Write JSON and arrays of numbers to a folder or URL with nothing there.
+
+    Raises ``ExistsError`` if something is there, ``StorageError`` where it cannot be written.
+    """
+    import zarr
+
+    said = {name: _said(np.asarray(array)) for name, array in arrays.items()}
+    attributes = {**about, "kind": kind, "format": version, "arrays": said}
+    with storing(location):
+        try:
+            group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
+        except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
+            raise ExistsError(f"{location}: there is something here already, it is never written over") from error
+        for name, array in arrays.items():
+            _write(group, name, array, said[name]["chunks"], compress)
+        group.update_attributes({**attributes, "digest": digest(attributes)})
+
+
+def read_sealed(
+    location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The JSON and the arrays that were written.
+
+    Raises ``MissingDataError`` if nothing is there or any of it is missing or damaged, ``FormatError`` if it is of
+    another kind or version, ``NewerFormatError`` of a newer one.
+    """
+    what = kind.removeprefix("partirvm-")
+    group, attributes = open_sealed(location, what, storage_options)
+    if attributes.get("kind") != kind:
+        raise FormatError(f"{location}: this is not a partirvm {what} (kind {attributes.get('kind')!r})")
+    require_format(attributes.get("format"), version, location, what, "make it again")
+    if attributes.pop("digest", None) != digest(attributes):
+        raise MissingDataError(
+            f"{location}: the attributes of the {what} are damaged: restore the file, or make it again"
+        )
+    said: dict[str, dict[str, Any]] = attributes.pop("arrays")
+    return attributes, {
+        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in said.items()
+    }
+
+
+def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    """A Zarr group for reading, and its attributes.
+
+    Raises ``MissingDataError`` if there is none, or its metadata cannot be read.
+    """
+    import zarr
+
+    try:
+        group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
+        return group, dict(group.attrs)
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{location}: no {what} here") from error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # whatever Zarr makes of JSON that is damaged
+        raise MissingDataError(
+            f"{location}: zarr.json of the {what} is damaged ({type(error).__name__}: {error}): restore the file"
+        ) from error
+
+
+def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
+    """Raise ``NewerFormatError`` for a later format than the known one, ``FormatError`` for any other."""
+    if type(found) is int and found > known:
+        raise NewerFormatError(
+            f"{place}: the {what} has format {found}, this version reads format {known}: upgrade partirvm"
+        )
+    if found != known:
+        raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
+
+
+def require_array(stored: Any, said: Mapping[str, Any], place: str) -> None:
+    """Raise ``MissingDataError`` unless a Zarr array has the dtype, shape and chunks that are said of it."""
+    found = {"dtype": stored.dtype.newbyteorder("<").str, "shape": list(stored.shape), "chunks": list(stored.chunks)}
+    wrong = [name for name, value in found.items() if value != said[name]]
+    if wrong:
+        name = wrong[0]
+        raise MissingDataError(
+            f"{place} is damaged: its {name} is {found[name]}, and was {said[name]}: restore the file, or make it again"
+        )
+
+
+def _said(array: Array) -> dict[str, Any]:
+    """What attributes say of an array."""
+    shape = array.shape
+    rows = max(CHUNK // max(array[:1].nbytes, 1), 1)
+    chunks = [min(rows, max(shape[0], 1)), *(max(n, 1) for n in shape[1:])]
+    return {"dtype": _little(array).str, "shape": list(shape), "chunks": chunks, "hash": _hash(array)}
+
+
+def _little(array: Array) -> np.dtype[Any]:
+    return array.dtype.newbyteorder("<")
+
+
+def _hash(array: Array) -> str:
+    data = np.ascontiguousarray(array, _little(array))
+    return hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
+
+
+def _write(group: Any, name: str, array: Array, chunks: list[int], compress: bool) -> None:
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    stored = group.create_array(
+        name,
+        shape=array.shape,
+        dtype=array.dtype.newbyteorder("="),  # older versions of Zarr know no other
+        chunks=tuple(chunks),
+        compressors=[ZstdCodec(), Crc32cCodec()] if compress else None,  # no damaged frame reaches the decompressor
+        fill_value=0,
+        config={"write_empty_chunks": True},
+    )
+    if array.size:
+        stored[...] = array
+
+
+def _read(group: Any, name: str, said: Mapping[str, Any], place: str) -> Array:
+    try:
+        stored = group[name]
+        require_array(stored, said, place)
+        array: Array = np.asarray(stored[...])
+    except (MissingDataError, MemoryError):
+        raise
+    except Exception as error:  # whatever Zarr and its codecs make of damage
+        raise MissingDataError(f"{place} is missing or damaged: {type(error).__name__}: {error}") from error
+    if _hash(array) != said["hash"]:
+        raise MissingDataError(f"{place} is damaged, or has lost a chunk: restore the file, or make it again")
+    return array

@@ -1,0 +1,201 @@
+"""``save_model`` takes a fitted estimator, and ``load_model`` gives it back: nothing is pickled, nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import PolynomialFeatures
+
+from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
+from partirvm.errors import ExistsError, FormatError, MissingDataError, UsageError
+from partirvm.kernels import Gaussian, Laplacian, Sum
+from partirvm.model import Model
+
+N = 160
+
+
+def wave(n=N, seed=0):
+    """Inputs (n, 2) and targets (n,)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def same(found, expected):
+    """Attributes that tell of a fit, but ``plan_`` and those of the models themselves."""
+    left_out = {"plan_", "model_", "estimators_", "kernel_"}
+    names = {name for name in vars(expected) if name.endswith("_") and not name.startswith("_")} - left_out
+    assert names <= set(vars(found))
+    for name in names:
+        one, other = getattr(found, name), getattr(expected, name)
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
+        assert type(one) is type(other), name
+
+
+REGRESSORS = {
+    "plain": {},
+    "learned": {"gamma": "learn-per-feature"},
+    "several widths": {"gamma": np.array([0.5, 0.2]), "gamma_multiples": (1.0, 8.0)},
+    "a value and a basis": {"kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)), "basis": ["linear"]},
+    "priors": {"gamma": 0.5, "alpha_prior": (1e-4, 1e-4), "fixed_alpha": {"bias": 1e-6}, "max_vectors": 50},
+}
+
+
+@pytest.mark.parametrize("asked", REGRESSORS.values(), ids=REGRESSORS)
+def test_a_regressor_comes_back(asked, tmp_path):
+    """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it can be fitted."""
+    X, y = wave()
+    fitted = RVMRegressor(**asked, random_state=3, time_limit="1h").fit(X, y)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert type(found) is RVMRegressor
+    assert repr(found.get_params()) == repr(fitted.get_params())
+    same(found, fitted)
+    assert found.kernel_ == fitted.kernel_
+    new, target = wave(seed=1)
+    for one, other in zip(found.predict(new, return_std=True), fitted.predict(new, return_std=True), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(found.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
+    assert found.score(new, target) == fitted.score(new, target) > 0.8
+    np.testing.assert_array_equal(clone(found).fit(X, y).predict(new), fitted.predict(new))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"]),
+        np.array([3, 7], np.int32),
+        np.array([False, True]),
+        np.array(["a", "b"], object),
+    ],
+    ids=["text", "integers", "truth values", "objects"],
+)
+def test_a_classifier_comes_back(labels, tmp_path):
+    """With labels of y's own type, and weights of classes by label."""
+    X, y = wave()
+    t = np.asarray(labels)[(y > 0).astype(int)]
+    weight = {labels[0]: 1.0, labels[1]: 2.0} if isinstance(labels[0], str | np.integer) else "balanced"
+    fitted = RVMClassifier(gamma=0.5, class_weight=weight).fit(X, t)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    same(found, fitted)
+    assert found.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(found.predict_proba(X), fitted.predict_proba(X))
+    assert found.predict(X).dtype == fitted.predict(X).dtype
+    assert found.score(X, t) == fitted.score(X, t) > 0.8
+
+
+def test_names_and_categories_come_back(tmp_path):
+    """Of a data frame: other columns are refused, labels are coded."""
+    X, y = wave()
+    frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical(np.where(X[:, 1] > 0, "up", "down"))})
+    fitted = RVMRegressor(gamma=0.5).fit(frame, y)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    same(found, fitted)
+    np.testing.assert_array_equal(found.predict(frame), fitted.predict(frame))
+    with pytest.raises(ValueError, match="feature names"):
+        found.predict(frame[["b", "a"]])
+
+
+@pytest.mark.parametrize("how", ["shared", "independent"])
+def test_several_targets_come_back(how, tmp_path):
+    """Those that share vectors, and those with a fit each."""
+    X, y = wave()
+    Y = np.column_stack([y, np.cos(X[:, 0])])
+    fitted = RVMRegressor(gamma=0.5, multi_output=how).fit(X, Y)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    same(found, fitted)
+    np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
+    assert found.score(X, Y) == fitted.score(X, Y)
+    if how == "independent":
+        same(found.estimators_[1], fitted.estimators_[1])
+        (tmp_path / "m" / "1" / "mean" / "c" / "0").unlink()
+        with pytest.raises(MissingDataError, match="mean"):
+            load_model(tmp_path / "m")
+
+
+def test_rows_that_joined_later(tmp_path):
+    """``partial_fit`` needs its sample, which no file holds; augmented predictions know that rows have joined."""
+    X, y = wave()
+    fitted = RVMRegressor(gamma=0.5).partial_fit(X[:80], y[:80]).partial_fit(X[80:], y[80:])
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
+    with pytest.raises(UsageError, match="comes from a file: fit again"):
+        found.partial_fit(X, y)
+
+
+def test_a_model_stays_a_model(tmp_path):
+    """``model_`` is saved and loaded by itself, as that of a job is."""
+    X, y = wave()
+    fitted = RVMRegressor(gamma=0.5).fit(X, y)
+    save_model(fitted.model_, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert type(found) is Model
+    np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
+
+
+def test_what_cannot_be_saved(tmp_path):
+    """It is named, and nothing is left behind."""
+    X, y = wave()
+    with pytest.raises(NotFittedError):
+        save_model(RVMRegressor(), tmp_path / "m")
+    for estimator, says in (
+        (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
+        (
+            RVMRegressor(gamma=0.5, basis=PolynomialFeatures(2, include_bias=False)),
+            r"PolynomialFeatures.*'module:function'",
+        ),
+        (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), r"random_state.*RandomState"),
+        (type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5), "Own cannot be kept"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            save_model(estimator.fit(X, y), tmp_path / "m")
+        assert not (tmp_path / "m").exists()
+    with pytest.raises(UsageError, match="was given a list"):
+        save_model([1], tmp_path / "m")
+    fitted = RVMRegressor(gamma=0.5).fit(X, y)
+    save_model(fitted, tmp_path / "m")
+    with pytest.raises(ExistsError, match="something here already"):
+        save_model(fitted, tmp_path / "m")
+
+
+def test_another_process_reads_it_without_pickle(tmp_path):
+    """The module is never asked for, and no file holds one."""
+    X, y = wave()
+    fitted = RVMClassifier(gamma=0.5).fit(X, y > 0)
+    save_model(fitted, tmp_path / "m")
+    code = f"""
+import pickle, _pickle
+from partirvm import load_model
+def refuse(*a, **k): raise RuntimeError("pickle")
+pickle.loads = pickle.load = pickle.Unpickler = _pickle.loads = refuse
+model = load_model({str(tmp_path / "m")!r})
+print(model.predict_proba([[0.3, -0.2]])[0, 1].hex())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == float(fitted.predict_proba([[0.3, -0.2]])[0, 1]).hex()
+    assert not [path for path in (tmp_path / "m").rglob("*") if path.is_file() and b"pickle" in path.read_bytes()]
+
+
+def test_an_estimator_of_another_version(tmp_path):
+    """FormatError that says so."""
+    from partirvm.model import save_model as write
+
+    X, y = wave()
+    fitted = RVMRegressor(gamma=0.5).fit(X, y)
+    tree = {"dict": [["class", "RVMOther"], ["parameters", {"dict": []}]]}
+    write(fitted.model_, tmp_path / "m", estimator={"tree": tree, "arrays": []})
+    with pytest.raises(FormatError, match="'RVMOther' is unknown"):
+        load_model(tmp_path / "m")

@@ -1,0 +1,192 @@
+"""Files run no code unless their reader says so: models, jobs and checkpoints whose kernel or basis is a function."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, load_model, open_job, save_model, service, submit
+from partirvm.cli import main
+from partirvm.errors import UsageError
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
+from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.local import LocalFolder
+from partirvm.types import FitParameters
+
+MODULE = """
+from pathlib import Path
+import numpy as np
+with (Path(__file__).parent / "imported").open("a") as file:
+    file.write("x")
+def kernel(X, Z):
+    return np.exp(-((X[:, None] - Z[None]) ** 2).sum(axis=2))
+def basis(X):
+    return np.sin(X)
+"""
+
+PARTS = {
+    "kernel": {"kernel": "own_code:kernel"},
+    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(NamedFunction("own_code:kernel"), (0,))))},
+    "basis": {"gamma": 0.5, "basis": ["linear", "own_code:basis"]},
+}
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A folder with a module that leaves a trace when it is imported; it was never imported so far."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "own_code.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(folder))
+    sys.modules.pop("own_code", None)
+    yield folder
+    sys.modules.pop("own_code", None)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """DATA of 120 rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)), tmp_path / "d.zarr", tile_rows=64)
+    return str(tmp_path / "d.zarr")
+
+
+def forget(code):
+    """As a process that has not fitted it: the module is not imported, and left no trace."""
+    sys.modules.pop("own_code", None)
+    (code / "imported").unlink(missing_ok=True)
+
+
+def asked(**options):
+    """A fit in rounds that can go on."""
+    return FitParameters(strategy="working-set", partition_size=10, max_rounds=1, seed=1, **options)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
+    """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
+    job = str(tmp_path / "job")
+    service.fit(data, job, asked(**PARTS[part]))
+    forget(code)
+    before = open_job(job).state()
+    output = str(tmp_path / "p.csv")
+    verbs = (["predict", job, data, output], ["evaluate", job, data], ["resume", job, "--max-rounds=2"])
+    for verb in verbs:
+        assert main([*verb, "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert "own_code:" in said
+        assert "--allow-code" in said
+    for call in (
+        lambda: load_model(job),
+        lambda: open_job(job).model(),
+        lambda: open_job(job).resume(max_rounds=2),
+        lambda: open_job(job).update(),
+    ):
+        with pytest.raises(UsageError, match=r"own_code:\w+.*--allow-code, or allow_code=True"):
+            call()
+    assert open_job(job).state() == before
+    assert not (code / "imported").exists()
+    for verb in verbs:
+        assert main([*verb, "--quiet", "--allow-code"]) == 0, capsys.readouterr().err
+    assert (code / "imported").exists()
+    assert load_model(job, allow_code=True).n_vectors == open_job(job).model(allow_code=True).n_vectors > 0
+
+
+def test_looking_at_a_job_imports_nothing(code, data, tmp_path):
+    """status, report and jobs; the page still tells of the basis functions."""
+    job = str(tmp_path / "jobs" / "one")
+    service.fit(data, job, asked(**PARTS["basis"]))
+    forget(code)
+    page = tmp_path / "page.html"
+    for verb in (["status", job], ["report", job, str(page)], ["jobs", str(tmp_path / "jobs")]):
+        assert main(verb) == 0
+    assert not (code / "imported").exists()
+    assert "basis[0]" in page.read_text()
+
+
+def test_a_fit_that_was_just_submitted_needs_no_flag(code, data, tmp_path):
+    """In a thread of this process; a resume of it does."""
+    job = submit(RVMRegressor(kernel="own_code:kernel", partition_size=10, max_rounds=1), data, tmp_path / "job")
+    assert str(job.wait(60)) == "done"
+    with pytest.raises(UsageError, match="own_code:kernel"):
+        job.resume(max_rounds=2)
+    assert str(job.resume(max_rounds=2, allow_code=True).wait(60)) == "done"
+
+
+def test_a_saved_estimator(code, tmp_path):
+    """The same, of one that save_model wrote; in another process the module is imported once it predicts."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    save_model(RVMRegressor(kernel="own_code:kernel").fit(X, X[:, 0] + rng.normal(size=100)), tmp_path / "m")
+    forget(code)
+    with pytest.raises(UsageError, match="own_code:kernel"):
+        load_model(tmp_path / "m")
+    found = load_model(tmp_path / "m", allow_code=True)
+    assert not (code / "imported").exists()
+    found.predict(X)
+    assert (code / "imported").exists()
+
+
+def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
+    """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
+    job = tmp_path / "job"
+    service.fit(data, str(job), asked(gamma=0.5))
+    folder = LocalFolder(str(job), job)
+    spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
+    event = read_json(folder, f"events/{last}")
+    kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}
+    for name, value in (
+        ("spec.json", {**spec, "parameters": kernel}),
+        (f"events/{last}", {**event, "changes": {"basis": "own_code:basis"}}),
+    ):
+        whole = folder.read(name)
+        folder.write(name, to_json(value))
+        with pytest.raises(UsageError, match="own_code:"):
+            open_job(job).resume(max_rounds=2)
+        folder.write(name, whole)
+    pointer = max((job / "checkpoints").glob("*.json"))
+    group = str(pointer.with_suffix(""))
+    value = load_checkpoint(group)
+    problem = value["state"].problem
+    empty = replace(problem.empty, kernel=NamedFunction("own_code:kernel"))
+    state = replace(value["state"], problem=replace(problem, empty=empty))
+    for each in (job / "checkpoints").iterdir():
+        folder.remove(f"checkpoints/{each.name}")
+    save_checkpoint({**value, "state": state}, group)
+    folder.write(f"checkpoints/{pointer.name}", to_json({"history": 1, "limit": 1, "final": False, "rows": 120}))
+    with pytest.raises(UsageError, match="own_code:kernel"):
+        load_checkpoint(group)
+    resumed = open_job(job).resume(max_rounds=2)
+    assert str(resumed.wait(60)) == "failed"
+    assert "own_code:kernel" in resumed.state().reason
+    assert not (code / "imported").exists()
+
+
+def test_a_group_of_another_zarr_format_is_not_opened(tmp_path):
+    """Format 2 has codecs that run code: a model, DATA and a checkpoint in it are none."""
+    code = """
+import sys
+from partirvm import load_model
+from partirvm.data import ZarrSource
+from partirvm.errors import MissingDataError
+from partirvm.jobs.checkpoint import load_checkpoint
+for read in (load_model, ZarrSource, load_checkpoint):
+    try:
+        read(sys.argv[1])
+    except MissingDataError as error:
+        print("refused", error)
+"""
+    for kind in ("partirvm-model", "partirvm-data", "partirvm-checkpoint"):
+        place = tmp_path / kind
+        place.mkdir()
+        (place / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
+        (place / ".zattrs").write_text(json.dumps({"kind": kind, "format": 1}))
+        done = subprocess.run([sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=True)
+        assert done.stdout.count("refused") == 3
