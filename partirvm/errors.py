@@ -54,7 +54,7 @@ class ExistsError(PartirvmError, FileExistsError):
 
 
 class StorageError(PartirvmError, OSError):
-    """A store that is full, read-only or otherwise refuses to be written."""
+    """A store that is full, read-only, out of reach or otherwise refuses to be written or read."""
 
 
 class LeaseError(PartirvmError, RuntimeError):

@@ -14,6 +14,7 @@ from partirvm.cli.failures import failed_at_work
 from partirvm.cli.sections import Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.errors import ClusterError
+from partirvm.quoting import listed, named
 
 SHOWN = 10
 """Classes that are named to people."""
@@ -154,7 +155,7 @@ def ingest(
         )
     classes = made.columns.classes
     if made.n_targets:
-        target, to = made.columns.target, f" → {made.columns.target}"
+        target, to = made.columns.target, f" → {named(made.columns.target)}"
         following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
         if choices["like"] is not None:
             following = [f"partirvm evaluate JOB {data}", f"partirvm predict JOB {data} predictions.csv"]
@@ -174,7 +175,7 @@ def ingest(
         "shuffle": made.seed,
     }
     if classes is not None:
-        shown = ", ".join(map(str, classes[:SHOWN])) + ", …" * (len(classes) > SHOWN)
+        shown = listed(classes, SHOWN)
         to += f" ({len(classes):,} classes: {shown})"
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     show(

@@ -26,6 +26,7 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns
 from partirvm.errors import FormatError, MissingDataError
+from partirvm.storage import reading
 
 KIND = "partirvm-data"
 FORMAT = 3
@@ -112,7 +113,7 @@ class DataAttributes:
                 appended=tuple(found.get("appended", ())),
                 labelled=found.get("labelled", True),  # data of earlier versions have a target and do not say so
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
                 f"the attributes of {where} are incomplete ({error!r}): ingest the data again."
             ) from error
@@ -151,16 +152,15 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make it with `partirvm ingest SOURCE {url}`.")
     try:
-        store = url if path is None else str(path)
-        group = zarr.open_group(store, mode="r", storage_options=storage_options if path is None else None)
-        found = dict(group.attrs)
-    except FileNotFoundError as error:
+        with reading(f"{url}: the attributes of the Zarr group", "is it DATA? Then ingest the data again"):
+            store = url if path is None else str(path)
+            group = zarr.open_group(store, mode="r", storage_options=storage_options if path is None else None)
+            found = dict(group.attrs)
+    except MissingDataError as error:
         raise MissingDataError(
             f"{url}: there is no Zarr group here. Make it with `partirvm ingest SOURCE {url}`; "
             "a folder that an interrupted ingest left behind can be deleted."
         ) from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{url}: cannot be read as a Zarr group ({error}). Ingest the data again.") from error
     return group, DataAttributes.from_json(found, url)
 
 

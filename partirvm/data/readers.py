@@ -16,6 +16,7 @@ from partirvm.data.checks import check_shapes, numeric_array
 from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import listed, quoted
 
 Batch = Mapping[str, Any]
 
@@ -206,7 +207,7 @@ class FrameReader:
             if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} is called {name!r}, and so is a column of X: rename one of them.")
+                raise DataError(f"{role} is called {quoted(name)}, and so is a column of X: rename one of them.")
             column = beside[name] = _positional(role, values)
             if hasattr(X, "npartitions"):
                 if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
@@ -264,7 +265,9 @@ class FrameReader:
                 try:
                     batch[name] = pa.Array.from_pandas(rows.iloc[:, place])
                 except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                    raise DataError(f"{self.name}: the column {name!r} mixes kinds of values ({error}).") from error
+                    raise DataError(
+                        f"{self.name}: the column {quoted(name)} mixes kinds of values ({error})."
+                    ) from error
                 if isinstance(batch[name], pa.ChunkedArray):
                     batch[name] = batch[name].combine_chunks()
             yield batch
@@ -276,7 +279,7 @@ def _targets_by_name(y: Any) -> dict[str, Any]:
         return {str(y.name or "y"): y}
     if is_frame(y):
         if len(set(map(str, y.columns))) < len(y.columns) or not len(y.columns):
-            raise DataError(f"ingest: the columns of y must have names of their own, found {[*map(str, y.columns)]}.")
+            raise DataError(f"ingest: the columns of y must have names of their own, found {listed(y.columns)}.")
         return {str(name or "y"): y[name] for name in y.columns}
     array = _by_position(y)
     if len(array.shape) not in (1, 2):

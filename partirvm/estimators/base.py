@@ -21,6 +21,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
+from partirvm.quoting import listed_values
 from partirvm.service.fitting import run
 from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.predicting import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
@@ -224,7 +225,8 @@ def check_names(X: Any, features: tuple[str, ...]) -> None:
     names = tuple(str(name) for name in getattr(X, "columns", features))
     if names != features and features != tuple(f"x{column}" for column in range(len(features))):
         raise DataError(
-            f"the validation data have the features {list(names)}, the training data {list(features)}: they must be "
+            f"the validation data have the features [{listed_values(names)}], the training data "
+            f"[{listed_values(features)}]: they must be "
             "the same, in the same order"
         )
 

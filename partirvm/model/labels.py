@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import DataError
+from partirvm.quoting import quoted
 
 INTEGERS = np.iinfo(np.int64)
 
@@ -24,8 +25,8 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
     for label in found:
         if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
             raise DataError(
-                f"the class label {label!r} ({type(label).__name__}) cannot be kept: labels are text, finite numbers "
-                "or truth values"
+                f"the class label {quoted(label)} ({type(label).__name__}) cannot be kept: labels are text, finite "
+                "numbers or truth values"
             )
     return found
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
 from partirvm.model.frames import coded_frame
+from partirvm.quoting import listed_values
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
@@ -32,7 +33,10 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     wanted = columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
-        raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
+        raise DataError(
+            f"the model was trained on the features [{listed_values(wanted)}], the rows given have "
+            f"[{listed_values(found)}]"
+        )
     try:
         rows = np.asarray(coded_frame(X, columns.categories), dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -124,7 +124,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("npz lengths", npz(X=X, y=Y[:4]), {}, DataError, "X has 6 rows, but y has shape"),
     ("npz names", npz(X=X, y=Y, columns=np.array(["a"])), {}, DataError, "2 columns, but `columns` has 1"),
     ("npz text", npz(X=X.astype(str), y=Y), {}, DataError, "holds text"),
-    ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "cannot be read as an .npz"),
+    ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
