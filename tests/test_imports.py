@@ -45,6 +45,7 @@ EXCEPTIONS = {
     "estimators": {"core.termination.Termination"},
     "estimators.base": {
         "backends.executor_for",
+        "core.exact.whole_numbers",
         "data.as_source",
         "data.labels.coded",
         "data.labels.plain_labels",

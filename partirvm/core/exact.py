@@ -14,32 +14,52 @@ from partirvm.quoting import named, quoted
 LARGEST = 2**53
 """Up to here float64 holds every whole number."""
 
+ROWS = "row {:,} (counted from 0)"
+"""How messages name a row."""
 
-def require_exact(values: Any, name: str, start: int = 0, *, rows: str = "row", columns: Any = None) -> None:
+
+def require_exact(values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None) -> None:
     """Raise ``DataError`` for a whole number that float64 rounds, in an array (n,) or (n, d) whose row 0 is ``start``.
 
     Integers of 64 bits, and integers and decimals of Python in an array of objects, are looked at; of anything else
-    nothing is asked. ``columns`` are the names of the d columns, ``x0``, ``x1``, … unless given.
+    nothing is asked. ``columns`` are the names of the d columns, ``x0``, ``x1``, … unless given. Masked values, which
+    an array of float64 would show, are refused too.
 
     >>> require_exact(np.array([2**53, 2**60]), "y")
     >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     DataError: X: the column 'x0' holds the whole number 9007199254740993 in row 1 …
     """
+    if np.ma.is_masked(values):
+        raise DataError(
+            f"{name}: {np.ma.count_masked(values):,} values are masked: leave these rows out, or fill them."
+        )
     place = first_rounded(values)
     if place is not None:
         row, number = start + place[0], place[1] if len(place) > 1 else 0
         column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
-        raise rounded(name, column, f"{rows} {row:,} (counted from 0)", values[place])
+        raise rounded(name, column, rows.format(row), values[place])
 
 
-def require_exact_frame(frame: Any, rows: str = "row") -> None:
+def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
     """The same of the numbers of a pandas data frame, whose categories are no numbers."""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") in "iu":
             column = frame.iloc[:, place]
             values = column.to_numpy() if isinstance(dtype, np.dtype) else column.fillna(0).to_numpy(f"{dtype.kind}8")
             require_exact(values, "the data frame", rows=rows, columns=[name])
+
+
+def whole_numbers(values: Any) -> Any:
+    """Targets or labels of pandas' own integers as an array of NumPy's, where none is missing; all else as it is.
+
+    NumPy makes float64 of them otherwise, and one label of two.
+    """
+    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+    kinds = {getattr(dtype, "kind", "") for dtype in dtypes if not isinstance(dtype, np.dtype)}
+    if kinds in ({"i"}, {"u"}) and hasattr(values, "isna") and not np.asarray(values.isna()).any():
+        return values.to_numpy(f"{kinds.pop()}8")
+    return values
 
 
 def rounded(where: str, column: Any, place: str, value: Any) -> DataError:

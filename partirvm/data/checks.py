@@ -148,12 +148,14 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
 
     Integers stay what they are, but for those of objects, of which none may be one that float64 rounds.
     """
+    if hasattr(values, "toarray"):
+        raise DataError(f"{name} is a sparse matrix, and dense rows are needed: pass {name}.toarray().")
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataError(f"{name} is not a regular array: {error}.") from error
-    if array.dtype.kind == "O":
-        require_exact(array, name)
+    if array.dtype.kind == "O" or np.ma.is_masked(values):
+        require_exact(np.asanyarray(values), name)
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:

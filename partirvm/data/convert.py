@@ -84,8 +84,6 @@ def as_source(
         return ZarrArraySource(
             X, y, weights, allow_missing_chunks=allow_missing_chunks, columns=columns, tile_rows=tile_rows
         )
-    if hasattr(X, "toarray") and not isinstance(X, np.ndarray):
-        raise DataError("X is a sparse matrix, and dense rows are needed: pass X.toarray().")
     X = numeric_array("X", X)
     order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
@@ -105,7 +103,7 @@ def _frame_values(frame: Any) -> Any:
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         check_dtype(f"the column {quoted(str(name))} of the data frame", dtype)
     if hasattr(frame, "npartitions"):
-        floats = frame.map_partitions(_floats, "row of a partition", meta=frame._meta.astype(np.float64))
+        floats = frame.map_partitions(_floats, meta=frame._meta.astype(np.float64))
         return floats.to_dask_array(lengths=True)
     dtypes = set(frame.dtypes)
     if len(dtypes) == 1 and isinstance(next(iter(dtypes)), np.dtype):
@@ -114,9 +112,9 @@ def _frame_values(frame: Any) -> Any:
     return frame.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _floats(frame: Any, rows: str) -> Any:
+def _floats(frame: Any) -> Any:
     """A pandas frame or series, of a partition, as float64."""
-    require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), rows)
+    require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
     return frame.astype(np.float64)
 
 
@@ -127,7 +125,7 @@ def _values(name: str, values: Any) -> Any:
     if hasattr(values, "to_dask_array"):
         for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
             check_dtype(name, dtype)
-        floats = values.map_partitions(_floats, "row of a partition", meta=values._meta.astype(np.float64))
+        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
         return floats.to_dask_array(lengths=True)
     if hasattr(values, "dask"):
         return values

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -216,10 +218,20 @@ def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
 
 
 def _number(text: str) -> Any:
+    """The number that a label of CSV is; the text where it is none, or none that float64 holds to the last digit.
+
+    >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
+    (1.5, 9007199254740993, '0.12345678901234567890', 'red')
+    """
     try:
-        return plain_label(float(text))
-    except ValueError:
+        number = Decimal(text)
+    except InvalidOperation:
         return text
+    if not number.is_finite() or abs(number.adjusted()) > sys.float_info.max_10_exp:
+        return text
+    if number == number.to_integral_value():
+        return int(number)
+    return float(text) if Decimal(repr(float(text))) == number else text
 
 
 def _numbers_if_all(labels: list[str]) -> list[Any]:
@@ -227,7 +239,8 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
         return labels
     numbers = [_number(label) for label in labels]
-    return numbers if len(set(numbers)) == len(numbers) else labels
+    text = any(isinstance(number, str) for number in numbers)
+    return labels if text or len(set(numbers)) < len(numbers) else numbers
 
 
 MOST_CLASSES = np.iinfo(np.int16).max
@@ -254,8 +267,7 @@ class Encoder:
     def encode(self, batch: Batch, into: Float) -> None:
         """Fill ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
-            levels = self.levels.get(column)
-            into[:, place] = self._numbers(column, batch[column]) if levels is None else levels.codes(batch[column])
+            into[:, place] = self._encoded(column, batch[column])
         if self.roles.noisy and np.isfinite(into[:, -1]).all():
             name = f"{self._name}: the noise (column {quoted(self.roles.weights)})"
             into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
@@ -269,6 +281,17 @@ class Encoder:
             self._check_weights(into[:, -1])
         self.n_rows += len(into)
         self._check_classes()
+
+    def _encoded(self, column: str, values: Any) -> Any:
+        if column not in self.levels:
+            return self._numbers(column, values)
+        try:
+            return self.levels[column].codes(values)
+        except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
+            raise DataError(
+                f"{self._name}: the column {quoted(column)} holds values that are no labels, or of several types "
+                f"({error}): make text of them."
+            ) from error
 
     def _classes(self) -> tuple[str, Levels | None]:
         """The target, for people, and its classes where it is one."""

@@ -89,7 +89,7 @@ def plain_label(label: Any) -> Any:
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, bytes):
-        return label.decode(errors="replace")
+        return label.decode(errors="backslashreplace")
     if isinstance(label, float) and label.is_integer():
         return int(label)
     return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)

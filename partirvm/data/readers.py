@@ -156,7 +156,8 @@ def _sliceable(name: str, values: Any) -> Any:
     """Numbers as an array that can be sliced. Raises ``DataError`` for what is none."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    return _known_chunks(values if _is_array(values) else numeric_array(name, values))
+    lazy = _is_array(values) and not hasattr(values, "toarray")
+    return _known_chunks(values if lazy else numeric_array(name, values))
 
 
 def _is_array(values: Any) -> bool:
@@ -264,9 +265,9 @@ class FrameReader:
             for place, name in enumerate(wanted):
                 try:
                     batch[name] = pa.Array.from_pandas(rows.iloc[:, place])
-                except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                except (pa.ArrowException, OverflowError) as error:
                     raise DataError(
-                        f"{self.name}: the column {quoted(name)} mixes kinds of values ({error})."
+                        f"{self.name}: the column {quoted(name)} mixes kinds of values, or ones that are no numbers of 64 bits ({error})."
                     ) from error
                 if isinstance(batch[name], pa.ChunkedArray):
                     batch[name] = batch[name].combine_chunks()

@@ -35,16 +35,15 @@ def levels_of(frame: Any) -> Levels:
 
 
 def coded_frame(X: Any, levels: Levels) -> Any:
-    """A data frame with codes in place of the labels of its columns of these names; lists as an array; else X itself.
+    """A data frame with codes in place of the labels of its columns of these names; anything else as it is.
 
     A label that is none of the levels has the code after the last, and counts as a level of its own; a missing one
     becomes NaN. Raises ``DataError`` for a categorical column of another name, as the model takes it for numbers, and
     for a whole number that float64 rounds.
     """
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        X = np.asarray(X) if isinstance(X, list | tuple) else X
-        if isinstance(X, np.ndarray):
-            require_exact(X, "X")
+        if isinstance(X, np.ndarray | list | tuple):
+            require_exact(np.asanyarray(X), "X")
         return X
     wrong = [name for name in levels_of(X) if name not in levels]
     if wrong:

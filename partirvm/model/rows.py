@@ -37,8 +37,9 @@ def checked_rows(X: Any, columns: Columns) -> Float:
             f"the model was trained on the features [{listed_values(wanted)}], the rows given have "
             f"[{listed_values(found)}]"
         )
+    coded = coded_frame(X, columns.categories)
     try:
-        rows = np.asarray(coded_frame(X, columns.categories), dtype=np.float64)
+        rows = np.asarray(coded, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
     if not np.isfinite(rows).all():

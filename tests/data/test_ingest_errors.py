@@ -84,7 +84,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("complex", value((X + 1j, Y)), {}, DataError, "complex"),
     ("text y in arrays", value((X, Y.astype(str))), {}, DataError, "column 'y' holds text"),
     ("mixed frame", value(pd.DataFrame({"a": [1, "u", 2.5], "y": [1, 2, 3]}, dtype=object)), {"target": "y"},
-     DataError, "'a' mixes kinds|'a' holds text"),
+     DataError, "'a' holds values of several types|'a' holds text"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      "two.csv lacks b and has c besides"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
