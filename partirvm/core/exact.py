@@ -30,10 +30,7 @@ def require_exact(values: Any, name: str, start: int = 0, *, rows: str = ROWS, c
     Traceback (most recent call last):
     DataError: X: the column 'x0' holds the whole number 9007199254740993 in row 1 …
     """
-    if np.ma.is_masked(values):
-        raise DataError(
-            f"{name}: {np.ma.count_masked(values):,} values are masked: leave these rows out, or fill them."
-        )
+    refuse_masked(values, name)
     place = first_rounded(values)
     if place is not None:
         row, number = start + place[0], place[1] if len(place) > 1 else 0
@@ -50,11 +47,19 @@ def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
             require_exact(values, "the data frame", rows=rows, columns=[name])
 
 
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise ``DataError`` where values of NumPy's masked array are masked: as float64 they would count."""
+    if np.ma.is_masked(values):
+        masked = int(np.ma.getmaskarray(values).sum())
+        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or fill the values in.")
+
+
 def whole_numbers(values: Any) -> Any:
     """Targets or labels of pandas' own integers as an array of NumPy's, where none is missing; all else as it is.
 
-    NumPy makes float64 of them otherwise, and one label of two.
+    NumPy makes float64 of them otherwise, and one label of two. Raises ``DataError`` for masked values.
     """
+    refuse_masked(values, "y")
     dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
     kinds = {getattr(dtype, "kind", "") for dtype in dtypes if not isinstance(dtype, np.dtype)}
     if kinds in ({"i"}, {"u"}) and hasattr(values, "isna") and not np.asarray(values.isna()).any():

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from partirvm.core.exact import refuse_masked
 from partirvm.data.checks import check_shapes, numeric_array
 from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
@@ -148,6 +149,7 @@ def _by_position(values: Any) -> Any:
     """``values``, numbers or labels, as an array that can be sliced; (N, 1) is (N,)."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
+    refuse_masked(values, "y")
     array = _known_chunks(values if _is_array(values) else np.asarray(values))
     return array[:, 0] if len(array.shape) == 2 and array.shape[1] == 1 else array
 
@@ -156,7 +158,7 @@ def _sliceable(name: str, values: Any) -> Any:
     """Numbers as an array that can be sliced. Raises ``DataError`` for what is none."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    lazy = _is_array(values) and not hasattr(values, "toarray")
+    lazy = _is_array(values) and not isinstance(values, np.ma.MaskedArray) and not hasattr(values, "toarray")
     return _known_chunks(values if lazy else numeric_array(name, values))
 
 
@@ -267,7 +269,8 @@ class FrameReader:
                     batch[name] = pa.Array.from_pandas(rows.iloc[:, place])
                 except (pa.ArrowException, OverflowError) as error:
                     raise DataError(
-                        f"{self.name}: the column {quoted(name)} mixes kinds of values, or ones that are no numbers of 64 bits ({error})."
+                        f"{self.name}: the column {quoted(name)} holds values of several types, or numbers that do "
+                        f"not fit into 64 bits ({error})."
                     ) from error
                 if isinstance(batch[name], pa.ChunkedArray):
                     batch[name] = batch[name].combine_chunks()
