@@ -2,16 +2,18 @@
 
     JOB/events/000001.json    {"event": "queued", "time": 1785600000.0, "epoch": 0, ...}
 
-``event`` is the kind, ``time`` seconds since 1970, ``epoch`` that of the writer's lease (0 without one). Two writers
-never get the same number. An event of a writer who had lost its lease is left out (``storage.lease``).
+``event`` is the kind, ``time`` seconds since 1970, ``epoch`` that of the writer's lease (0 without one), ``digest`` a
+hash of all the rest: an event of which a bit was changed is an error that names it. Two writers never get the same
+number. An event of a writer who had lost its lease is left out (``storage.lease``).
 
 On a store that cannot link, a process killed in the middle leaves an object cut short at the end. It is ignored there:
 it may also be one that is just being written. The next writer says in its own event that it ``skips`` that number, and
-a damaged object is an error anywhere else, as is a number that is missing.
+one that is cut short is an error anywhere else, as is a number that is missing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -24,6 +26,9 @@ from partirvm.storage.lease import Lease, limits, valid
 Event = dict[str, Any]
 
 ROW = "events"
+
+END = b"\n}"
+"""Last bytes of every event, and of none that is cut short: all that is nested in it is indented."""
 
 
 class EventLog:
@@ -70,7 +75,7 @@ class EventLog:
         while True:
             number = self._last + 1
             try:
-                self._folder.create(_name(number), to_json({**event, "skips": skips} if skips else event))
+                self._folder.create(_name(number), event_bytes({**event, "skips": skips} if skips else event))
             except FileExistsError:
                 self._last, skips = self._end()
                 continue
@@ -94,16 +99,36 @@ class EventLog:
         return [(number, event) for number, event in found.items() if event is not None]
 
     def _object(self, number: int) -> Event | None:
-        """The event of this number, None if there is none or it is cut short."""
+        """The event of this number, None if there is none or it is cut short. Raises ``FormatError`` if damaged."""
         try:
-            event = json.loads(self._folder.read(_name(number)))
-        except (FileNotFoundError, ValueError):
+            data = self._folder.read(_name(number))
+        except FileNotFoundError:
             return None
-        return event if isinstance(event, dict) and "event" in event else None
+        if not data.endswith(END):
+            return None
+        try:
+            event = json.loads(data)
+            if event.pop("digest") == _digest(event):
+                return dict(event)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        raise FormatError(
+            f"{self._folder.location}/{_name(number)}: damaged, this event is not what was written: restore the file"
+        )
 
     def _numbers(self) -> list[int]:
         found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(ROW))
         return sorted(int(match[1]) for match in found if match)
+
+
+def event_bytes(event: Event) -> bytes:
+    """An event as it is stored."""
+    plain = json.loads(json.dumps(event))
+    return to_json({**plain, "digest": _digest(plain)})
+
+
+def _digest(event: Event) -> str:
+    return hashlib.blake2b(json.dumps(event, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _name(number: int) -> str:

@@ -28,7 +28,7 @@ from partirvm.kernels.design import Design
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.labels import plain_labels
-from partirvm.storage import open_folder, storing
+from partirvm.storage import open_folder, reading, storing
 from partirvm.storage.folder import read_json
 from partirvm.storage.snapshots import Snapshots
 from partirvm.types import Columns, Scaling
@@ -133,6 +133,12 @@ def load_model(
 
 
 def _load(location: str, storage_options: dict[str, Any] | None) -> Model | ClassModel:
+    """A model, whose damage of any kind is an error that names the place."""
+    with reading(f"{location}: the model", "was it damaged? Copy it again, or fit anew"):
+        return _loaded(location, storage_options)
+
+
+def _loaded(location: str, storage_options: dict[str, Any] | None) -> Model | ClassModel:
     import zarr
 
     try:

@@ -12,6 +12,7 @@ import reference
 from reference import QUICK, ReferenceStore, model
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.jobs.events import event_bytes
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.storage import open_folder
@@ -235,7 +236,7 @@ def test_a_slow_writer_whose_event_was_taken_for_torn(place):
     store.record({"event": "note", "n": 1})
     folder.write("events/000002.json", b"")
     JobStore(place).record({"event": "note", "n": 3})
-    folder.write("events/000002.json", b'{"event": "note", "time": 0, "n": 2}')
+    folder.write("events/000002.json", event_bytes({"event": "note", "time": 0, "n": 2}))
     assert [event["n"] for event in store.events()] == [1, 2, 3]
 
 
@@ -373,7 +374,7 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     new = JobStore.create(place, {"run": 2}, overwrite=True)
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
-    folder.create("events/000001.json", b'{"event": "failed", "time": 0, "epoch": 1}')
+    folder.create("events/000001.json", event_bytes({"event": "failed", "time": 0, "epoch": 1}))
     folder.create("models/000001-000009.json", b'{"time": 0}')
     folder.create("checkpoints/000001-000009.json", b'{"time": 0}')
     new.record({"event": "queued"})
