@@ -6,9 +6,15 @@ Every message names the thing, the place, what was found and what to do. ``excep
 
 from __future__ import annotations
 
+from partirvm.quoting import message_text
+
 
 class PartirvmError(Exception):
     """Base of every error that partirvm raises on purpose. The command line turns it into exit status 2 (or 4)."""
+
+    def __str__(self) -> str:
+        """The message, safe to print on a terminal: it may quote data."""
+        return message_text(super().__str__())
 
     def __reduce__(self) -> tuple[type[PartirvmError], tuple[object, ...]]:
         """Pickle as class and message: the way a cluster sends errors fails for those of several builtin parents."""
@@ -52,7 +58,7 @@ class ExistsError(PartirvmError, FileExistsError):
 
 
 class StorageError(PartirvmError, OSError):
-    """A store that is full, read-only or otherwise refuses to be written."""
+    """A store that is full, read-only, out of reach or otherwise refuses to be written or read."""
 
 
 class LeaseError(PartirvmError, RuntimeError):
@@ -85,6 +91,10 @@ class JobFailedError(PartirvmError, RuntimeError):
 
 class PartirvmWarning(UserWarning):
     """Base of every warning of partirvm: the fit is correct, something about it deserves a look."""
+
+    def __str__(self) -> str:
+        """The message, safe to print on a terminal: it may quote data."""
+        return message_text(super().__str__())
 
 
 class DataWarning(PartirvmWarning):

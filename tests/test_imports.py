@@ -12,11 +12,12 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types"}
+VALUES = {"errors", "types", "quoting"}
 """Small frozen value types: importable by all."""
 
 ARROWS = {
-    "errors": set(),
+    "quoting": set(),
+    "errors": {"quoting"},
     "types": set(),
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -44,6 +45,7 @@ EXCEPTIONS = {
     "estimators": {"core.termination.Termination"},
     "estimators.base": {
         "backends.executor_for",
+        "core.exact.whole_numbers",
         "data.as_source",
         "data.labels.coded",
         "data.labels.plain_labels",
@@ -99,6 +101,7 @@ EXCEPTIONS = {
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
 THIRD_PARTIES = {
+    "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
     "storage": {"fsspec"},

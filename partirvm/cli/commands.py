@@ -14,6 +14,7 @@ from partirvm.cli.failures import failed_at_work
 from partirvm.cli.sections import Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.errors import ClusterError
+from partirvm.quoting import listed, named
 
 SHOWN = 10
 """Classes that are named to people."""
@@ -116,7 +117,9 @@ def ingest(
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
-    Missing values, text where numbers should be and the like are refused with their place. Predictions come back in
+    Missing values, text where numbers should be, whole numbers beyond 2^53 that double precision would round and the
+    like are refused with their place. Labels of classes and categories may be any text or integer. CSV is UTF-8 with
+    commas and a header. Predictions come back in
     the order that the rows have in SOURCE.
 
     Several targets get one set of vectors in a fit, with weights and a noise of each. They are columns of a table, or
@@ -154,7 +157,7 @@ def ingest(
         )
     classes = made.columns.classes
     if made.n_targets:
-        target, to = made.columns.target, f" → {made.columns.target}"
+        target, to = made.columns.target, f" → {named(made.columns.target)}"
         following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
         if choices["like"] is not None:
             following = [f"partirvm evaluate JOB {data}", f"partirvm predict JOB {data} predictions.csv"]
@@ -174,7 +177,7 @@ def ingest(
         "shuffle": made.seed,
     }
     if classes is not None:
-        shown = ", ".join(map(str, classes[:SHOWN])) + ", …" * (len(classes) > SHOWN)
+        shown = listed(classes, SHOWN)
         to += f" ({len(classes):,} classes: {shown})"
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     show(
@@ -309,6 +312,9 @@ def predict(
     probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
     that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
     rows, where trips.zarr are the DATA of the training.
+
+    Labels are written as they are, in CSV between quotation marks. A label such as =1+1 is text for a program, but a
+    spreadsheet would calculate it: import the column as text there, or write .parquet.
 
     OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
     such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
+from partirvm.quoting import printable
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
 """Environment variable that asks for tracebacks."""
@@ -49,7 +50,7 @@ def explain(error: BaseException) -> None:
     """Print an error to stderr, with a traceback where the environment asks for one."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    click.echo(f"partirvm: error: {message_of(error)}", err=True)
+    click.echo(printable(f"partirvm: error: {message_of(error)}"), err=True)
 
 
 def message_of(error: BaseException) -> str:
@@ -100,7 +101,7 @@ def shown_warnings() -> Iterator[None]:
         text = str(message) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
         if text not in seen and not issubclass(category, DeprecationWarning):
             seen.add(text)
-            print(f"partirvm: warning: {text}", file=sys.stderr)
+            print(printable(f"partirvm: warning: {text}"), file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PartirvmWarning)

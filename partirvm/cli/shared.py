@@ -13,6 +13,7 @@ import click
 from partirvm.cli.failures import Status, failed_at_work
 from partirvm.cli.interruption import Interruption
 from partirvm.errors import ClusterError, JobFailedError
+from partirvm.quoting import printable
 
 DEMO = "demo"
 """Object of the click context of commands that the demo runs."""
@@ -37,9 +38,9 @@ def place(name: str, client: Any) -> str:
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
     """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
-    click.echo(json.dumps(facts) if as_json else text)
+    click.echo(json.dumps(facts) if as_json else printable(text, keep="\n"))
     if following and not as_json and click.get_current_context().obj is not DEMO:
-        click.echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
+        click.echo("\n".join(["", "next:", *(f"  {printable(command)}" for command in following)]))
 
 
 def ended(status: str) -> int:

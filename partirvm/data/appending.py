@@ -28,6 +28,7 @@ from partirvm.data.source import Fingerprint, Tile
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import quoted
 
 
 def append(
@@ -82,7 +83,8 @@ def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
             raise DataError(f"{place}: {has} {name}, and {lacks}: only rows with the same columns can be appended")
     if old.columns.targets != new.columns.targets:
         raise DataError(
-            f"{place}: DATA have the target {old.columns.target!r}, and the new rows {new.columns.target!r}: only rows "
+            f"{place}: DATA have the target {quoted(old.columns.target)}, and the new rows "
+            f"{quoted(new.columns.target)}: only rows "
             "with the same columns can be appended, targets in the same order"
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.exact import require_exact
 from partirvm.data.checks import check_shapes, check_weights, numeric_array
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
 from partirvm.data.tiled import HeldTiles, TiledRows, as_rows, default_names
@@ -50,7 +51,7 @@ class ArraySource(TiledRows):
     Raises
     ------
     DataError
-        Wrong shapes, lengths or kinds of numbers.
+        Wrong shapes, lengths or kinds of numbers; whole numbers that float64 rounds.
 
     Examples
     --------
@@ -84,6 +85,9 @@ class ArraySource(TiledRows):
         self.n_targets = 0 if self._t is None else self._t.shape[1]
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
+        require_exact(self._X, "X", columns=self.columns.features)
+        if self._t is not None:
+            require_exact(self._t, "y", columns=self.columns.target_names(self.n_targets))
         self._permutation = None if permutation is None else _checked(permutation, self.n_rows)
         self.shuffled, self.seed = permutation is not None, seed
         self._fingerprint: Fingerprint | None = None

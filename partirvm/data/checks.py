@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
+from partirvm.quoting import listed, listed_values, quoted
 
 FARTHEST = 1e60
 """Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
@@ -57,7 +59,7 @@ def require_target(source: Source) -> None:
     if source.n_targets == 0:
         raise DataError(
             f"{source}: the data have no target, so they can be predicted, but not fitted or evaluated: ingest them "
-            f"from a source that has the target {source.columns.target!r}."
+            f"from a source that has the target {quoted(source.columns.target)}."
         )
 
 
@@ -84,23 +86,19 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     found = source.columns.classes
     if found is None:
         raise DataError(
-            f"{source}: the model tells the classes {_listed(classes)} apart, and the target of the data is a number: "
-            "ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+            f"{source}: the model tells the classes {listed_values(classes)} apart, and the target of the data is a "
+            "number: ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
     if unknown:
         more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         raise DataError(
-            f"{source}: the data have the class {unknown[0]!r}{more}, which the training data have not: their classes "
-            f"are {_listed(classes)}. Leave such rows out, or train on rows of all classes"
+            f"{source}: the data have the class {quoted(unknown[0])}{more}, which the training data have not: their "
+            f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)
     return None if mapped == tuple(range(len(classes))) else mapped
-
-
-def _listed(labels: Sequence[Any], most: int = 20) -> str:
-    return ", ".join(map(repr, labels[:most])) + (", …" if len(labels) > most else "")
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
@@ -114,11 +112,13 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     for name, mean, variance in [*values, *targets]:
         deviation = float(np.sqrt(variance))
         if not np.isfinite([mean, deviation]).all():
-            raise DataError(f"the column {name!r} has numbers too large to be squared: divide it by a power of ten")
+            raise DataError(
+                f"the column {quoted(name)} has numbers too large to be squared: divide it by a power of ten"
+            )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
-                f"the column {name!r} has a standard deviation of {deviation:.0e}, too far from 1 to be used as it is: "
-                "standardize, or divide it by a power of ten"
+                f"the column {quoted(name)} has a standard deviation of {deviation:.0e}, too far from 1 to be used "
+                "as it is: standardize, or divide it by a power of ten"
             )
 
 
@@ -139,18 +139,23 @@ def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> 
     """
     names = [str(column) for column in columns]
     near = difflib.get_close_matches(str(name), names, n=1)
-    guess = f"; did you mean {near[0]!r}?" if near else "."
-    shown = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
-    return DataError(f"{where} has no column {name!r} ({role}){guess} Its columns: {shown}.")
+    guess = f"; did you mean {quoted(near[0])}?" if near else "."
+    return DataError(f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(names)}.")
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """``values`` as a NumPy array of real numbers; objects that hold numbers are converted. Raises ``DataError``."""
+    """``values`` as a NumPy array of real numbers; objects that hold numbers are converted. Raises ``DataError``.
+
+    Integers stay what they are, but for those of objects, of which none may be one that float64 rounds.
+    """
+    if hasattr(values, "toarray"):
+        raise DataError(f"{name} is a sparse matrix, and dense rows are needed: pass {name}.toarray().")
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataError(f"{name} is not a regular array: {error}.") from error
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" or np.ma.is_masked(values):
+        require_exact(np.asanyarray(values), name)
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from partirvm.core.exact import require_exact_frame
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import check_dtype, numeric_array
 from partirvm.data.labels import CodedLabels
@@ -15,6 +16,7 @@ from partirvm.data.noise import NoiseWeights
 from partirvm.data.readers import is_frame, module_of
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import quoted
 
 
 def as_source(
@@ -82,8 +84,6 @@ def as_source(
         return ZarrArraySource(
             X, y, weights, allow_missing_chunks=allow_missing_chunks, columns=columns, tile_rows=tile_rows
         )
-    if hasattr(X, "toarray") and not isinstance(X, np.ndarray):
-        raise DataError("X is a sparse matrix, and dense rows are needed: pass X.toarray().")
     X = numeric_array("X", X)
     order = None if seed is None or X.ndim != 2 else shuffled_rows(len(X), seed)
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns, seed=seed)
@@ -99,15 +99,23 @@ def _frame_values(frame: Any) -> Any:
     """The values of a data frame of numbers: a NumPy array of a pandas one, a Dask array of a Dask one."""
     twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
     if twice:
-        raise DataError(f"the data frame has several columns called {twice[0]!r}: rename them.")
+        raise DataError(f"the data frame has several columns called {quoted(twice[0])}: rename them.")
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        check_dtype(f"the column {str(name)!r} of the data frame", dtype)
+        check_dtype(f"the column {quoted(str(name))} of the data frame", dtype)
     if hasattr(frame, "npartitions"):
-        return frame.astype(np.float64).to_dask_array(lengths=True)
+        floats = frame.map_partitions(_floats, meta=frame._meta.astype(np.float64))
+        return floats.to_dask_array(lengths=True)
     dtypes = set(frame.dtypes)
     if len(dtypes) == 1 and isinstance(next(iter(dtypes)), np.dtype):
         return frame.to_numpy()
+    require_exact_frame(frame)
     return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _floats(frame: Any) -> Any:
+    """A pandas frame or series, of a partition, as float64."""
+    require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
+    return frame.astype(np.float64)
 
 
 def _values(name: str, values: Any) -> Any:
@@ -115,13 +123,17 @@ def _values(name: str, values: Any) -> Any:
     if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels | NoiseWeights):
         return values
     if hasattr(values, "to_dask_array"):
-        return values.to_dask_array(lengths=True)
+        for dtype in values.dtypes if values.ndim == 2 else [values.dtype]:
+            check_dtype(name, dtype)
+        floats = values.map_partitions(_floats, meta=values._meta.astype(np.float64))
+        return floats.to_dask_array(lengths=True)
     if hasattr(values, "dask"):
         return values
     if module_of(values) == "pandas":
         check_each = values.dtypes if hasattr(values, "columns") else [values.dtype]
         for dtype in check_each:
             check_dtype(name, dtype)
+        require_exact_frame(values if values.ndim == 2 else values.to_frame(name))
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return numeric_array(name, values)
 

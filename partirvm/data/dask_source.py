@@ -66,10 +66,12 @@ class DaskSource(TiledRows):
         piece = self._piece(number)
         t = piece.rows("y", start, stop) if self.n_targets else np.empty((stop - start, 0))
         weights = self._weights_in(number) if self.weighted else None
-        return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
+        t = as_rows(t if t.ndim == 2 else t[:, None], "y", start, self.columns.target_names(t[:1].size))
+        return Tile(number, start, self._inputs(number), t, weights)
 
     def _inputs(self, number: int) -> Float:
-        return as_rows(self._piece(number).rows("X", *self._span(number)))
+        start, stop = self._span(number)
+        return as_rows(self._piece(number).rows("X", start, stop), "X", start, self.columns.features)
 
     def _weights_in(self, number: int) -> Float:
         return as_rows(self._piece(number).rows("weights", *self._span(number)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 
+from partirvm.core.exact import LARGEST, require_exact
 from partirvm.data.checks import check_dtype, unknown_column
 from partirvm.data.labels import plain_label
 from partirvm.data.noise import weights_of_noise
@@ -16,6 +19,7 @@ from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import listed, listed_values, named, quoted
 
 UNLABELLED = "To predict rows without a target, give the DATA of the training instead: like=… (`--like`)."
 
@@ -63,7 +67,7 @@ def assign_roles(
     targets = _named(target, reader)
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
-        raise DataError(f"{reader.name}: the column name {twice[0]!r} occurs twice: rename one of them.")
+        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
@@ -74,14 +78,14 @@ def assign_roles(
     weights = weights or reader.weights
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
-        beside = "the target is a class" if weights is None else f"there are weights, {weights!r}"
+        beside = "the target is a class" if weights is None else f"there are weights, {quoted(weights)}"
         raise UsageError(
-            f"{reader.name}: the column {noise!r} cannot be the noise (`--noise`), as {beside}: noise is of numbers, "
-            "and is a weight of 1/noise²; multiply both into one column of weights."
+            f"{reader.name}: the column {quoted(noise)} cannot be the noise (`--noise`), as {beside}: noise is of "
+            "numbers, and is a weight of 1/noise²; multiply both into one column of weights."
         )
     if classes and len(targets) > 1:
         raise UsageError(
-            f"{reader.name}: classes are of one target, and {', '.join(targets)} are {len(targets)}: ingest each of "
+            f"{reader.name}: classes are of one target, and {listed(targets)} are {len(targets)}: ingest each of "
             "them by itself, with --features that leave the others out."
         )
     if not targets and like is None:
@@ -89,7 +93,7 @@ def assign_roles(
             raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`). {UNLABELLED}")
         raise UsageError(
             f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
-            f"Its columns: {', '.join(reader.columns)}. {UNLABELLED}"
+            f"Its columns: {listed(reader.columns)}. {UNLABELLED}"
         )
     for role, name in [*(("target", name) for name in targets), ("weights", weights), ("noise", noise)]:
         if name is not None and name not in reader.columns:
@@ -116,19 +120,21 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
             raise unknown_column(name, "feature", reader.columns, reader.name)
         if name in (*roles.targets, roles.weights):
             role = "target" if name in roles.targets else "weights"
-            raise UsageError(f"{reader.name}: the column {name!r} cannot be both a feature and the {role}.")
+            raise UsageError(f"{reader.name}: the column {quoted(name)} cannot be both a feature and the {role}.")
         if roles.features.count(name) > 1:
-            raise UsageError(f"the feature {name!r} is named twice.")
+            raise UsageError(f"the feature {quoted(name)} is named twice.")
     for name in roles.targets:
         if name == roles.weights:
-            raise UsageError(f"{reader.name}: the column {name!r} cannot be both the target and the weights.")
+            raise UsageError(f"{reader.name}: the column {quoted(name)} cannot be both the target and the weights.")
         if roles.targets.count(name) > 1:
-            raise UsageError(f"the target {name!r} is named twice.")
+            raise UsageError(f"the target {quoted(name)} is named twice.")
     if not roles.features:
-        raise DataError(f"{reader.name}: no column is left as a feature beside {', '.join(roles.wanted)}.")
+        raise DataError(f"{reader.name}: no column is left as a feature beside {listed(roles.wanted)}.")
     for name in roles.categorical:
         if name in roles.targets:
-            raise UsageError(f"the target {name!r} cannot be a categorical feature; if it is a class, say --classes.")
+            raise UsageError(
+                f"the target {quoted(name)} cannot be a categorical feature; if it is a class, say --classes."
+            )
         if name not in roles.features:
             raise unknown_column(name, "categorical", roles.features, reader.name)
 
@@ -212,10 +218,20 @@ def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
 
 
 def _number(text: str) -> Any:
+    """The number that a label of CSV is; the text where it is none, or none that float64 holds to the last digit.
+
+    >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
+    (1.5, 9007199254740993, '0.12345678901234567890', 'red')
+    """
     try:
-        return plain_label(float(text))
-    except ValueError:
+        number = Decimal(text)
+    except InvalidOperation:
         return text
+    if not number.is_finite() or abs(number.adjusted()) > sys.float_info.max_10_exp:
+        return text
+    if number == number.to_integral_value():
+        return int(number)
+    return float(text) if Decimal(repr(float(text))) == number else text
 
 
 def _numbers_if_all(labels: list[str]) -> list[Any]:
@@ -223,7 +239,8 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
         return labels
     numbers = [_number(label) for label in labels]
-    return numbers if len(set(numbers)) == len(numbers) else labels
+    text = any(isinstance(number, str) for number in numbers)
+    return labels if text or len(set(numbers)) < len(numbers) else numbers
 
 
 MOST_CLASSES = np.iinfo(np.int16).max
@@ -250,10 +267,9 @@ class Encoder:
     def encode(self, batch: Batch, into: Float) -> None:
         """Fill ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
-            levels = self.levels.get(column)
-            into[:, place] = self._numbers(column, batch[column]) if levels is None else levels.codes(batch[column])
+            into[:, place] = self._encoded(column, batch[column])
         if self.roles.noisy and np.isfinite(into[:, -1]).all():
-            name = f"{self._name}: the noise (column {self.roles.weights!r})"
+            name = f"{self._name}: the noise (column {quoted(self.roles.weights)})"
             into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
         wrong = ~np.isfinite(into)
         if wrong.any():
@@ -266,6 +282,17 @@ class Encoder:
         self.n_rows += len(into)
         self._check_classes()
 
+    def _encoded(self, column: str, values: Any) -> Any:
+        if column not in self.levels:
+            return self._numbers(column, values)
+        try:
+            return self.levels[column].codes(values)
+        except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
+            raise DataError(
+                f"{self._name}: the column {quoted(column)} holds values that are no labels, or of several types "
+                f"({error}): make text of them."
+            ) from error
+
     def _classes(self) -> tuple[str, Levels | None]:
         """The target, for people, and its classes where it is one."""
         name = ", ".join(self.roles.targets)
@@ -275,7 +302,7 @@ class Encoder:
         name, target = self._classes()
         if target is not None and len(target) > MOST_CLASSES:
             raise DataError(
-                f"{self._name}: the target {name!r} has more than {MOST_CLASSES:,} classes: is it a "
+                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: is it a "
                 "number? Then ingest it without --classes."
             )
 
@@ -284,7 +311,7 @@ class Encoder:
         if (weights < 0).any():
             row = self.n_rows + int(np.argmax(weights < 0))
             raise DataError(
-                f"{self._name}: the weight in row {row:,} (column {self.roles.weights!r}) is negative: precision "
+                f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative: precision "
                 "weights are zero or positive."
             )
 
@@ -294,27 +321,27 @@ class Encoder:
             row, column = self._first
             raise DataError(
                 f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (counted "
-                f"from 0), column {column!r}. Remove these rows or fill the values in first."
+                f"from 0), column {quoted(column)}. Remove these rows or fill the values in first."
             )
         if not self._weighs:
             raise DataError(
-                f"{self._name}: the weights (column {self.roles.weights!r}) are all zero: no row would count."
+                f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero: no row would count."
             )
         name, target = self._classes()
         if target is not None and target.unseen:
             raise DataError(
-                f"{self._name}: the target {name!r} holds classes that the DATA of `--like` or `--append` do "
-                f"not have: {', '.join(map(repr, target.unseen))}. Leave these rows out, or ingest all rows "
+                f"{self._name}: the target {quoted(name)} holds classes that the DATA of `--like` or `--append` do "
+                f"not have: {listed_values(target.unseen)}. Leave these rows out, or ingest all rows "
                 "together as new DATA and train on them."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
-                f"{self._name}: the target {name!r} has one class only, {target.final()[0][0]!r}: "
+                f"{self._name}: the target {quoted(name)} has one class only, {quoted(target.final()[0][0])}: "
                 "there is nothing to tell apart."
             )
         if target is not None and self._like is None and _continuous(target.final()[0], self.n_rows):
             raise DataError(
-                f"{self._name}: the target {name!r} holds continuous numbers such as "
+                f"{self._name}: the target {quoted(name)} holds continuous numbers such as "
                 f"{target.final()[0][0]:g}, {len(target):,} in {self.n_rows:,} rows, and a class is one of a few: "
                 "ingest it without --classes, or put it into bins."
             )
@@ -335,7 +362,8 @@ class Encoder:
 
     def _numbers(self, column: str, values: Any) -> Any:
         if not hasattr(values, "null_count"):
-            check_dtype(f"{self._name}: the column {column!r}", values.dtype)
+            check_dtype(f"{self._name}: the column {quoted(column)}", values.dtype)
+            require_exact(values, self._name, self.n_rows, columns=[column])
             return values
         import pyarrow as pa
 
@@ -345,15 +373,47 @@ class Encoder:
         if kind.is_null(values.type):
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
-            raise DataError(f"{self._name}: the column {column!r} holds dates or times: turn them into numbers first.")
+            raise DataError(
+                f"{self._name}: the column {quoted(column)} holds dates or times: turn them into numbers first."
+            )
         if not (
             kind.is_integer(values.type)
             or kind.is_floating(values.type)
             or kind.is_decimal(values.type)
             or kind.is_boolean(values.type)
         ):
-            first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
-            raise text_column(self._name, column, repr(first)[:60])
-        if not kind.is_float64(values.type):
-            values = values.cast(pa.float64(), safe=False)
-        return values.to_numpy(zero_copy_only=False)
+            raise _no_numbers(self._name, column, values)
+        if kind.is_float64(values.type):
+            return values.to_numpy(zero_copy_only=False)
+        floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        require_exact(_whole_numbers(values, floats), self._name, self.n_rows, columns=[column])
+        return floats
+
+
+def _whole_numbers(values: Any, floats: Float) -> Any:
+    """Integers or decimals of Arrow, 0 where one is missing; of decimals only those that may be too large for a float.
+
+    >>> import pyarrow as pa
+    >>> _whole_numbers(pa.array([2**53 + 1, None]), np.array([2.0**53, np.nan])).tolist()
+    [9007199254740993, 0]
+    """
+    if np.issubdtype(values.type.to_pandas_dtype(), np.integer):
+        return values.fill_null(0).to_numpy(zero_copy_only=False)
+    found = np.zeros(len(floats), dtype=object)
+    for row in np.flatnonzero(np.abs(floats) >= LARGEST):
+        found[row] = values[int(row)].as_py()
+    return found
+
+
+def _no_numbers(where: str, column: str, values: Any) -> DataError:
+    """The error for a column of text, or of another kind, where numbers are needed."""
+    import pyarrow as pa
+
+    kind = pa.types
+    if kind.is_nested(values.type):
+        return DataError(
+            f"{where}: the column {quoted(column)} holds values of the type {named(values.type)}, not numbers: make a "
+            "column of each of their parts, or leave it out with `--features`."
+        )
+    first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
+    return text_column(where, column, quoted(first))

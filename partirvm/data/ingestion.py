@@ -28,6 +28,7 @@ from partirvm.data.source import Columns, Float, Tile, tile_rows_for
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataWarning, UsageError
+from partirvm.quoting import listed, quoted
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -324,19 +325,22 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
         name for name, low, high in zip(columns.features, inputs.minimum, inputs.maximum, strict=True) if low == high
     ]
     if constant:
-        shown = ", ".join(constant[:20]) + (", …" if len(constant) > 20 else "")
-        yield f"{len(constant)} constant feature(s), which tell nothing: {shown}."
+        yield f"{len(constant)} constant feature(s), which tell nothing: {listed(constant)}."
     targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
     for name, value, highest in zip(names, targets.minimum, targets.maximum, strict=True):
         if value != highest:
             continue
         if columns.targets:
-            yield f"the target {name!r} is constant ({value:g}): a fit of several targets refuses it, leave it out."
+            refused = "a fit of several targets refuses it, leave it out"
+            yield f"the target {quoted(name)} is constant ({value:g}): {refused}."
         elif columns.classes is None:
-            yield f"the target {name!r} is constant ({value:g}): a fit can only return that value."
+            yield f"the target {quoted(name)} is constant ({value:g}): a fit can only return that value."
         else:
             label = columns.classes[int(value)]
-            yield f"all rows of weight are of the class {label!r}: a model can be evaluated on them, but none fitted."
+            yield (
+                f"all rows of weight are of the class {quoted(label)}: a model can be evaluated on them, but none "
+                "fitted."
+            )
     found = duplicates.estimate()
     if found:
         about = "" if duplicates.exact else "about "

@@ -18,6 +18,7 @@ from partirvm.data.readers import module_of
 from partirvm.data.source import Float
 from partirvm.data.zarr_source import refuse_missing_chunks
 from partirvm.errors import DataError
+from partirvm.quoting import listed, listed_values, quoted
 
 Labels = NDArray[Any]
 
@@ -50,7 +51,7 @@ def find_classes(y: Any) -> Labels:
     if classes is None or not len(classes):
         raise DataError("y has no labels: there are no rows.")
     if len(classes) == 1:
-        raise DataError(f"y has one class only, {classes.tolist()[0]!r}: there is nothing to tell apart.")
+        raise DataError(f"y has one class only, {quoted(classes.tolist()[0])}: there is nothing to tell apart.")
     return classes
 
 
@@ -88,7 +89,7 @@ def plain_label(label: Any) -> Any:
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, bytes):
-        return label.decode(errors="replace")
+        return label.decode(errors="backslashreplace")
     if isinstance(label, float) and label.is_integer():
         return int(label)
     return label if label is None or isinstance(label, (str, bool, int, float)) else str(label)
@@ -98,7 +99,7 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     """Labels as ``Columns.classes`` has them. Raises ``DataError`` where two of them look the same written down."""
     plain = tuple(plain_label(label) for label in classes.tolist())
     if len(set(map(str, plain))) < len(plain):
-        raise DataError(f"several labels in y are written the same: {', '.join(map(str, plain))}: rename them.")
+        raise DataError(f"several labels in y are written the same: {listed(plain)}: rename them.")
     return plain
 
 
@@ -139,10 +140,12 @@ def _codes(labels: Labels, classes: Labels) -> Float:
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
-        raise DataError(f"the labels in y are of another type than the classes {classes.tolist()[:10]}") from error
+        raise DataError(
+            f"the labels in y are of another type than the classes {listed_values(classes.tolist())}"
+        ) from error
     strange = classes[places] != labels
     if strange.any():
         found = labels[strange].tolist()[0]
-        known = ", ".join(map(repr, classes.tolist()[:20]))
-        raise DataError(f"the label {found!r} in y is none of the classes of the training data: {known}")
+        known = listed_values(classes.tolist())
+        raise DataError(f"the label {quoted(found)} in y is none of the classes of the training data: {known}")
     return places.astype(np.float64)

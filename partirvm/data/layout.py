@@ -27,7 +27,7 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint
 from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage.folder import digest
+from partirvm.storage.folder import digest, open_filesystem, reading
 from partirvm.storage.sealed import open_sealed, require_array, require_format
 
 KIND = "partirvm-data"
@@ -126,7 +126,7 @@ class DataAttributes:
                 appended=tuple(found["appended"]),
                 labelled=found["labelled"],
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
                 f"the attributes of {where} are incomplete ({error!r}): ingest the data again."
             ) from error
@@ -164,6 +164,8 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make it with `partirvm ingest SOURCE {url}`.")
     store = url if path is None else str(path)
+    if path is None:
+        open_filesystem(url, storage_options)  # says what is wrong with an address
     try:
         group, found = open_sealed(store, "DATA", storage_options if path is None else None)
     except MissingDataError as error:
@@ -187,12 +189,10 @@ def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, A
     arrays = {}
     for name, width in widths.items():
         place = f"{url}: the array {name!r}"
-        try:
+        with reading(place, "ingest the data again", MissingDataError):
+            if name not in group:
+                raise MissingDataError(f"{place} is missing: ingest the data again.")
             array = group[name]
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:  # whatever Zarr makes of metadata that is missing or damaged
-            raise MissingDataError(f"{place} is missing or damaged ({error}): ingest the data again.") from error
         said = {
             "dtype": "<i8" if name == "row" else "<f8",
             "chunks": [rows, *width],

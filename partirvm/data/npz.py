@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from partirvm.data.readers import Batch, by_column, rows_per_batch, target_colum
 from partirvm.data.tables import open_binary, reading_file
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError
+from partirvm.quoting import listed
 
 
 class NpzReader:
@@ -31,12 +31,12 @@ class NpzReader:
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self.name, self._filesystem = path, filesystem
-        with reading_npz(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:
+        with reading_file(path), open_binary(filesystem, path) as file, zipfile.ZipFile(file) as archive:
             heads = {name.removesuffix(".npy"): _head(archive, name) for name in archive.namelist()}
             names = self._names(archive) if "columns" in heads else None
         self._heads = heads
         if "X" not in heads:
-            raise DataError(f"{path}: there is no array X in the archive. Its arrays: {', '.join(sorted(heads))}.")
+            raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(heads))}.")
         X = heads["X"]
         check_shapes(X)
         self.n_rows: int | None = X.shape[0]
@@ -78,7 +78,7 @@ class NpzReader:
         others = ["y"] * bool(targets) + [name for name in wanted if name not in (*self.features, *targets)]
         step = rows_per_batch(batch_bytes, len(self.features) + len(self.targets) + len(others))
         with ExitStack() as stack:
-            stack.enter_context(reading_npz(self.name))
+            stack.enter_context(reading_file(self.name))
             file = stack.enter_context(open_binary(self._filesystem, self.name))
             archive = stack.enter_context(zipfile.ZipFile(file))
             streams = {
@@ -142,15 +142,3 @@ def _whole_array(file: Any, name: str, head: _Head, limit: int) -> Any:
         return whole[position - n : position]
 
     return next_rows
-
-
-@contextmanager
-def reading_npz(path: str) -> Iterator[None]:
-    """Turn what a damaged archive raises into ``DataError`` naming it."""
-    try:
-        with reading_file(path):
-            yield
-    except DataError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as an .npz archive ({error}). Is the file whole?") from error

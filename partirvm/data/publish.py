@@ -90,10 +90,9 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
 
 @contextmanager
 def _remote(url: str, overwrite: bool) -> Iterator[Publication]:
-    import fsspec
     import zarr
 
-    filesystem, place = fsspec.core.url_to_fs(url)
+    filesystem, place = storage.open_filesystem(url)
     with storing(url):
         if filesystem.exists(place):
             if not overwrite:

@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from partirvm.core.exact import refuse_masked
 from partirvm.data.checks import check_shapes, numeric_array
 from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import listed, quoted
 
 Batch = Mapping[str, Any]
 
@@ -147,6 +149,7 @@ def _by_position(values: Any) -> Any:
     """``values``, numbers or labels, as an array that can be sliced; (N, 1) is (N,)."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
+    refuse_masked(values, "y")
     array = _known_chunks(values if _is_array(values) else np.asarray(values))
     return array[:, 0] if len(array.shape) == 2 and array.shape[1] == 1 else array
 
@@ -155,7 +158,8 @@ def _sliceable(name: str, values: Any) -> Any:
     """Numbers as an array that can be sliced. Raises ``DataError`` for what is none."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    return _known_chunks(values if _is_array(values) else numeric_array(name, values))
+    lazy = _is_array(values) and not isinstance(values, np.ma.MaskedArray) and not hasattr(values, "toarray")
+    return _known_chunks(values if lazy else numeric_array(name, values))
 
 
 def _is_array(values: Any) -> bool:
@@ -206,7 +210,7 @@ class FrameReader:
             if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} is called {name!r}, and so is a column of X: rename one of them.")
+                raise DataError(f"{role} is called {quoted(name)}, and so is a column of X: rename one of them.")
             column = beside[name] = _positional(role, values)
             if hasattr(X, "npartitions"):
                 if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
@@ -263,8 +267,11 @@ class FrameReader:
             for place, name in enumerate(wanted):
                 try:
                     batch[name] = pa.Array.from_pandas(rows.iloc[:, place])
-                except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                    raise DataError(f"{self.name}: the column {name!r} mixes kinds of values ({error}).") from error
+                except (pa.ArrowException, OverflowError) as error:
+                    raise DataError(
+                        f"{self.name}: the column {quoted(name)} holds values of several types, or numbers that do "
+                        f"not fit into 64 bits ({error})."
+                    ) from error
                 if isinstance(batch[name], pa.ChunkedArray):
                     batch[name] = batch[name].combine_chunks()
             yield batch
@@ -276,7 +283,7 @@ def _targets_by_name(y: Any) -> dict[str, Any]:
         return {str(y.name or "y"): y}
     if is_frame(y):
         if len(set(map(str, y.columns))) < len(y.columns) or not len(y.columns):
-            raise DataError(f"ingest: the columns of y must have names of their own, found {[*map(str, y.columns)]}.")
+            raise DataError(f"ingest: the columns of y must have names of their own, found {listed(y.columns)}.")
         return {str(name or "y"): y[name] for name in y.columns}
     array = _by_position(y)
     if len(array.shape) not in (1, 2):

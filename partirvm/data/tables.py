@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+
+from partirvm.core.exact import LARGEST, first_rounded, rounded
 from partirvm.data.readers import Batch, Reader, rows_per_batch
-from partirvm.errors import DataError, MissingDataError, UsageError
+from partirvm.errors import DataError, MissingDataError
+from partirvm.quoting import listed, named, quoted
+from partirvm.storage import open_filesystem, reading
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 BUFFER_BYTES = 1 << 20
+
+WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
+"""Whole numbers in CSV that float64 may round; one of more digits may be too large for it, and infinite."""
 
 
 def open_table(url: str) -> Reader:
@@ -41,12 +49,12 @@ def find_files(url: str) -> list[tuple[Any, str]]:
     Of a folder, the files that ingest can read, however deep, except those whose path has a part beginning with ``.``
     or ``_``. Raises ``MissingDataError`` where there are none.
     """
-    import fsspec
+    filesystem, path = open_filesystem(url)
+    with reading(url):
+        return _files_of(filesystem, path, url)
 
-    try:
-        filesystem, path = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError) as error:
-        raise UsageError(f"{url}: cannot open this address ({error}).") from error
+
+def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
     if filesystem.isfile(path):
         found = [path]
         if not path.lower().endswith(ENDINGS):
@@ -97,7 +105,9 @@ class ParquetReader:
         rows = rows_per_batch(batch_bytes, len(wanted))
         for filesystem, path in self._files:
             with reading_file(path), open_binary(filesystem, path) as file:
-                parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES)
+                parquet = pq.ParquetFile(
+                    file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+                )
                 for batch in parquet.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False):
                     yield {name: batch.column(name) for name in wanted}
 
@@ -137,14 +147,36 @@ class CsvReader:
 
         try:
             with csv.open_csv(_decompressed(file, path), csv.ReadOptions(use_threads=False)) as stream:
-                return tuple(stream.schema.names)
+                names = tuple(stream.schema.names)
+        except UnicodeDecodeError as error:
+            raise _no_utf8(path) from error
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
-                raise DataError(f"{path}: the file is empty: it has neither a header nor rows.") from error
-            raise
+                raise DataError(f"{path}: the file is empty: it has no rows, and maybe no header.") from error
+            raise _csv_error(error, path, ()) from error
+        if any("\0" in name for name in names):
+            raise _no_utf8(path)
+        if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
+            raise DataError(f"{path}: fields seem to be separated by {other[0]!r}, and ingest takes commas alone.")
+        return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of every file in turn."""
+        """Parsed blocks of every file in turn. Raises ``DataError`` for whole numbers that float64 rounds."""
+        block_size = max(batch_bytes // 4, 1 << 16)
+        numbers = [name for name in wanted if name not in levels]
+        for filesystem, path in self._files:
+            large: set[str] = set()
+            for batch in self._blocks(filesystem, path, wanted, levels, block_size):
+                found = {name for name in numbers if name not in large and _any_large(batch.column(name))}
+                if found:
+                    self._require_exact(filesystem, path, found, block_size)
+                    large |= found
+                yield {name: batch.column(name) for name in wanted}
+
+    def _blocks(
+        self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
+    ) -> Iterator[Any]:
+        """Record batches of one file: text of the columns in ``levels``, float64 of the others."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -154,15 +186,34 @@ class CsvReader:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        read = csv.ReadOptions(use_threads=False, block_size=max(batch_bytes // 4, 1 << 16))
-        for filesystem, path in self._files:
-            with reading_file(path), open_binary(filesystem, path) as file:
-                try:
-                    with csv.open_csv(_decompressed(file, path), read, convert_options=options) as stream:
-                        for batch in stream:
-                            yield {name: batch.column(name) for name in wanted}
-                except pa.ArrowInvalid as error:
-                    raise _csv_error(error, path, self.columns) from error
+        read = csv.ReadOptions(use_threads=False, block_size=block_size)
+        with reading_file(path), open_binary(filesystem, path) as file:
+            try:
+                with csv.open_csv(_decompressed(file, path), read, convert_options=options) as stream:
+                    yield from stream
+            except pa.ArrowInvalid as error:
+                raise _csv_error(error, path, self.columns) from error
+
+    def _require_exact(self, filesystem: Any, path: str, names: set[str], block_size: int) -> None:
+        """Read these columns again, as text: only that tells 9007199254740993 from the float64 that is nearest."""
+        import pyarrow.compute as pc
+
+        start = 0
+        for batch in self._blocks(filesystem, path, names, names, block_size):
+            for name in names:
+                texts = batch.column(name)
+                whole = pc.fill_null(pc.match_substring_regex(texts, WHOLE), False).to_numpy(zero_copy_only=False)
+                rows = np.flatnonzero(whole)
+                place = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
+                if place is not None:
+                    row = int(rows[place[0]])
+                    raise rounded(path, name, f"row {start + row:,} (counted from 0)", int(texts[row].as_py()))
+            start += len(batch)
+
+
+def _any_large(column: Any) -> bool:
+    """Whether a column of float64 has a number that may have been rounded to a whole one."""
+    return bool((np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST).any())
 
 
 def _decompressed(file: BinaryIO, path: str) -> Any:
@@ -175,21 +226,32 @@ def _decompressed(file: BinaryIO, path: str) -> Any:
 def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError:
     """What Arrow says about a field it could not parse, with the column's name and what to do."""
     text = str(error)
+    if "straddl" in text:
+        return DataError(f"{path}: a row is too long to be read: is a quotation mark left open? Else raise the memory.")
     place = re.search(r"column #(\d+)", text)
     value = re.search(r"invalid value '(.*)'", text, re.DOTALL)
     row = re.search(r"Row #(\d+)", text)
+    if "invalid UTF8 data" in text or (place is None and "\0" in text):
+        return _no_utf8(path)
     if place is None or value is None:
-        return DataError(f"{path}: cannot be read as CSV: {text}.")
+        return DataError(f"{path}: cannot be read as CSV ({text}): fields are separated by commas, one row per line.")
     name = columns[int(place[1])]
     line = f" (line {row[1]})" if row else ""
-    return text_column(path, name, f"{value[1]!r}{line}")
+    return text_column(path, name, f"{quoted(value[1])}{line}")
+
+
+def _no_utf8(path: str) -> DataError:
+    return DataError(
+        f"{path}: the text is not in UTF-8: save it so, as with `iconv -f LATIN1 -t UTF-8`, or -f UTF-16 where it "
+        "comes from a spreadsheet."
+    )
 
 
 def text_column(where: str, name: str, found: str) -> DataError:
     """The error for text where numbers are needed."""
     return DataError(
-        f"{where}: the column {name!r} holds text, not numbers: {found}. Name it as categorical "
-        f"(`--categorical {name}`), leave it out with `--features`, or, for the target, say that it "
+        f"{where}: the column {quoted(name)} holds text, not numbers: {found}. Name it as categorical "
+        f"(`--categorical {named(name)}`), leave it out with `--features`, or, for the target, say that it "
         "is a class (`--classes`)."
     )
 
@@ -198,27 +260,15 @@ def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[s
     """Raise ``DataError`` for a name that occurs twice, or a file whose columns are not those of the first file."""
     twice = sorted({name for name in found if list(found).count(name) > 1})
     if twice:
-        raise DataError(f"{path}: the column name {twice[0]!r} occurs twice: rename one of them.")
+        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
-        said = [f"lacks {', '.join(fewer)}"] * bool(fewer) + [f"has {', '.join(more)} besides"] * bool(more)
+        said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"has {listed(more)} besides"] * bool(more)
         raise DataError(
             f"{url}: {path} {' and '.join(said)}, compared with {first}. All files must have the same columns."
         )
 
 
-@contextmanager
-def reading_file(path: str) -> Iterator[None]:
-    """Turn what Arrow raises about a file into ``DataError`` or ``MissingDataError`` naming it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except DataError:
-        raise
-    except FileNotFoundError as error:
-        raise MissingDataError(f"{path}: the file is not there any more.") from error
-    except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({error}). Is the file whole, and of the kind its ending says?"
-        ) from error
+def reading_file(path: str) -> AbstractContextManager[None]:
+    """Turn what Arrow, a decompressor or a store raises about a file into an error that names it."""
+    return reading(path, "is the file whole, and of the kind that its ending says?", DataError)

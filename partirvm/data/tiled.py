@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.exact import require_exact
 from partirvm.core.moments import Moments
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile
 from partirvm.errors import ChangedDataError, DataError
@@ -33,8 +34,13 @@ def hash_tile(tile: Tile) -> str:
     return digest.hexdigest()
 
 
-def as_rows(block: Any) -> Float:
-    """A float64, C-contiguous view or copy of ``block`` that refuses to be written to."""
+def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
+    """A float64, C-contiguous view or copy of ``block`` that refuses to be written to.
+
+    Raises ``DataError`` for a whole number that float64 rounds; ``name``, the number ``start`` of the first row and the
+    names of the ``columns`` tell where.
+    """
+    require_exact(np.asarray(block), name, start, columns=columns)
     rows = np.ascontiguousarray(block, dtype=np.float64).view()
     rows.flags.writeable = False
     return rows

@@ -15,6 +15,7 @@ from partirvm.data.labels import plain_label
 from partirvm.data.source import Fingerprint, Float, Int, Source, Tile
 from partirvm.data.tiled import TiledRows, as_rows
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import listed_values, quoted
 
 
 class ClassWeighted(TiledRows):
@@ -90,7 +91,7 @@ def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = Non
         assert counts is not None
         if not (counts > 0).all():
             empty = classes[int(np.argmin(counts))]
-            raise DataError(f"class_weight='balanced', but no row of the class {empty!r} has a weight above zero")
+            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a weight above zero")
         balanced: Float = counts.sum() / (len(classes) * counts)
         return balanced
     if not isinstance(asked, Mapping):
@@ -99,8 +100,8 @@ def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = Non
     weights = np.ones(len(classes))
     for label, weight in asked.items():
         if text_of_label(label) not in places:
-            known = ", ".join(map(repr, classes[:20]))
-            raise UsageError(f"class_weight names {label!r}, which is no class of the data; they have {known}")
+            known = listed_values(classes)
+            raise UsageError(f"class_weight names {quoted(label)}, which is no class of the data; they have {known}")
         weights[places[text_of_label(label)]] = _weight(label, weight)
     if (weights > 0).sum() < 2:
         raise UsageError("class_weight leaves fewer than two classes with a weight above zero: nothing to tell apart")
@@ -122,5 +123,5 @@ def _weight(label: Any, weight: Any) -> float:
     except (TypeError, ValueError):
         value = np.nan
     if not (np.isfinite(value) and value >= 0):
-        raise UsageError(f"class_weight of {label!r} is {weight!r}: it must be a number ≥ 0")
+        raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
     return value

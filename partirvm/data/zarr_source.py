@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,8 +16,8 @@ from partirvm.data.checks import check_shapes
 from partirvm.data.layout import DataAttributes, open_arrays, open_data
 from partirvm.data.source import Columns, Fingerprint, Float, Int, Tile, tile_rows_for
 from partirvm.data.tiled import ChunkedRows, TiledRows, as_rows, default_names, hash_tile
-from partirvm.errors import ChangedDataError, DataError, MissingDataError
-from partirvm.storage.folder import digest
+from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage.folder import digest, reading
 
 
 class ZarrSource(TiledRows):
@@ -90,7 +89,7 @@ class ZarrSource(TiledRows):
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         array = self._array(name)
-        with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again"):
+        with reading(f"{self.url}: chunk {number} of the array {name!r}", "ingest the data again", MissingDataError):
             rows = np.asarray(array[start:stop])
         corner = rows.flat[0]
         if corner < 0 if name == "row" else np.isnan(corner):
@@ -208,7 +207,7 @@ class ZarrArraySource(TiledRows):
 
         def load(start: int, stop: int) -> np.ndarray[Any, Any]:
             place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
-            with reading(place, "restore the file or write the array again"):
+            with reading(place, "restore the file or write the array again", MissingDataError):
                 return np.asarray(array[start:stop])
 
         return ChunkedRows(load, [*range(0, self.n_rows, step), self.n_rows], self.tile_rows)
@@ -218,10 +217,12 @@ class ZarrArraySource(TiledRows):
         start, stop = self._span(number)
         t = self._readers["y"](start, stop) if "y" in self._readers else np.empty((stop - start, 0))
         weights = self._weights_in(number) if self.weighted else None
-        return Tile(number, start, self._inputs(number), as_rows(t if t.ndim == 2 else t[:, None]), weights)
+        t = as_rows(t if t.ndim == 2 else t[:, None], "y", start, self.columns.target_names(t[:1].size))
+        return Tile(number, start, self._inputs(number), t, weights)
 
     def _inputs(self, number: int) -> Float:
-        return as_rows(self._readers["X"](*self._span(number)))
+        start, stop = self._span(number)
+        return as_rows(self._readers["X"](start, stop), "X", start, self.columns.features)
 
     def _weights_in(self, number: int) -> Float:
         return as_rows(self._readers["weights"](*self._span(number)))
@@ -258,18 +259,3 @@ def refuse_missing_chunks(name: str, array: Any, meant: str = MEANT) -> None:
             f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks: they would "
             f"read as {array.fill_value}. Write them, or, {meant}."
         )
-
-
-@contextmanager
-def reading(place: str, advice: str) -> Iterator[None]:
-    """Turn what a Zarr store and its codecs raise into ``MissingDataError`` naming ``place``; other I/O errors pass."""
-    try:
-        yield
-    except (DataError, MemoryError):
-        raise
-    except FileNotFoundError as error:
-        raise MissingDataError(f"{place} is missing ({error}): {advice}.") from error
-    except OSError:
-        raise
-    except Exception as error:
-        raise MissingDataError(f"{place} cannot be decoded ({error}): {advice}.") from error

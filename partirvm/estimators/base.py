@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from partirvm.backends import executor_for
+from partirvm.core.exact import whole_numbers
 from partirvm.data import as_source, require_target
 from partirvm.data.labels import coded, plain_labels
 from partirvm.data.source import Source
@@ -21,6 +22,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
+from partirvm.quoting import listed_values
 from partirvm.service.fitting import run
 from partirvm.service.parameters import check_parameters, portable
 from partirvm.service.predicting import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
@@ -177,7 +179,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         """
         more, numbers = levels is not None, is_regressor(self)
         levels = levels_of(X) if levels is None else levels
-        X, least = coded_frame(X, levels), 1 if more else 2
+        X, y, least = coded_frame(X, levels), whole_numbers(y), 1 if more else 2
         X, y = validate_data(
             self,
             X,
@@ -212,7 +214,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         X, y = validation
         check_names(X, source.columns.features)
         if in_memory(X):
-            X = coded_frame(X, source.columns.categories)
+            X, y = coded_frame(X, source.columns.categories), whole_numbers(y)
             numbers = is_regressor(self)
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, reset=False)
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
@@ -244,7 +246,8 @@ def check_names(X: Any, features: tuple[str, ...]) -> None:
     names = tuple(str(name) for name in getattr(X, "columns", features))
     if names != features and features != tuple(f"x{column}" for column in range(len(features))):
         raise DataError(
-            f"the validation data have the features {list(names)}, the training data {list(features)}: they must be "
+            f"the validation data have the features [{listed_values(names)}], the training data "
+            f"[{listed_values(features)}]: they must be "
             "the same, in the same order"
         )
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.exact import require_exact, require_exact_frame
 from partirvm.errors import DataError
 from partirvm.model.labels import plain_labels
+from partirvm.quoting import quoted
 
 Levels = dict[str, tuple[Any, ...]]
 """Levels of each categorical column by its name, in the order of their codes."""
@@ -28,7 +30,7 @@ def levels_of(frame: Any) -> Levels:
             try:
                 found[str(name)] = plain_labels(dtype.categories.tolist())
             except DataError as error:
-                raise DataError(f"the categorical column {str(name)!r} of the data frame: {error}") from error
+                raise DataError(f"the categorical column {quoted(str(name))} of the data frame: {error}") from error
     return found
 
 
@@ -36,19 +38,22 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     """A data frame with codes in place of the labels of its columns of these names; anything else as it is.
 
     A label that is none of the levels has the code after the last, and counts as a level of its own; a missing one
-    becomes NaN. Raises ``DataError`` for a categorical column of another name: the model takes it for numbers.
+    becomes NaN. Raises ``DataError`` for a categorical column of another name, as the model takes it for numbers, and
+    for a whole number that float64 rounds.
     """
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        if isinstance(X, np.ndarray | list | tuple):
+            require_exact(np.asanyarray(X), "X")
         return X
     wrong = [name for name in levels_of(X) if name not in levels]
     if wrong:
-        raise DataError(f"the column {wrong[0]!r} is categorical, but the model was trained on it as numbers")
+        raise DataError(f"the column {quoted(wrong[0])} is categorical, but the model was trained on it as numbers")
     mine = [name for name in X.columns if str(name) in levels]
-    if not mine:
-        return X
-    X = X.copy()
-    for name in mine:
-        X[name] = _codes(X[name], levels[str(name)])
+    if mine:
+        X = X.copy()
+        for name in mine:
+            X[name] = _codes(X[name], levels[str(name)])
+    require_exact_frame(X)
     return X
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import DataError
+from partirvm.quoting import quoted
 
 INTEGERS = np.iinfo(np.int64)
 
@@ -24,8 +25,8 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
     for label in found:
         if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
             raise DataError(
-                f"the class label {label!r} ({type(label).__name__}) cannot be kept: labels are text, finite numbers "
-                "or truth values"
+                f"the class label {quoted(label)} ({type(label).__name__}) cannot be kept: labels are text, finite "
+                "numbers or truth values"
             )
     return found
 
@@ -33,7 +34,7 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Plain labels as an array (K,) of str, bool, int64 or float64 where all are of that type; of objects otherwise.
 
-    Integers beside floats become floats: 1.0 is kept as 1 in DATA.
+    Integers beside floats become floats, where these hold them: 1.0 is kept as 1 in DATA.
 
     >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
     ['U', 'b', 'i', 'f', 'O']
@@ -45,7 +46,7 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
         return np.array(labels, dtype=np.bool_)
     if kinds == {int} and all(INTEGERS.min <= label <= INTEGERS.max for label in labels):
         return np.array(labels, dtype=np.int64)
-    if kinds == {int, float} or kinds == {float}:
+    if kinds == {float} or (kinds == {int, float} and all(label == float(label) for label in labels)):
         return np.array(labels, dtype=np.float64)
     found = np.empty(len(labels), dtype=object)
     found[:] = labels

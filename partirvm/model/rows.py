@@ -18,6 +18,7 @@ from partirvm.core.rowwise import ROWS
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
 from partirvm.model.frames import coded_frame
+from partirvm.quoting import listed_values
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
@@ -37,9 +38,13 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     wanted = columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
-        raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
+        raise DataError(
+            f"the model was trained on the features [{listed_values(wanted)}], the rows given have "
+            f"[{listed_values(found)}]"
+        )
+    coded = coded_frame(X, columns.categories)
     try:
-        rows = np.asarray(coded_frame(X, columns.categories), dtype=np.float64)
+        rows = np.asarray(coded, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
     if not np.isfinite(rows).all():

@@ -8,6 +8,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
+from partirvm.quoting import quoted
 from partirvm.service.measuring import Interrupted, StoppedError
 from partirvm.types import FitParameters
 
@@ -29,7 +30,7 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
         raise DataError(
-            f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {names[column]!r}: "
+            f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {quoted(names[column])}: "
             "remove or fill them before the fit"
         )
     if not moments.targets.n:

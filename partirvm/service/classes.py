@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from partirvm.backends import Executor
 from partirvm.data import Source
 from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.quoting import listed, quoted
 from partirvm.types import FitParameters
 
 RARE = 5
@@ -54,14 +55,14 @@ def find_classes(source: Source, parameters: FitParameters, executor: Executor) 
     if labels is None:
         if parameters.classify:
             raise UsageError(
-                f"{source}: the target {source.columns.target!r} is a number: to classify, ingest the data with "
+                f"{source}: the target {quoted(source.columns.target)} is a number: to classify, ingest the data with "
                 "classes=True (`--classes`)"
             )
         return None
     if parameters.classify is False:
         raise UsageError(
-            f"{source}: the target {source.columns.target!r} is a class ({len(labels)} of them): use RVMClassifier, or "
-            "ingest the data without --classes if it is a number"
+            f"{source}: the target {quoted(source.columns.target)} is a class ({len(labels)} of them): use "
+            "RVMClassifier, or ingest the data without --classes if it is a number"
         )
     tiles = list(executor.map(TileCodes(len(labels)), source, range(source.n_tiles), None))
     counts = np.sum([counted for _, (_, counted) in tiles], axis=0)
@@ -72,8 +73,10 @@ def find_classes(source: Source, parameters: FitParameters, executor: Executor) 
 def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> None:
     there = np.flatnonzero(counts)
     if len(there) < 2:
-        found = "no class" if not len(there) else f"one class, {labels[there[0]]!r}"
-        raise DataError(f"the target {target!r} has {found} in all rows of weight: there is nothing to tell apart")
+        found = "no class" if not len(there) else f"one class, {quoted(labels[there[0]])}"
+        raise DataError(
+            f"the target {quoted(target)} has {found} in all rows of weight: there is nothing to tell apart"
+        )
     missing = [str(labels[k]) for k in np.flatnonzero(counts == 0).tolist()]
     if missing:
         warnings.warn(
@@ -98,4 +101,4 @@ def _named(classes: list[str]) -> str:
     ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 90 more')
     """
     rest = len(classes) - NAMED
-    return ", ".join(classes[:NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+    return listed(classes[:NAMED]) + (f" and {rest:,} more" if rest > 0 else "")

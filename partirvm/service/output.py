@@ -31,7 +31,8 @@ class Column:
     """A column of OUTPUT: numbers, or where there are ``labels`` what stands for the codes 0 … K−1.
 
     Labels that are all text, all whole numbers, all numbers or all truth values are written as such; labels of several
-    types, and integers beyond 64 bits, as text.
+    types, and integers beyond 64 bits, as text. No label is changed, in CSV either, where text stands between quotation
+    marks: ``=1+1`` is not escaped, and a spreadsheet that does not import it as text calculates it.
     """
 
     name: str

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.zarr_source import reading
 from partirvm.errors import ChangedDataError, MissingDataError, StorageError
-from partirvm.storage import storing
+from partirvm.storage import reading, storing
 from partirvm.storage.lease import Lease, acquire, epochs
 from partirvm.storage.local import LocalFolder
 
@@ -104,7 +103,7 @@ class Partial:
     def tile(self, number: int) -> Float:
         """The predictions of a tile, (rows, width). Raises ``MissingDataError`` if they are not there or damaged."""
         place = f"{self._folder.location}: what was kept of tile {number}"
-        with reading(place, "run the same command again"):
+        with reading(place, "run the same command again", MissingDataError):
             chunk = np.asarray(self._array[self._span(number)])
         if np.isnan(chunk[0, 0]):
             raise MissingDataError(f"{place} is missing: run the same command again")

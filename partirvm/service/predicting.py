@@ -26,6 +26,7 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.model import FAR, ClassInterval, ClassModel, Interval, Model
+from partirvm.quoting import listed_values, quoted
 from partirvm.service.augmenting import augmented_scores, augmenting_of, original_rows, training_source
 from partirvm.service.output import Column, check_output, open_output
 from partirvm.service.partial import Partial, partial_prediction
@@ -60,7 +61,9 @@ def value_names(model: AnyModel, *, interval: bool = False) -> tuple[str, ...]:
     names = tuple(f"p_{label}" for label in model.classes)
     twice = [label for label in model.classes if names.count(f"p_{label}") > 1]
     if twice:
-        raise DataError(f"the classes {twice[0]!r} and {twice[1]!r} would both have the column 'p_{twice[0]}'")
+        raise DataError(
+            f"the classes {quoted(twice[0])} and {quoted(twice[1])} would both have the column 'p_{twice[0]}'"
+        )
     ends = ("lower", "upper") if interval else ()
     return (*names, *(f"{end}_{label}" for end in ends for label in model.classes))
 
@@ -366,17 +369,18 @@ def check_features(model: AnyModel, source: Source) -> None:
     wanted, found = model.columns.features, source.columns.features
     if len(found) != len(wanted):
         raise DataError(
-            f"the model was trained on {len(wanted)} features {list(wanted)}, the data have {len(found)}: ingest them "
-            "with like= (`--like`) and the DATA that the model was trained on"
+            f"the model was trained on {len(wanted)} features [{listed_values(wanted)}], the data have {len(found)}: "
+            "ingest them with like= (`--like`) and the DATA that the model was trained on"
         )
     if found != wanted:
         raise DataError(
-            f"the model was trained on the features {list(wanted)}, the data have {list(found)}: ingest them with the "
+            f"the model was trained on the features [{listed_values(wanted)}], the data have "
+            f"[{listed_values(found)}]: ingest them with the "
             "same columns in the same order"
         )
     for name, levels in model.columns.categories.items():
         if source.columns.categories.get(name) != levels:
             raise DataError(
-                f"the categories of {name!r} have other codes in the data than in the model: ingest the data with "
-                "like= (`--like`) and the DATA that the model was trained on"
+                f"the categories of {quoted(name)} have other codes in the data than in the model: ingest the data "
+                "with like= (`--like`) and the DATA that the model was trained on"
             )

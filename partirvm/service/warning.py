@@ -9,6 +9,7 @@ import numpy as np
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
+from partirvm.quoting import listed, quoted
 from partirvm.service.preparing import Prepared
 from partirvm.strategies.partition_size import DENSE
 
@@ -16,10 +17,12 @@ from partirvm.strategies.partition_size import DENSE
 def warn_of_data(prepared: Prepared) -> None:
     columns = prepared.source.columns
     if not prepared.problem.power:
-        warnings.warn(f"the target {columns.target!r} is constant: the model is its mean", DataWarning, stacklevel=3)
+        warnings.warn(
+            f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
+        )
     constant = np.flatnonzero(prepared.moments.inputs.variance == 0)
     if len(constant) and prepared.moments.targets.n > 1:
-        names = ", ".join(columns.features[column] for column in constant)
+        names = listed(columns.features[column] for column in constant)
         warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
 
 

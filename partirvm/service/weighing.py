@@ -12,6 +12,7 @@ from partirvm.backends.base import Progress
 from partirvm.data.source import Source
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import UsageError
+from partirvm.quoting import quoted
 from partirvm.types import FitParameters
 
 Float = NDArray[np.float64]
@@ -28,8 +29,8 @@ def weighed(source: Source, parameters: FitParameters, executor: Executor, progr
         return source
     if source.columns.classes is None:
         raise UsageError(
-            f"{source}: class_weight is for classes, and the target {source.columns.target!r} is a number: ingest the "
-            "data with classes=True (`--classes`), or name a column of weights there (`--weights`)"
+            f"{source}: class_weight is for classes, and the target {quoted(source.columns.target)} is a number: "
+            "ingest the data with classes=True (`--classes`), or name a column of weights there (`--weights`)"
         )
     balanced = parameters.class_weight == "balanced"
     counts = class_totals(source, executor, progress) if balanced else None

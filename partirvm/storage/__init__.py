@@ -5,6 +5,6 @@ A leaf of the house: it knows no fit, no model and no data, so that jobs, models
 
 from __future__ import annotations
 
-from partirvm.storage.folder import Folder, open_folder, storing
+from partirvm.storage.folder import Folder, open_filesystem, open_folder, reading, storing
 
-__all__ = ["Folder", "open_folder", "storing"]
+__all__ = ["Folder", "open_filesystem", "open_folder", "reading", "storing"]

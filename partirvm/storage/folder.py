@@ -16,9 +16,17 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
-from partirvm.errors import CutShortError, ExistsError, FormatError, MissingDataError, StorageError
+from partirvm.errors import (
+    CutShortError,
+    ExistsError,
+    FormatError,
+    MissingDataError,
+    PartirvmError,
+    StorageError,
+    UsageError,
+)
 
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -88,13 +96,12 @@ class Folder(Protocol):
 
 def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
     """The folder at a path or fsspec URL; it need not exist."""
-    import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
     from partirvm.storage.local import LocalFolder
     from partirvm.storage.remote import RemoteFolder
 
-    filesystem, root = fsspec.core.url_to_fs(location, **(storage_options or {}))
+    filesystem, root = open_filesystem(location, storage_options)
     if isinstance(filesystem, LocalFileSystem):
         return LocalFolder(location, root)
     return RemoteFolder(location, filesystem, root)
@@ -108,12 +115,13 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
     """
     place = f"{folder.location}/{name}"
     try:
-        data = folder.read(name)
-    except FileNotFoundError as error:
+        with reading(place):
+            data = folder.read(name)
+    except MissingDataError as error:
         raise MissingDataError(f"{folder.location}: {name} is missing") from error
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if not data.endswith(END):
             raise CutShortError(f"{place}: damaged, its end is missing") from error
         raise FormatError(f"{place}: damaged, not JSON: {error}") from error
@@ -137,6 +145,41 @@ def digest(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
+    """The fsspec filesystem of a path or URL, and the path in it.
+
+    Raises ``UsageError`` for an address of no known kind, ``StorageError`` where nothing answers.
+    """
+    import fsspec
+
+    try:
+        with reading(url):
+            return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
+    except FormatError as error:  # an unknown protocol, or one whose package is not installed
+        raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
+
+
+@contextmanager
+def reading(
+    place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
+) -> Iterator[None]:
+    """Turn whatever a store, or a decoder of what it holds, raises into an error that names the place.
+
+    What is not there is a ``MissingDataError``; what does not answer or may not be read, that is all that has an error
+    number, a ``StorageError``; anything else means that the bytes are not those that were written: ``damaged``.
+    """
+    try:
+        yield
+    except (PartirvmError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
+        raise damaged(f"{place}: cannot be read ({_said(error)}): {advice}") from error
+
+
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
     """Turn what a full, read-only or forbidden store raises into a ``StorageError`` that names the place."""
@@ -145,5 +188,13 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
     except (ExistsError, StorageError, MissingDataError):
         raise
     except OSError as error:
-        reason = REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-        raise StorageError(f"{place}: cannot be written: {reason}: {advice}") from error
+        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
+
+
+def _said(error: Exception) -> str:
+    """The text of an error; a KeyError and the like say little without their name."""
+    return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
+
+
+def _reason(error: OSError) -> str:
+    return REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 from partirvm.errors import StorageError
+from partirvm.storage.folder import reading
 
 _CREATING = threading.Lock()
 """``memory://`` lives in one process and creates in two steps; threads of this process take turns."""
@@ -21,7 +22,8 @@ class RemoteFolder:
 
     def read(self, name: str) -> bytes:
         """The object's bytes."""
-        return bytes(self._fs.cat_file(self._path(name)))
+        with self._asking(name):
+            return bytes(self._fs.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
         """One request."""
@@ -58,27 +60,30 @@ class RemoteFolder:
     def list(self, name: str = "") -> list[str]:
         """Names in a folder."""
         path = self._path(name)
-        self._fs.invalidate_cache(path)
-        try:
-            found = self._fs.ls(path, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        with self._asking(name):
+            self._fs.invalidate_cache(path)
+            try:
+                found = self._fs.ls(path, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
         names = {entry.rstrip("/").rsplit("/", 1)[-1] for entry in found if entry.rstrip("/") != path}
         return sorted(name for name in names if not name.startswith("."))
 
     def empty(self) -> bool:
         """Whether nothing at all is there, hidden names counted."""
         path = self._path("")
-        self._fs.invalidate_cache(path)
-        try:
-            return not self._fs.ls(path, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return True
+        with self._asking(""):
+            self._fs.invalidate_cache(path)
+            try:
+                return not self._fs.ls(path, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return True
 
     def exists(self, name: str = "") -> bool:
         """Whether there is an object or a folder."""
-        self._fs.invalidate_cache(self._path(name))
-        return bool(self._fs.exists(self._path(name)))
+        with self._asking(name):
+            self._fs.invalidate_cache(self._path(name))
+            return bool(self._fs.exists(self._path(name)))
 
     def remove(self, name: str = "") -> None:
         """Remove an object or a folder."""
@@ -99,6 +104,10 @@ class RemoteFolder:
     def rename(self, other: Self) -> None:
         """Object by object: such stores cannot do better."""
         self._fs.mv(self._root, other._root, recursive=True)
+
+    def _asking(self, name: str) -> AbstractContextManager[None]:
+        """Around a request that reads: libraries of stores have errors of their own kinds."""
+        return reading(self.place(name), "is the store within reach?", StorageError)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, NewerFormatError
-from partirvm.storage.folder import digest, storing
+from partirvm.storage.folder import digest, reading, storing
 
 Array = NDArray[Any]
 
@@ -86,17 +86,12 @@ def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None
     """
     import zarr
 
-    try:
-        group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
-        return group, dict(group.attrs)
-    except FileNotFoundError as error:
-        raise MissingDataError(f"{location}: no {what} here") from error
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # whatever Zarr makes of JSON that is damaged
-        raise MissingDataError(
-            f"{location}: zarr.json of the {what} is damaged ({type(error).__name__}: {error}): restore the file"
-        ) from error
+    with reading(f"{location}: zarr.json of the {what}", "restore the file, or make it again", MissingDataError):
+        try:
+            group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
+            return group, dict(group.attrs)
+        except FileNotFoundError as error:
+            raise MissingDataError(f"{location}: no {what} here") from error
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
@@ -154,14 +149,10 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
 
 
 def _read(group: Any, name: str, said: Mapping[str, Any], place: str) -> Array:
-    try:
+    with reading(place, "restore the file, or make it again", MissingDataError):
         stored = group[name]
         require_array(stored, said, place)
         array: Array = np.asarray(stored[...])
-    except (MissingDataError, MemoryError):
-        raise
-    except Exception as error:  # whatever Zarr and its codecs make of damage
-        raise MissingDataError(f"{place} is missing or damaged: {type(error).__name__}: {error}") from error
     if _hash(array) != said["hash"]:
         raise MissingDataError(f"{place} is damaged, or has lost a chunk: restore the file, or make it again")
     return array

@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
     "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv: there is something.*--overwrite"),
-    "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be decoded"),
+    "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read"),
     "missing chunk": (("fit", "{holed}", "{new}"), r"holed\.zarr: chunk 0 of the array 'X'.*is missing.*ingest"),
     "missing chunk in predict": (("predict", "{job}", "{holed}", "p.csv"), r"holed\.zarr: chunk 0.*is missing"),
     "missing chunk in evaluate": (("evaluate", "{job}", "{holed}"), r"holed\.zarr: chunk 0.*is missing"),

@@ -1,0 +1,111 @@
+"""Whole numbers that float64 rounds: beyond 2⁵³ it does not hold all of them, and two identifiers may become one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.errors import DataError
+from partirvm.quoting import named, quoted
+
+LARGEST = 2**53
+"""Up to here float64 holds every whole number."""
+
+ROWS = "row {:,} (counted from 0)"
+"""How messages name a row."""
+
+
+def require_exact(values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None) -> None:
+    """Raise ``DataError`` for a whole number that float64 rounds, in an array (n,) or (n, d) whose row 0 is ``start``.
+
+    Integers of 64 bits, and integers and decimals of Python in an array of objects, are looked at; of anything else
+    nothing is asked. ``columns`` are the names of the d columns, ``x0``, ``x1``, … unless given. Masked values, which
+    an array of float64 would show, are refused too.
+
+    >>> require_exact(np.array([2**53, 2**60]), "y")
+    >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: X: the column 'x0' holds the whole number 9007199254740993 in row 1 …
+    """
+    refuse_masked(values, name)
+    place = first_rounded(values)
+    if place is not None:
+        row, number = start + place[0], place[1] if len(place) > 1 else 0
+        column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
+        raise rounded(name, column, rows.format(row), values[place])
+
+
+def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
+    """The same of the numbers of a pandas data frame, whose categories are no numbers."""
+    for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") in "iu":
+            column = frame.iloc[:, place]
+            values = column.to_numpy() if isinstance(dtype, np.dtype) else column.fillna(0).to_numpy(f"{dtype.kind}8")
+            require_exact(values, "the data frame", rows=rows, columns=[name])
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise ``DataError`` where values of NumPy's masked array are masked: as float64 they would count."""
+    if np.ma.is_masked(values):
+        masked = int(np.ma.getmaskarray(values).sum())
+        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or fill the values in.")
+
+
+def whole_numbers(values: Any) -> Any:
+    """Targets or labels of pandas' own integers as an array of NumPy's, where none is missing; all else as it is.
+
+    NumPy makes float64 of them otherwise, and one label of two. Raises ``DataError`` for masked values.
+    """
+    refuse_masked(values, "y")
+    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+    kinds = {getattr(dtype, "kind", "") for dtype in dtypes if not isinstance(dtype, np.dtype)}
+    if kinds in ({"i"}, {"u"}) and hasattr(values, "isna") and not np.asarray(values.isna()).any():
+        return values.to_numpy(f"{kinds.pop()}8")
+    return values
+
+
+def rounded(where: str, column: Any, place: str, value: Any) -> DataError:
+    """The error for a whole number that float64 rounds."""
+    value = int(value)
+    return DataError(
+        f"{where}: the column {quoted(column)} holds the whole number {value} in {place}, which double precision would "
+        f"round to {_nearest(value)}. Leave identifiers out, or ingest them as categorical (`--categorical "
+        f"{named(column)}`, of a target `--classes`); where rounding does no harm, give decimal numbers (float64)."
+    )
+
+
+def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
+    """Index of the first number that ``require_exact`` refuses, None if there is none.
+
+    >>> first_rounded(np.array([2**63, 2**64 - 1], dtype=np.uint64)), first_rounded(np.array([-(2**53), 2**54 + 2]))
+    ((1,), (1,))
+    """
+    if values.dtype.kind == "O":
+        return next((place for place, value in np.ndenumerate(values) if _is_rounded(value)), None)
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
+        return None
+    if max(int(values.max()), -int(values.min())) <= LARGEST:
+        return None
+    # both halves are exact in float64, and so is the difference
+    wrong = values.astype(np.float64) - (values >> 32).astype(np.float64) * 2.0**32 != (values & 0xFFFFFFFF)
+    return tuple(int(k) for k in np.argwhere(wrong)[0]) if wrong.any() else None
+
+
+def _is_rounded(value: Any) -> bool:
+    if not isinstance(value, int | Decimal | np.integer):
+        return False
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return True
+    return abs(nearest) >= LARGEST and nearest != (int(value) if isinstance(value, np.integer) else value)
+
+
+def _nearest(value: int) -> str:
+    try:
+        return str(int(float(value)))
+    except OverflowError:
+        return "infinity"

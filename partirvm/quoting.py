@@ -1,0 +1,89 @@
+"""Values of other people in messages: cells, labels, names of columns and files.
+
+They may be very long, and may hold characters that a terminal obeys instead of printing. Errors and warnings of
+partirvm pass their whole text through ``printable``; a value that comes from data goes into a message by ``quoted``,
+``named`` or ``listed``, so that it stays short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+LONGEST_VALUE = 60
+"""Characters of a value that a message shows."""
+
+LONGEST_MESSAGE = 2000
+"""Characters of a message; of a longer one the middle is left out."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with every character escaped that ``repr`` escapes, such as those that move a cursor, except ``keep``.
+
+    >>> printable("a\x1b[2Jb\r\n"), printable("two\nlines", keep="\n"), printable("Straße")
+    ('a\\x1b[2Jb\\r\\n', 'two\nlines', 'Straße')
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def message_text(text: str) -> str:
+    """A message as one line that a terminal can print, its middle left out where it is very long.
+
+    >>> len(message_text("x" * 200_000)) < 2100
+    True
+    """
+    if len(text) > LONGEST_MESSAGE:
+        half = LONGEST_MESSAGE // 2
+        text = f"{text[:half]} … ({len(text) - 2 * half:,} characters left out) … {text[-half:]}"
+    return printable(text)
+
+
+def quoted(value: Any) -> str:
+    r"""A value as ``repr`` shows it, cut where it is long.
+
+    >>> quoted("red"), quoted(7), quoted("\x1b[31m")
+    ("'red'", '7', "'\\x1b[31m'")
+    >>> quoted("x" * 200_000)[50:]
+    "xxxxxxxxxxx…' (200,000 characters)"
+    """
+    if isinstance(value, str | bytes) and len(value) > LONGEST_VALUE:
+        shown = repr(value[:LONGEST_VALUE])
+        return f"{shown[:-1]}…{shown[-1]} ({len(value):,} characters)"
+    shown = repr(value)
+    return shown if len(shown) <= 2 * LONGEST_VALUE else f"{shown[: 2 * LONGEST_VALUE]}… ({len(shown):,} characters)"
+
+
+def named(name: Any) -> str:
+    r"""A name without quotation marks, cut where it is long.
+
+    >>> named("fare"), named("a\nb")
+    ('fare', 'a\\nb')
+    """
+    text = str(name)
+    return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)")
+
+
+def listed(names: Iterable[Any], most: int = 20) -> str:
+    """Names with commas between them, no more than ``most``.
+
+    >>> listed(["a", "b"]), listed("abcd", most=2)
+    ('a, b', 'a, b, …')
+    """
+    return _joined(map(named, islice(names, most + 1)), most)
+
+
+def listed_values(values: Iterable[Any], most: int = 20) -> str:
+    """The same of values, quoted.
+
+    >>> listed_values(["a", 1])
+    "'a', 1"
+    """
+    return _joined(map(quoted, islice(values, most + 1)), most)
+
+
+def _joined(texts: Iterable[str], most: int) -> str:
+    found = list(texts)
+    return ", ".join([*found[:most], *["…"] * (len(found) > most)])

@@ -1,0 +1,191 @@
+"""Whole numbers that float64 would round are refused wherever they come from, and no two labels become one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.core.exact import first_rounded
+from partirvm.data import as_source, ingest
+from partirvm.errors import DataError
+from partirvm.model import label_array
+
+ODD = 2**53 + 1
+"""The smallest whole number that float64 does not hold; 2**53 is next to it."""
+
+REFUSED = rf"column '(b|y)' holds the whole number {ODD} in row 2 .*round to {2**53}.*--categorical"
+
+
+def table(column, dtype="int64"):
+    """Four rows of features a, b and a target y; row 2 of one column is odd."""
+    values = {"a": [1, 2, 3, 5], "b": [3, 1, 4, 1], "y": [2, 7, 1, 8]}
+    values[column][2] = ODD
+    return pd.DataFrame(values).astype({column: dtype})
+
+
+def as_csv(frame, folder):
+    frame.to_csv(folder / "t.csv", index=False)
+    return folder / "t.csv"
+
+
+def as_parquet(frame, folder):
+    frame.to_parquet(folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def as_decimals(frame, folder):
+    columns = {name: pa.array([Decimal(int(v)) for v in frame[name]], pa.decimal128(38, 0)) for name in frame}
+    pq.write_table(pa.table(columns), folder / "d.parquet")
+    return folder / "d.parquet"
+
+
+def as_npz(frame, folder):
+    np.savez(
+        folder / "t.npz",
+        X=frame[["a", "b"]].astype("int64").to_numpy(),
+        y=frame["y"].astype("int64").to_numpy(),
+        columns=np.array(["a", "b"]),
+    )
+    return folder / "t.npz"
+
+
+def as_frame(frame, folder):
+    return frame
+
+
+def as_dask(frame, folder):
+    return dd.from_pandas(frame, npartitions=2)
+
+
+@pytest.mark.parametrize("column", ["b", "y"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
+@pytest.mark.parametrize("write", [as_csv, as_parquet, as_decimals, as_npz, as_frame, as_dask])
+def test_ingest_refuses(write, dtype, column, tmp_path):
+    source = write(table(column, dtype), tmp_path)
+    target = {} if write is as_npz else {"target": "y"}
+    with pytest.raises(DataError, match=REFUSED):
+        ingest(source, tmp_path / "d.zarr", **target)
+    assert not (tmp_path / "d.zarr").exists()
+
+
+@pytest.mark.parametrize("write", [as_csv, as_parquet, as_decimals, as_frame, as_dask])
+def test_as_labels_they_are_kept(write, tmp_path):
+    frame = table("b").assign(y=[2**53, ODD, 2**53, ODD])
+    data = ingest(
+        write(frame, tmp_path), tmp_path / "d.zarr", target="y", categorical=["b"], classes=True, shuffle=None
+    )
+    assert data.tile(0).t[:, 0].tolist() == [0, 1, 0, 1]
+    assert [str(label) for label in data.columns.classes] == [str(2**53), str(ODD)]
+    assert str(ODD) in map(str, data.columns.categories["b"])
+
+
+def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
+    """Beside others that are numbers, too: it would be found again as its neighbour otherwise."""
+    (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.12345678901234567890,3\n")
+    data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", categorical=["a"])
+    assert set(data.columns.categories["a"]) == {"5", str(ODD), "0.12345678901234567890"}
+    (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.5,3\n")
+    data = ingest(tmp_path / "t.csv", tmp_path / "e.zarr", target="y", categorical=["a"])
+    assert data.columns.categories["a"] == (0.5, 5, ODD)
+    (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5e0,3\n")
+    found = ingest(tmp_path / "new.csv", tmp_path / "f.zarr", like=data, shuffle=None)
+    assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
+
+
+def test_bytes_that_are_no_text_stay_different(tmp_path):
+    pq.write_table(pa.table({"a": [b"\xff", b"\xfe", b"x"], "y": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
+    data = ingest(tmp_path / "t.parquet", tmp_path / "d.zarr", target="y", categorical=["a"], shuffle=None)
+    assert len(set(data.tile(0).X[:, 0].tolist())) == 3
+
+
+@pytest.mark.parametrize("text", ["1e300", "9007199254740994", "-9007199254740992", "1e16", "0009007199254740992"])
+def test_csv_of_large_numbers_that_are_exact(text, tmp_path):
+    (tmp_path / "t.csv").write_text(f"a,y\n1,1\n{text},2\n3,4\n")
+    data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
+    assert data.tile(0).X[1, 0] == float(text)
+
+
+def test_csv_far_down_and_in_the_second_file(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n1,2\n1e17,3\n")
+    (tmp_path / "b.csv").write_text("a,y\n" + "9007199254740992,2\n" * 200_000 + f'"-{ODD}",3\n')
+    with pytest.raises(DataError, match=rf"b\.csv: the column 'a' holds the whole number -{ODD} in row 200,000 "):
+        ingest(tmp_path, tmp_path / "d.zarr", target="y")
+
+
+X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)
+ODD_X, ODD_Y = X.astype(np.int64), Y.astype(np.int64)
+ODD_X[3, 1] = ODD_Y[3] = ODD
+
+FITTED = {
+    "X": (ODD_X, Y),
+    "lists": (ODD_X.tolist(), Y),
+    "objects": (ODD_X.astype(object), Y),
+    "y": (X, ODD_Y),
+    "series": (X, pd.Series(ODD_Y)),
+    "series of pandas' own": (X, pd.Series(ODD_Y, dtype="Int64")),
+    "several targets": (X, np.column_stack([ODD_Y, ODD_Y])),
+    "frame": (pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), Y),
+    "frame of pandas' own": (pd.DataFrame(ODD_X, columns=["a", "b"]).astype("UInt64"), Y),
+    "dask X": (da.from_array(ODD_X, chunks=5), Y),
+    "dask y": (da.from_array(X, chunks=5), da.from_array(ODD_Y, chunks=5)),
+    "zarr X": (zarr.array(ODD_X, chunks=(5, 2)), Y),
+    "zarr y": (zarr.array(X, chunks=(5, 2)), zarr.array(ODD_Y, chunks=(5,))),
+    "dask frame": (dd.from_pandas(pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), npartitions=2), Y),
+    "dask series": (dd.from_pandas(pd.DataFrame(X), npartitions=2), dd.from_pandas(pd.Series(ODD_Y), npartitions=2)),
+}
+
+
+@pytest.mark.parametrize("case", FITTED)
+def test_a_fit_refuses(case):
+    with pytest.raises(DataError, match=rf"the whole number {ODD} in row 3 "):
+        RVMRegressor(gamma=1.0, max_rounds=1).fit(*FITTED[case])
+
+
+@pytest.mark.parametrize("ask", ["predict", "predict_interval", "sample_y"])
+def test_a_prediction_refuses(ask):
+    model = RVMRegressor(gamma=1.0, max_rounds=1).fit(X, Y)
+    with pytest.raises(DataError, match=rf"^X: the column 'x1' holds the whole number {ODD} in row 3 "):
+        getattr(model, ask)(ODD_X)
+    with pytest.raises(DataError, match=rf"^X: the column 'x1' holds the whole number {ODD} in row 3 "):
+        model.model_.predict(ODD_X)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")])
+def test_a_classifier_keeps_neighbours_apart(kind):
+    labels = np.where(Y % 2 == 0, 2**53, ODD)
+    model = RVMClassifier(gamma=1.0, max_rounds=1).fit(X, kind(labels))
+    assert model.classes_.tolist() == [2**53, ODD]
+
+
+def test_labels_of_integers_and_fractions_stay_apart():
+    assert label_array([0.5, 2**53, ODD]).tolist() == [0.5, 2**53, ODD]
+    assert label_array([0.5, 2**53, ODD]).dtype == object
+    assert label_array([0.5, 2]).dtype == np.float64
+
+
+@pytest.mark.parametrize("place", ["X", "y"])
+def test_masked_values_do_not_count_silently(place, tmp_path):
+    rows, targets = (np.ma.masked_array(X, mask=X > 5), Y) if place == "X" else (X, np.ma.masked_array(Y, mask=Y > 5))
+    for use in (RVMRegressor().fit, lambda *both: ingest(both, tmp_path / "d.zarr"), as_source):
+        with pytest.raises(DataError, match=f"{place}: [0-9]+ values are masked"):
+            use(rows, targets)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1) | st.lists(st.integers(0, 2**64 - 1), min_size=1))
+def test_what_is_rounded_is_what_python_says(values):
+    dtype = np.int64 if min(values) < 0 or max(values) < 2**63 else np.uint64
+    wrong = [k for k, value in enumerate(values) if int(float(value)) != value]
+    expected = (wrong[0],) if wrong else None
+    assert first_rounded(np.array(values, dtype=dtype)) == expected
+    assert first_rounded(np.array([*values, "text"], dtype=object)) == expected

@@ -1,0 +1,165 @@
+"""What honest users hand in: other encodings, torn archives, nested columns, addresses where nobody answers."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+
+from partirvm.cli.failures import Status, status_of
+from partirvm.data import ZarrSource, ingest
+from partirvm.errors import DataError, FormatError, PartirvmError, StorageError, UsageError
+from partirvm.jobs.store import JobStore
+
+ROWS = b"a,y\n" + b"".join(b"%d,%d\n" % (k, k * k % 97) for k in range(5000))
+ZIPPED = gzip.compress(ROWS)
+LONG = "x" * 200_000
+
+FILES = {
+    "no gzip": ("t.csv.gz", ROWS, "incorrect header check"),
+    "no bz2": ("t.csv.bz2", ROWS, "not bz2-compressed"),
+    "no zstd": ("t.csv.zst", ROWS, "ZSTD decompress failed"),
+    "gzip cut short": ("t.csv.gz", ZIPPED[:-20], "Truncated"),
+    "bz2 cut short": ("t.csv.bz2", bz2.compress(ROWS)[:-20], "Truncated"),
+    "gzip with another checksum": ("t.csv.gz", ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "incorrect data check"),
+    "gzip with something behind": ("t.csv.gz", ZIPPED + b"behind", "incorrect header check"),
+    "UTF-16": ("t.csv", ROWS.decode().encode("utf-16"), "not in UTF-8: save it so, as with `iconv"),
+    "UTF-16 without a mark": ("t.csv", ROWS.decode().encode("utf-16-le"), "not in UTF-8"),
+    "Latin-1 in the header": ("t.csv", "ä,y\n1,2\n3,4\n".encode("latin-1"), "not in UTF-8"),
+    "semicolons": ("t.csv", b"a;y\n1;2\n2;3\n", "separated by ';', and ingest takes commas"),
+    "tabs": ("t.csv", b"a\ty\n1\t2\n2\t3\n", "commas alone"),
+    "a header alone": ("t.csv", b"a,y", "no rows"),
+    "a long cell": ("t.csv", f"a,y\n1,2\n{LONG},3\n".encode(), r"'x{60}…' \(200,000 characters\) \(line 3\)"),
+    "a cell that turns red": ("t.csv", b"a,y\n1,2\n\x1b[31mred,3\n", r"'\\x1b\[31mred'"),
+    "a long name": ("t.csv", f"{LONG},y\n1,2\nred,3\n".encode(), r"column 'x{60}…' \(200,000 characters\)"),
+    "a name that turns red": ("t.csv", b"\x1b[31ma,y\n1,2\nred,3\n", r"column '\\x1b\[31ma' holds text"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_cannot_be_read(case, tmp_path):
+    """One line that names the file, exit status 2, and nothing left behind."""
+    name, data, message = FILES[case]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=message) as caught:
+        ingest(tmp_path / name, tmp_path / "d.zarr", target="y")
+    assert name in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 800
+    assert status_of(caught.value) is Status.USAGE
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_labels_in_latin_1(tmp_path):
+    (tmp_path / "t.csv").write_bytes("a,y\nä,2\nö,3\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not in UTF-8"):
+        ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", categorical=["a"])
+
+
+def test_a_parquet_page_with_another_checksum(tmp_path):
+    """Where a writer has left checksums, they are looked at."""
+    values = np.random.default_rng(0).random(1000)
+    place, table = tmp_path / "t.parquet", pa.table({"a": values, "y": values})
+    pq.write_table(table, place, use_dictionary=False, compression="none", write_page_checksum=True)
+    data = bytearray(place.read_bytes())
+    data[data.index(values[500].tobytes())] ^= 1
+    place.write_bytes(bytes(data))
+    with pytest.raises(DataError, match=r"t\.parquet: cannot be read .*checksum"):
+        ingest(place, tmp_path / "d.zarr", target="y")
+
+
+@pytest.mark.parametrize("squeezed", [False, True])
+def test_an_archive_with_a_changed_byte(squeezed, tmp_path):
+    X = np.random.default_rng(0).random((300, 3))
+    (np.savez_compressed if squeezed else np.savez)(tmp_path / "t.npz", X=X, y=X[:, 0])
+    data = bytearray((tmp_path / "t.npz").read_bytes())
+    data[3000] ^= 1
+    (tmp_path / "t.npz").write_bytes(bytes(data))
+    with pytest.raises(DataError, match=r"t\.npz: cannot be read"):
+        ingest(tmp_path / "t.npz", tmp_path / "d.zarr")
+
+
+X, Y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+NESTED = pa.table({"a": [[1.0], [2.0]], "y": [1, 2]})
+STRUCT = pa.table({"a": [{"u": 1}, {"u": 2}], "y": [1, 2]})
+
+VALUES = {
+    "a column of lists": (NESTED, {}, "'a' holds values of the type list<.*not numbers"),
+    "a column of structs": (STRUCT, {}, "'a' holds values of the type struct<"),
+    "lists as labels": (NESTED, {"categorical": ["a"]}, "'a' holds values that are no labels"),
+    "periods as labels": (
+        pd.DataFrame({"a": pd.period_range("2020", periods=6), "y": Y}), {"categorical": ["a"]}, "'a' holds values tha",
+    ),
+    "complex numbers": (pd.DataFrame({"a": X[:, 0] + 1j, "y": Y}), {}, "'a' holds values of several types"),
+    "integers beyond 64 bits": (
+        pd.DataFrame({"a": pd.Series([2**70] * 6, dtype=object), "y": Y}), {}, "'a' holds .* not fit into 64 bits",
+    ),
+    "mixed labels": ((X, np.array([1, "a"] * 3, dtype=object)), {"classes": True}, "'y' holds values that are no lab"),
+    "a sparse matrix": ((sparse.csr_array(X), Y), {}, "X is a sparse matrix"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_values_that_are_neither_numbers_nor_labels(case, tmp_path):
+    source, options, message = VALUES[case]
+    if isinstance(source, pa.Table):
+        pq.write_table(source, tmp_path / "t.parquet")
+        source = tmp_path / "t.parquet"
+    target = {} if isinstance(source, tuple) else {"target": "y"}
+    with pytest.raises(DataError, match=message):
+        ingest(source, tmp_path / "d.zarr", **target, **options)
+
+
+REFUSED = "ftp://127.0.0.1:9"
+"""Nobody listens there; fsspec speaks FTP without a package of its own."""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: ingest(f"{REFUSED}/t.csv", "never.zarr", target="y"),
+        lambda: ingest((X, Y), f"{REFUSED}/d.zarr"),
+        lambda: ZarrSource(f"{REFUSED}/d.zarr"),
+        lambda: JobStore(f"{REFUSED}/job").spec(),
+    ],
+    ids=["table", "new data", "data", "job"],
+)
+def test_a_connection_that_is_refused(use):
+    with pytest.raises(StorageError, match=rf"{REFUSED}/.*: cannot be read: Connection refused"):
+        use()
+
+
+@pytest.mark.parametrize("use", [lambda url: ingest(url, "never.zarr", target="y"), JobStore, ZarrSource])
+def test_a_protocol_that_is_unknown(use):
+    with pytest.raises(PartirvmError, match=r"nonsense://t\.csv.*nonsense") as caught:
+        use("nonsense://t.csv")
+    assert isinstance(caught.value, UsageError | FormatError)
+
+
+TORN = {
+    "cut": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "deep": lambda text: "[" * 100_000,
+    "a list": lambda text: "[]",
+    "nothing": lambda text: "null",
+    "a name lost": lambda text: text.replace('"kind"', '"kine"').replace('"data_type"', '"data_typf"'),
+    "a type changed": lambda text: text.replace('"shape"', '"shade"').replace('"n_rows"', '"n_raws"'),
+    "not UTF-8": lambda text: text[:40] + "\udcff" + text[40:],
+}
+
+
+@pytest.mark.parametrize("damage", TORN)
+@pytest.mark.parametrize("name", ["zarr.json", "X/zarr.json", "y/zarr.json"])
+def test_damaged_metadata_of_data(name, damage, tmp_path):
+    ingest((X, Y), tmp_path / "d.zarr")
+    head = tmp_path / "d.zarr" / name
+    head.write_bytes(TORN[damage](head.read_text()).encode(errors="surrogateescape"))
+    with pytest.raises(PartirvmError, match=r"d\.zarr") as caught:
+        ZarrSource(tmp_path / "d.zarr").tile(0)
+    assert status_of(caught.value) is Status.USAGE
