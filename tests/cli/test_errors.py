@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from commandline import Tour
 
+from partirvm.storage.folder import to_json
+
 CSV = {
     "nan.csv": "a,b,y\n1,2,3\n4,,6\n7,8,9\n",
     "inf.csv": "a,b,y\n1,2,3\n4,inf,6\n7,8,9\n",
@@ -48,7 +50,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "both shuffles": (("ingest", "good.csv", "{new}", *INGEST, "--shuffle", "1", "--no-shuffle"), r"exclude each"),
     "empty name": (("ingest", "good.csv", "{new}", *INGEST, "--features", "a,,b"), r"'a,,b' has an empty name"),
     "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: there is no such folder.*partirvm ingest"),
-    "a folder that is no data": (("fit", "{folder}", "{new}"), r"no Zarr group here.*partirvm ingest"),
+    "a folder that is no data": (("fit", "{folder}", "{new}"), r"no DATA here.*partirvm ingest"),
     "job in the way": (("fit", "{train}", "{job}"), r"job: there is something here.*--overwrite"),
     "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"this is not a job, it will not be overwritten"),
     "unknown kernel": (("fit", "{train}", "{new}", "--kernel", "rbf"), r"kernel is 'rbf'; known: gaussian"),
@@ -116,7 +118,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "missing chunk in predict": (("predict", "{job}", "{holed}", "p.csv"), r"holed\.zarr: chunk 0.*is missing"),
     "missing chunk in evaluate": (("evaluate", "{job}", "{holed}"), r"holed\.zarr: chunk 0.*is missing"),
     "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: the values of tile 0 are not"),
-    "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr has format 99.*update partirvm"),
+    "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr: the DATA has format 99.*upgrade partirvm"),
     "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*upgrade partirvm"),
     "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),
 }
@@ -143,7 +145,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     shutil.copy(folder / "changed.zarr" / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
     _edit(folder / "newer.zarr" / "zarr.json", lambda found: found["attributes"].update(format=99))
     shutil.copytree(tour.job, folder / "newjob")
-    _edit(folder / "newjob" / "spec.json", lambda found: found.update(format=99))
+    (folder / "newjob" / "spec.json").write_bytes(to_json({"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
     return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}

@@ -49,7 +49,7 @@ def test_a_fit_with_every_kernel(case, tmp_path):
         assert not place.exists()
     else:
         save_model(model.model_, place)
-        loaded = load_model(place)
+        loaded = load_model(place, allow_code=True)
         assert loaded.design.kernel == case.kernel
         np.testing.assert_array_equal(loaded.predict(X), found)
 

@@ -1,0 +1,148 @@
+"""What files declare of themselves is checked before it is used: shapes, moments, numbers of events, pointers."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, load_model, open_job, save_model, service
+from partirvm.cli import main
+from partirvm.data import ZarrSource
+from partirvm.data.layout import DataAttributes
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs.store import JobStore
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """DATA of 200 rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)), tmp_path / "d.zarr", tile_rows=64)
+    return tmp_path / "d.zarr"
+
+
+@pytest.fixture
+def job(data, tmp_path):
+    """A job of two rounds on them, that is done."""
+    service.fit(str(data), str(tmp_path / "job"), ASKED)
+    return tmp_path / "job"
+
+
+def edit(path, change):
+    """Change JSON in place."""
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+def test_a_changed_mean_is_damage(data, tmp_path, capsys):
+    """A fit, with --verify or without, ends with status 2 and names the file."""
+
+    def shift(head):
+        head["attributes"]["moments"]["inputs"]["mean"][0] += 0.5
+
+    edit(data / "zarr.json", shift)
+    for flag in ([], ["--verify"]):
+        assert main(["fit", str(data), str(tmp_path / "new"), "--quiet", *flag]) == 2
+        assert "the attributes in zarr.json are damaged" in capsys.readouterr().err
+    with pytest.raises(FormatError, match="attributes in zarr"):
+        ZarrSource(data)
+
+
+@pytest.mark.parametrize("change", ["moments", "features"])
+def test_other_attributes_are_other_data(change, data, job):
+    """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
+    head = json.loads((data / "zarr.json").read_text())
+    found = DataAttributes.from_json(dict(head["attributes"]), "data")
+    inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
+    columns = replace(found.columns, features=("a", "b"))
+    other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
+    other = replace(other, **({"columns": columns} if change == "features" else {}))
+    edit(data / "zarr.json", lambda head: head.update(attributes=other.to_json()))
+    resumed = open_job(job).requeue(max_rounds=3)
+    with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
+        service.carry_out(str(job), attempt=resumed.attempt, patience=0.0)
+
+
+@pytest.mark.parametrize("kind", ["model", "checkpoint", "DATA"])
+def test_no_shape_is_believed(kind, data, tmp_path):
+    """Terabytes that an array's metadata declare are refused before anything is allocated."""
+    if kind == "model":
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 2))
+        save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0] + rng.normal(size=60)), tmp_path / "m")
+        place, name, read = tmp_path / "m", "mean", load_model
+    elif kind == "checkpoint":
+        save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "c"))
+        place, name, read = tmp_path / "c", "a0", lambda place: load_checkpoint(str(place))
+    else:
+        place, name, read = data, "X", ZarrSource
+    edit(place / name / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
+    tracemalloc.start()
+    with pytest.raises(MissingDataError, match=rf"{name}.*shape"):
+        read(place)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50_000_000
+
+
+def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
+    """The event is still JSON: its checksum tells. status, report, resume and evaluate end with status 2."""
+    event = next(path for path in sorted((job / "events").iterdir()) if '"event": "fit"' in path.read_text())
+    text = event.read_text()
+    event.write_text(text.replace('"vectors": ', '"vectors": 1'))
+    with pytest.raises(FormatError, match=rf"{event.name}: damaged"):
+        JobStore(job).events()
+    page = str(tmp_path / "p.html")
+    for verb in (["status", str(job)], ["resume", str(job), "--max-rounds=3"], ["report", str(job), page]):
+        assert main(verb) == 2
+        said = capsys.readouterr().err
+        assert event.name in said
+        assert "fault of the program" not in said
+
+
+def test_a_last_event_that_is_damaged_is_not_taken_for_one_cut_short(job):
+    """What ends as an event does was written whole."""
+    last = sorted((job / "events").iterdir())[-1]
+    text = last.read_text()
+    last.write_text(text.replace('"done"', '"dune"'))
+    with pytest.raises(FormatError, match=f"{last.name}: damaged"):
+        open_job(job).state()
+    last.write_text(text[:40])
+    assert str(open_job(job).status()) == "interrupted"
+
+
+def test_a_pointer_that_is_gone(job, tmp_path):
+    """The events name the last model: the one before it is not given for it."""
+    pointer = max((job / "models").glob("*.json"))
+    pointer.unlink()
+    for read in (load_model, lambda place: open_job(place).model()):
+        with pytest.raises(MissingDataError, match=rf"{pointer.name}, the pointer to its last model, is missing"):
+            read(job)
+
+
+def test_a_claim_that_is_gone(job):
+    """Without it nobody can tell whose events count."""
+    (job / "lease" / "000001.json").unlink()
+    with pytest.raises(MissingDataError, match="claim of epoch 1 is missing"):
+        open_job(job).state()
+
+
+def test_an_update_does_not_begin_anew(data, job):
+    """Its checkpoints are gone: MissingDataError, not a fit of all rows from the first round on."""
+    X = np.random.default_rng(1).normal(size=(100, 2))
+    ingest((X, np.sin(X[:, 0]) + 0.1), data, append=True)
+    attempt = open_job(job).requeue_grown().attempt
+    for path in (job / "checkpoints").glob("*.json"):
+        path.unlink()
+    with pytest.raises(MissingDataError, match="the checkpoint is missing from which its update goes on"):
+        service.carry_out(str(job), attempt=attempt, patience=0.0)
