@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -40,10 +41,12 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     model_: Any
 
     def __sklearn_clone__(self) -> Self:
-        """A clone shares the client: a connection cannot be copied."""
-        values = self.get_params(deep=False)
-        client = values.pop("client")
-        return type(self)(**{name: clone(value, safe=False) for name, value in values.items()}, client=client)
+        """A clone keeps the metadata requests, and shares the client: a connection cannot be copied."""
+        bare = copy(self)
+        bare.client = None
+        cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
+        cloned.client = self.client
+        return cloned
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds no connection."""

@@ -35,11 +35,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     Parameters
     ----------
     kernel : str, kernel, callable or None
-        "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
-        "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
-        centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
-        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
+        "gaussian" or "rbf", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52",
+        "polynomial", "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points
+        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a
+        value of ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are
+        such. Of a list of such each candidate row offers a basis function for each. None for basis functions alone
+        (``basis``).
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
         most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
@@ -122,7 +123,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
-    kernel_store : {"auto", "memory", "zarr", "recompute"}
+    kernel_store : {"auto", "memory", "zarr", "none"}
         Where blocks of the kernel stay between passes; "auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
