@@ -12,12 +12,13 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types"}
-"""Small frozen value types: importable by all."""
+VALUES = {"errors", "types", "frames"}
+"""Small frozen value types, and what makes pandas of other data frames: importable by all."""
 
 ARROWS = {
     "errors": set(),
     "types": set(),
+    "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -45,7 +46,9 @@ EXCEPTIONS = {
     "estimators.base": {
         "backends.executor_for",
         "data.as_source",
+        "data.checks.numeric_array",
         "data.labels.coded",
+        "data.labels.label_values",
         "data.labels.plain_labels",
         "data.require_target",
         "data.source.Source",
@@ -63,7 +66,6 @@ EXCEPTIONS = {
         "data.weighted.text_of_label",
         "model.ClassModel",
         "model.bases_of",
-        "model.frames.coded_frame",
         "model.label_array",
     },
     "estimators.jobs": {"planning.plan.Plan"},
@@ -71,7 +73,6 @@ EXCEPTIONS = {
         "data.as_source",
         "data.source.Source",
         "model.Model",
-        "model.frames.coded_frame",
     },
     "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
@@ -87,6 +88,7 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "errors": set(),
     "types": {"numpy"},
+    "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},

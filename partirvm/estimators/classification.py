@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
+from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array
-from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
 
@@ -244,7 +243,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Columns of pandas' categorical type are categories, here and where the model predicts.
+            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
+            model predicts.
             DATA is the path or URL of what ``ingest`` made with ``classes=True``; it holds y and weights itself. No
             reference to X is kept.
         y : array-like (N,)
@@ -269,7 +269,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = array_of(y)
         if isinstance(y, np.ndarray):
-            check_classification_targets(y)
+            with told_by_name():
+                check_classification_targets(y)
         labels = find_classes(y)
         return coded(y, labels), labels
 
@@ -290,8 +291,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
-            X = coded_frame(X, model.columns.categories)
-            f, far = predictors_of_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
+            f, far = predictors_of_rows(model, self._rows(X, model.columns.categories))
         else:
             found = self._each_tile(PredictTile(model, linked=False), as_source(X))
             f, far = found[:, :-1], int(found[:, -1].sum())

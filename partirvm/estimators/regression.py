@@ -240,7 +240,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Columns of pandas' categorical type are categories, here and where the model predicts.
+            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
+            model predicts.
             DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
         y : array-like (N,) or (N, T)
             Targets, of the same kind as X or a NumPy array; a single column is one target.

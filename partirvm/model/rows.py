@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import DataError
+from partirvm.frames import pandas_frame
 from partirvm.kernels.design import Design
 from partirvm.model.frames import coded_frame
 from partirvm.types import PANEL_ROWS, Columns
@@ -29,7 +30,7 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
     Raises ``DataError`` for other names or no numbers.
     """
-    wanted = columns.features
+    X, wanted = pandas_frame(X), columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
         raise DataError(f"the model was trained on the features {list(wanted)}, the rows given have {list(found)}")
