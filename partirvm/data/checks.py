@@ -15,6 +15,9 @@ from partirvm.errors import DataError
 FARTHEST = 1e60
 """Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
 
+HEAVIEST = 1e100
+"""The same of the mean weight of a row."""
+
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
     """Check shapes and dtypes of anything with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
@@ -104,17 +107,22 @@ def _listed(labels: Sequence[Any], most: int = 20) -> str:
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
-    """Raise ``DataError`` for a column whose numbers cannot be squared and summed; ``scaled`` ones may be far from 1.
+    """Raise ``DataError`` for weights or a column far from 1; ``scaled`` columns may be as far as sums of them go.
 
     A target that is a class has codes, and these are near 1.
     """
-    values = zip(columns.features, moments.inputs.mean, moments.inputs.variance, strict=True)
-    means, variances = moments.targets.mean, moments.targets.variance
-    targets = zip(columns.target_names(len(means)), means, variances, strict=True)
-    for name, mean, variance in [*values, *targets]:
-        deviation = float(np.sqrt(variance))
+    weight = moments.inputs.total / moments.inputs.n
+    if not 1 / HEAVIEST <= weight <= HEAVIEST:
+        raise DataError(
+            f"the weights are {weight:.0e} on average, too far from 1 to be used: divide all of them by a power of ten "
+            "(relative noise likewise), so that most are near 1"
+        )
+    values = zip(columns.features, moments.inputs.mean, moments.inputs.deviation, strict=True)
+    means, deviations = moments.targets.mean, moments.targets.deviation
+    targets = zip(columns.target_names(len(means)), means, deviations, strict=True)
+    for name, mean, deviation in [*values, *targets]:
         if not np.isfinite([mean, deviation]).all():
-            raise DataError(f"the column {name!r} has numbers too large to be squared: divide it by a power of ten")
+            raise DataError(f"the column {name!r} has numbers too large to be averaged: divide it by a power of ten")
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
                 f"the column {name!r} has a standard deviation of {deviation:.0e}, too far from 1 to be used as it is: "

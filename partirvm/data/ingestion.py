@@ -324,15 +324,13 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     if not attributes.labelled:
         return
     inputs, columns = attributes.moments.inputs, attributes.columns
-    constant = [
-        name for name, low, high in zip(columns.features, inputs.minimum, inputs.maximum, strict=True) if low == high
-    ]
+    constant = [name for name, same in zip(columns.features, inputs.constant, strict=True) if same]
     if constant:
         shown = ", ".join(constant[:20]) + (", …" if len(constant) > 20 else "")
         yield f"{len(constant)} constant feature(s), which tell nothing: {shown}."
     targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
-    for name, value, highest in zip(names, targets.minimum, targets.maximum, strict=True):
-        if value != highest:
+    for name, value, same in zip(names, targets.minimum, targets.constant, strict=True):
+        if not same:
             continue
         if columns.targets:
             yield f"the target {name!r} is constant ({value:g}): a fit of several targets refuses it, leave it out."

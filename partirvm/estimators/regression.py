@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import RegressorMixin
 
 from partirvm.data.noise import noise_weights
@@ -129,7 +130,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared; that of most evidence, or where rows that are left
+    noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
+        near 1e200; predictions are not); that of most evidence, or where rows that are left
         out lie at least twice as far off as it says what their errors tell (``OverconfidenceWarning``)
         Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
@@ -286,6 +288,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         self.weights_ = model.mean[kernels]
         self.alpha_ = model.alpha[kernels]
         self.intercept_ = model.intercept
-        self.noise_variance_ = model.noise_variance
+        with np.errstate(over="ignore", under="ignore"):
+            variance = np.square(model.design.scaling.t_unit) * model.noise_variance
+        self.noise_variance_ = variance if model.n_targets > 1 else float(variance[0])
         self.log_evidence_ = model.log_evidence
         self._take_bases(bases_of(model))

@@ -206,7 +206,7 @@ def scale_gamma(moments: Moments, standardize: bool) -> float:
     """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
     inputs = moments.inputs
     if standardize:
-        variance = float(np.mean(inputs.variance > 0))
+        variance = float(np.mean(~inputs.constant))
     else:
         variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
     return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0
