@@ -76,11 +76,15 @@ class ColumnMoments:
         return _unit(self.minimum, self.maximum)
 
     @property
+    def largest(self) -> Float:
+        """Largest absolute value of each column, (columns,)."""
+        return np.maximum(np.abs(self.minimum), np.abs(self.maximum))
+
+    @property
     def constant(self) -> NDArray[np.bool_]:
         """Columns whose values differ by one unit in the last place at most, (columns,): that is rounding."""
-        largest = np.maximum(np.abs(self.minimum), np.abs(self.maximum))
         with np.errstate(all="ignore"):
-            return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(largest)))
+            return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
     @property
     def variance(self) -> Float:
@@ -95,7 +99,8 @@ class ColumnMoments:
 
     def variance_over(self, scale: Float) -> Float:
         """Variance of the values divided by ``scale``, (columns,)."""
-        found: Float = self.variance / (scale / self.unit) ** 2
+        with np.errstate(over="ignore"):  # of a constant column the scale need not be of its size
+            found: Float = self.variance / (scale / self.unit) ** 2
         return found
 
 

@@ -117,12 +117,14 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
             f"the weights are {weight:.0e} on average, too far from 1 to be used: divide all of them by a power of ten "
             "(relative noise likewise), so that most are near 1"
         )
-    values = zip(columns.features, moments.inputs.mean, moments.inputs.deviation, strict=True)
-    means, deviations = moments.targets.mean, moments.targets.deviation
-    targets = zip(columns.target_names(len(means)), means, deviations, strict=True)
-    for name, mean, deviation in [*values, *targets]:
-        if not np.isfinite([mean, deviation]).all():
-            raise DataError(f"the column {name!r} has numbers too large to be averaged: divide it by a power of ten")
+    inputs, targets = moments.inputs, moments.targets
+    values = zip(columns.features, inputs.largest, inputs.deviation, strict=True)
+    names = columns.target_names(len(targets.mean))
+    for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
+        if largest > np.finfo(np.float64).max / 2:
+            raise DataError(
+                f"the column {name!r} has numbers up to {largest:.3g}, too large to be subtracted: divide it by ten"
+            )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
                 f"the column {name!r} has a standard deviation of {deviation:.0e}, too far from 1 to be used as it is: "

@@ -240,7 +240,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 def told_by_name() -> Iterator[None]:
     """What scikit-learn and NumPy say of data that cannot be used, as errors of partirvm."""
     try:
-        yield
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except PartirvmError:
         raise
     except ValueError as error:

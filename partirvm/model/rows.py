@@ -56,18 +56,19 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
         yield rows, design.block(X[rows])
 
 
-def check_predictions(X: Float, columns: Columns, *values: Float | None) -> None:
-    """Raise ``DataError`` for predictions (n, …) of finite inputs X (n, d) that are no numbers; names the first row."""
-    for found in values:
-        wrong = np.zeros(0) if found is None else ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            column = int(np.argmax(np.abs(X[row])))
-            raise DataError(
-                f"the prediction of row {row:,} of {len(X):,} (counted from 0) is not a finite number, nor are those of "
-                f"{int(wrong.sum()) - 1:,} other rows: their inputs are too large for the kernel or basis, there "
-                f"{columns.features[column]!r} is {X[row, column]:.3g}; leave these rows out, or check their units"
-            )
+def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float | None) -> None:
+    """Raise ``DataError`` where predictions (n, …) of finite inputs X (n, d) are no numbers; names the first row."""
+    wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
+    if variance is not None:
+        wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        column = int(np.argmax(np.abs(X[row])))
+        raise DataError(
+            f"the prediction of row {row:,} of {len(X):,} (counted from 0) is no finite number, nor are those of "
+            f"{int(wrong.sum()) - 1:,} other rows: their inputs are too large for the kernel or basis, there "
+            f"{columns.features[column]!r} is {X[row, column]:.3g}; leave these rows out, or check their units"
+        )
 
 
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:
