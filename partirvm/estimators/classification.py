@@ -257,8 +257,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
         Raises
         ------
-        DataError, UsageError, MemoryLimitError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        DataError, UsageError, MemoryLimitError, NumericalError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
+            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
         source, labels = self._training_source(X, y, sample_weight, parameters.seed)

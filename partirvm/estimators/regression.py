@@ -257,8 +257,9 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
         Raises
         ------
-        DataError, UsageError, MemoryLimitError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        DataError, UsageError, MemoryLimitError, NumericalError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
+            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
         if sample_noise is not None:
