@@ -29,6 +29,10 @@ class DataError(PartirvmError, ValueError):
     """The data cannot be used: NaN, text columns, no rows, a wrong number of features."""
 
 
+class DataTypeError(DataError, TypeError):
+    """The data are of a type that cannot be used: a sparse matrix, objects that are no numbers."""
+
+
 class MissingDataError(DataError, FileNotFoundError):
     """A file, an array or a Zarr chunk that should be there is not, or cannot be decoded."""
 

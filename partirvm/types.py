@@ -26,6 +26,32 @@ OFF = 1e-3
 """Relevance, as a fraction of the largest, below which a feature counts as switched off."""
 
 
+SQUARABLE = 256
+"""Binary exponents up to which the squares of numbers, and sums of these, are far from the ends of a double's range."""
+
+
+def power_of_two(size: Any) -> Float:
+    """A unit for numbers of these sizes: 1, or for sizes with too large or small squares the power of two below them.
+
+    Multiplying by it is exact, so that a result in such a unit is that of numbers of ordinary size.
+
+    >>> power_of_two([3.0, 0.0, 1e-200]).tolist() == [1.0, 1.0, 2.0**-665]
+    True
+    """
+    given = np.asarray(size, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        _, exponent = np.frexp(np.abs(given))
+    beyond = np.isfinite(given) & (given != 0) & (np.abs(exponent) > SQUARABLE)
+    return np.ldexp(1.0, np.where(beyond, exponent - 1, 0))
+
+
+def over_square(value: Any, scale: Any) -> Any:
+    """value / scale², where scale² itself may be beyond a double's range."""
+    unit = power_of_two(scale)
+    with np.errstate(over="ignore"):
+        return value / unit / unit / (scale / unit) ** 2
+
+
 @dataclass(frozen=True)
 class Scaling:
     """How raw inputs and targets map to what the model sees: (x − shift) / scale, per column.
@@ -49,6 +75,18 @@ class Scaling:
     def targets(self, t: Float) -> Float:
         """Targets (n, T) as the likelihood sees them."""
         return (t - self.t_shift) / self.t_scale
+
+    @property
+    def t_unit(self) -> Float:
+        """What variances of the targets (T,) are kept in the square of: the targets' own units, unless they are of
+        sizes whose squares are no ordinary numbers; then powers of two of these."""
+        return power_of_two(self.t_scale)
+
+    @property
+    def t_variance(self) -> Float:
+        """``t_scale``² in the square of ``t_unit``, (T,)."""
+        found: Float = (self.t_scale / self.t_unit) ** 2
+        return found
 
 
 @dataclass(frozen=True)

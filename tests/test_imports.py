@@ -12,13 +12,14 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "quoting"}
-"""Small frozen value types: importable by all."""
+VALUES = {"errors", "types", "quoting", "frames"}
+"""Small frozen value types, how messages quote, and what makes pandas of other data frames: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
+    "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
     "core": VALUES,
@@ -47,7 +48,9 @@ EXCEPTIONS = {
         "backends.executor_for",
         "core.exact.whole_numbers",
         "data.as_source",
+        "data.checks.numeric_array",
         "data.labels.coded",
+        "data.labels.label_values",
         "data.labels.plain_labels",
         "data.require_target",
         "data.source.Source",
@@ -65,7 +68,6 @@ EXCEPTIONS = {
         "data.weighted.text_of_label",
         "model.ClassModel",
         "model.bases_of",
-        "model.frames.coded_frame",
         "model.label_array",
         "model.plain_labels",
     },
@@ -87,7 +89,6 @@ EXCEPTIONS = {
         "data.as_source",
         "data.source.Source",
         "model.Model",
-        "model.frames.coded_frame",
     },
     "estimators.regression": {"data.noise.noise_weights", "model.Model", "model.bases_of"},
     "estimators.updating": {
@@ -104,6 +105,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
+    "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
     "core": {"numpy", "scipy"},

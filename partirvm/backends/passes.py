@@ -220,10 +220,11 @@ def _scores(pass_: ScorePass, tile: Tile, of: Callable[[list[Scores]], _Total]) 
     noise = np.atleast_1d(pass_.noise_variance)
 
     def score(panel: _Panel, block: Float, target: int) -> Scores:
-        shift, scale = float(scaling.t_shift[target]), float(scaling.t_scale[target])
+        shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
         spread = block @ roots[target]
         variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
-        return Scores.of(panel.t[:, target], shift + scale * (block @ means[:, target]), scale**2 * variance)
+        mean = shift + scale * (block @ means[:, target])
+        return Scores.of(panel.t[:, target], mean, float(scaling.t_variance[target]) * variance, unit)
 
     def statistic(panel: _Panel, block: Float) -> _Total:
         return of([score(panel, block, target) for target in range(n_targets)])

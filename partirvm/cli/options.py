@@ -237,7 +237,7 @@ _FIT = (
         "--kernel",
         default="gaussian",
         metavar="K",
-        help="Kernel: gaussian, laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
+        help="Kernel: gaussian (or rbf), laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
         "linear-spline, none (the functions of --basis alone), or module:function, a Python function of points and "
         "centres that can be imported here and on every worker (PYTHONPATH).",
     ),

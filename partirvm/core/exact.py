@@ -49,7 +49,7 @@ def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
 
 def refuse_masked(values: Any, name: str) -> None:
     """Raise ``DataError`` where values of NumPy's masked array are masked: as float64 they would count."""
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = int(np.ma.getmaskarray(values).sum())
         raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or fill the values in.")
 

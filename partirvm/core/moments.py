@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.types import power_of_two
+
 Float = NDArray[np.float64]
 
 
@@ -19,7 +21,8 @@ class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
     ``n`` counts rows; ``total`` is the sum of the row weights (equal to ``n`` without weights) and is what means and
-    variances are taken over. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64.
+    variances are taken over. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64. ``square``
+    is in units of ``unit``², which is 1 but for values too large or too small to be squared.
     """
 
     n: int
@@ -40,11 +43,16 @@ class ColumnMoments:
         if n == 0:
             zero = np.zeros(columns)
             return cls(0, 0.0, zero, zero, np.full(columns, np.inf), np.full(columns, -np.inf))
-        total = float(n) if weights is None else float(weights.sum())
-        mean = np.average(values, axis=0, weights=weights)
-        deviations = values - mean
-        square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
-        return cls(n, total, mean, square, values.min(axis=0), values.max(axis=0))
+        minimum, maximum = values.min(axis=0), values.max(axis=0)
+        unit = _unit(minimum, maximum)
+        if (unit != 1).any():
+            values = values / unit
+        with np.errstate(all="ignore"):  # weights that are too large or too small are refused by their sum
+            total = float(n) if weights is None else float(weights.sum())
+            mean = np.average(values, axis=0, weights=weights)
+            deviations = values - mean
+            square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
+        return cls(n, total, mean * unit, square, minimum, maximum)
 
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         if other.n == 0:
@@ -52,21 +60,52 @@ class ColumnMoments:
         if self.n == 0:
             return other
         total = self.total + other.total
-        difference = other.mean - self.mean
-        return ColumnMoments(
-            n=self.n + other.n,
-            total=total,
-            mean=self.mean + difference * (other.total / total),
-            square=self.square + other.square + difference**2 * (self.total * other.total / total),
-            minimum=np.minimum(self.minimum, other.minimum),
-            maximum=np.maximum(self.maximum, other.maximum),
-        )
+        minimum, maximum = np.minimum(self.minimum, other.minimum), np.maximum(self.maximum, other.maximum)
+        unit = _unit(minimum, maximum)
+        mine, its = (self.unit / unit) ** 2, (other.unit / unit) ** 2
+        mean = self.mean / unit
+        with np.errstate(all="ignore"):
+            difference = other.mean / unit - mean
+            square = self.square * mine + other.square * its + difference**2 * (self.total * other.total / total)
+            mean = (mean + difference * (other.total / total)) * unit
+        return ColumnMoments(self.n + other.n, total, mean, square, minimum, maximum)
+
+    @property
+    def unit(self) -> Float:
+        """1, or where values are too large or too small to be squared a power of two of their size, (columns,)."""
+        return _unit(self.minimum, self.maximum)
+
+    @property
+    def largest(self) -> Float:
+        """Largest absolute value of each column, (columns,)."""
+        return np.maximum(np.abs(self.minimum), np.abs(self.maximum))
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Columns whose values differ by one unit in the last place at most, (columns,): that is rounding."""
+        with np.errstate(all="ignore"):
+            return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
     @property
     def variance(self) -> Float:
-        """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant column."""
-        constant = self.minimum == self.maximum
-        return np.where(constant, 0.0, self.square / max(self.total, np.finfo(float).tiny))
+        """Variance with ddof 0 of each column, shape (columns,), in ``unit``²; exactly 0 for a constant column."""
+        return np.where(self.constant, 0.0, self.square / max(self.total, np.finfo(float).tiny))
+
+    @property
+    def deviation(self) -> Float:
+        """Standard deviation of each column, shape (columns,), in its own unit; exactly 0 for a constant column."""
+        found: Float = np.sqrt(self.variance) * self.unit
+        return found
+
+    def variance_over(self, scale: Float) -> Float:
+        """Variance of the values divided by ``scale``, (columns,)."""
+        with np.errstate(over="ignore"):  # of a constant column the scale need not be of its size
+            found: Float = self.variance / (scale / self.unit) ** 2
+        return found
+
+
+def _unit(minimum: Float, maximum: Float) -> Float:
+    return power_of_two(np.maximum(np.abs(minimum), np.abs(maximum)))
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,12 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     """
     diagonal = np.diagonal(H)
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
-        raise NumericalError("the posterior precision has a diagonal that is not finite and positive")
+        wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+        raise NumericalError(
+            f"{int(wrong.sum()):,} of {len(H):,} basis functions, the first at position {int(np.argmax(wrong))}, have "
+            "values whose squares sum to no positive number, or a precision that is none: standardize the inputs, "
+            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
+        )
     scale = 1.0 / np.sqrt(diagonal)
     if not len(H):
         return np.zeros((0, 0), order="F"), scale, 0.0

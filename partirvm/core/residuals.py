@@ -75,8 +75,8 @@ class ResidualStatistics:
 class Scores:
     """Sums over n rows: squared error, absolute error, negative log density (nats), targets inside their 95 % interval.
 
-    Errors are in the units of the targets they were computed from. Of several targets these are means over targets, so
-    that ``rmse`` is the root of the mean of their squares.
+    Errors are in the units of the targets they were computed from, squares in the square of ``unit``. Of several
+    targets these are means over targets, so that ``rmse`` is the root of the mean of their squares.
     """
 
     n: int
@@ -84,22 +84,30 @@ class Scores:
     absolute: float
     surprise: float
     covered: float
+    unit: float = 1.0
 
     @classmethod
     def over(cls, targets: Sequence[Scores]) -> Scores:
         """The mean over targets of the scores of the same rows."""
         if len(targets) == 1:
             return targets[0]
-        sums = [[one.square, one.absolute, one.surprise, one.covered] for one in targets]
-        return cls(targets[0].n, *np.mean(sums, axis=0).tolist())
+        unit = max(one.unit for one in targets)
+        squares = [one.square * (one.unit / unit) ** 2 for one in targets]
+        sums = [[s, one.absolute, one.surprise, one.covered] for s, one in zip(squares, targets, strict=True)]
+        square, absolute, surprise, covered = np.mean(sums, axis=0).tolist()
+        return cls(targets[0].n, square, absolute, surprise, covered, unit)
 
     @classmethod
-    def of(cls, t: Float, mean: Float, variance: Float) -> Scores:
-        """Scores of targets t (n,) under normal predictions with this mean and (noisy) variance, both (n,)."""
-        r = t - mean
-        surprise = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance)
+    def of(cls, t: Float, mean: Float, variance: Float, unit: float = 1.0) -> Scores:
+        """Scores of targets t (n,) under normal predictions with this mean and (noisy) variance, both (n,).
+
+        The variance is in the square of ``unit``.
+        """
+        r = (t - mean) / unit
+        surprise = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance) + np.log(unit)
         covered = np.abs(r) <= Z95 * np.sqrt(variance)
-        return cls(len(t), float(r @ r), float(np.abs(r).sum()), float(surprise.sum()), int(covered.sum()))
+        absolute = float(np.abs(r).sum()) * unit
+        return cls(len(t), float(r @ r), absolute, float(surprise.sum()), int(covered.sum()), unit)
 
     def __add__(self, other: Scores) -> Scores:
         return Scores(
@@ -108,12 +116,13 @@ class Scores:
             self.absolute + other.absolute,
             self.surprise + other.surprise,
             self.covered + other.covered,
+            self.unit,
         )
 
     @property
     def rmse(self) -> float:
         """Root mean square error."""
-        return float(np.sqrt(self.square / self.n))
+        return float(np.sqrt(self.square / self.n)) * self.unit
 
     @property
     def loss(self) -> float:

@@ -17,6 +17,9 @@ from partirvm.quoting import listed, listed_values, quoted
 FARTHEST = 1e60
 """Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
 
+HEAVIEST = 1e100
+"""The same of the mean weight of a row."""
+
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
     """Check shapes and dtypes of anything with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
@@ -102,18 +105,23 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
-    """Raise ``DataError`` for a column whose numbers cannot be squared and summed; ``scaled`` ones may be far from 1.
+    """Raise ``DataError`` for weights or a column far from 1; ``scaled`` columns may be as far as sums of them go.
 
     A target that is a class has codes, and these are near 1.
     """
-    values = zip(columns.features, moments.inputs.mean, moments.inputs.variance, strict=True)
-    means, variances = moments.targets.mean, moments.targets.variance
-    targets = zip(columns.target_names(len(means)), means, variances, strict=True)
-    for name, mean, variance in [*values, *targets]:
-        deviation = float(np.sqrt(variance))
-        if not np.isfinite([mean, deviation]).all():
+    weight = moments.inputs.total / moments.inputs.n
+    if not 1 / HEAVIEST <= weight <= HEAVIEST:
+        raise DataError(
+            f"the weights are {weight:.0e} on average, too far from 1 to be used: divide all of them by a power of ten "
+            "(relative noise likewise), so that most are near 1"
+        )
+    inputs, targets = moments.inputs, moments.targets
+    values = zip(columns.features, inputs.largest, inputs.deviation, strict=True)
+    names = columns.target_names(len(targets.mean))
+    for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
+        if largest > np.finfo(np.float64).max / 2:
             raise DataError(
-                f"the column {quoted(name)} has numbers too large to be squared: divide it by a power of ten"
+                f"the column {quoted(name)} has numbers up to {largest:.3g}, too large to subtract: divide it by ten"
             )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(

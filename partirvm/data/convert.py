@@ -16,6 +16,7 @@ from partirvm.data.noise import NoiseWeights
 from partirvm.data.readers import is_frame, module_of
 from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError, UsageError
+from partirvm.frames import pandas_column, pandas_frame
 from partirvm.quoting import quoted
 
 
@@ -34,8 +35,9 @@ def as_source(
     Parameters
     ----------
     X : array, data frame, path, URL or Source
-        NumPy array or nested list (N, d); pandas or Dask data frame; Zarr or Dask array (N, d); the path or URL of DATA
-        made by ``ingest``; or a source, which is returned as it is. DATA and sources carry y and weights themselves.
+        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); the path or
+        URL of DATA made by ``ingest``; or a source, which is returned as it is. DATA and sources carry y and weights
+        themselves.
     y, weights : array, optional
         Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or NumPy arrays.
     seed : int, optional
@@ -70,6 +72,7 @@ def as_source(
         from partirvm.data.zarr_source import ZarrSource
 
         return ZarrSource(X)
+    X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
         columns = columns or Columns(tuple(str(name) for name in X.columns), target=_name(y))
         X = _frame_values(X)

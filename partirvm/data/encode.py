@@ -102,6 +102,9 @@ def assign_roles(
     weights, noisy = weights or noise, noise is not None
     if features is None:
         features = [name for name in reader.features or reader.columns if name not in (*targets, weights)]
+    if like is None:
+        known = getattr(reader, "categorical", ())
+        categorical = (*categorical, *(name for name in known if name in features and name not in categorical))
     roles = Roles(tuple(features), targets, weights, tuple(categorical), classes, noisy)
     _check_roles(roles, reader)
     return roles

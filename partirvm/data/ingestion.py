@@ -59,10 +59,11 @@ def ingest(
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas or Dask data frame; or
-        (X, y) or (X, y, weights), arrays of NumPy, Zarr or Dask, y of shape (N,) or, of several targets, (N, T). An
-        .npz has the arrays ``X`` and ``y``, and may have ``columns`` (names of features) and ``weights``. With
-        ``like``, y may be None, or missing in the .npz. Columns of y without names are ``y0``, ``y1``, …
+        A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas, polars or Dask data
+        frame, whose categorical columns are categories unless they are the target; or (X, y) or (X, y, weights),
+        arrays of NumPy, Zarr or Dask, y of shape (N,) or, of several targets, (N, T). An .npz has the arrays ``X`` and
+        ``y``, and may have ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or missing in
+        the .npz. Columns of y without names are ``y0``, ``y1``, …
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
@@ -176,7 +177,10 @@ def written(
 def _known_columns(like: Any) -> Columns | None:
     if like is None or isinstance(like, Columns):
         return like
-    return ZarrSource(like).columns if isinstance(like, (str, os.PathLike)) else like.columns
+    found = ZarrSource(like).columns if isinstance(like, (str, os.PathLike)) else getattr(like, "columns", None)
+    if not isinstance(found, Columns):
+        raise UsageError(f"like is of type {type(like).__name__}: it must be DATA that ingest made, or their path.")
+    return found
 
 
 def _working_memory(limit: int | None) -> int:
@@ -321,14 +325,12 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     if not attributes.labelled:
         return
     inputs, columns = attributes.moments.inputs, attributes.columns
-    constant = [
-        name for name, low, high in zip(columns.features, inputs.minimum, inputs.maximum, strict=True) if low == high
-    ]
+    constant = [name for name, same in zip(columns.features, inputs.constant, strict=True) if same]
     if constant:
         yield f"{len(constant)} constant feature(s), which tell nothing: {listed(constant)}."
     targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
-    for name, value, highest in zip(names, targets.minimum, targets.maximum, strict=True):
-        if value != highest:
+    for name, value, same in zip(names, targets.minimum, targets.constant, strict=True):
+        if not same:
             continue
         if columns.targets:
             refused = "a fit of several targets refuses it, leave it out"

@@ -41,8 +41,10 @@ def find_classes(y: Any) -> Labels:
     classes: Labels | None = None
     if module_of(y) == "zarr":
         refuse_missing_chunks("y", y, MEANT)
+    start = 0
     for block in _blocks(y):
-        _check(block)
+        _check(block, start)
+        start += len(block)
         try:
             new = np.unique(block)
             classes = new if classes is None else np.unique(np.concatenate([classes, new]))
@@ -53,6 +55,26 @@ def find_classes(y: Any) -> Labels:
     if len(classes) == 1:
         raise DataError(f"y has one class only, {quoted(classes.tolist()[0])}: there is nothing to tell apart.")
     return classes
+
+
+def label_values(y: Any) -> Labels:
+    """Labels in memory as an array of their own type: numbers and truth values that are objects become such.
+
+    Raises ``DataError`` for labels of several types, for missing ones, and for objects that are no labels.
+
+    >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
+    ('i', 'b')
+    """
+    if isinstance(y, list | tuple) and not any(np.ndim(label) for label in y):
+        objects = np.empty(len(y), dtype=object)
+        objects[:] = y
+        labels = objects
+    else:
+        labels = np.asarray(y)
+    _check(labels)
+    if labels.dtype.kind != "O" or not labels.size or (isinstance(labels.flat[0], str) and not isinstance(y, list)):
+        return labels
+    return np.array(labels.tolist())
 
 
 def coded(y: Any, classes: Labels) -> Any:
@@ -119,7 +141,8 @@ def _blocks(y: Any) -> Iterator[Labels]:
         yield np.asarray(y)
 
 
-def _check(block: Labels) -> None:
+def _check(block: Labels, start: int = 0) -> None:
+    """Refuse labels that are no classes; ``start`` is the row number of the first."""
     if block.dtype.kind == "f":
         missing = np.isnan(block)
         whole = np.isfinite(block) & (block == np.floor(block))
@@ -130,9 +153,33 @@ def _check(block: Labels) -> None:
                 "RVMRegressor, or put them into bins."
             )
     else:
-        missing = np.array([label is None or label != label for label in block.flat] if block.dtype.kind == "O" else [])
+        missing = np.array([_missing(label) for label in block.flat] if block.dtype.kind == "O" else [], dtype=bool)
     if missing.any():
-        raise DataError(f"y has {int(missing.sum()):,} missing labels: remove these rows, or name a class for them.")
+        row = int(np.argmax(missing))
+        raise DataError(
+            f"y has {int(missing.sum()):,} missing labels, the first in row {start + row:,}: remove these rows, or "
+            "name a class for them."
+        )
+    examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
+    if len(examples) > 1:
+        mixed = " and ".join(f"{kind} ({label!r})" for kind, label in sorted(examples.items()))
+        raise DataError(f"the labels in y mix {mixed}: make them all of one type, such as text.")
+
+
+def _missing(label: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:
+        return True
+
+
+def _kind(label: Any) -> str:
+    """What a label is, for people."""
+    for kind, types in (("truth values", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
+        if isinstance(label, types):
+            return kind
+    return f"objects of type {type(label).__name__}"
 
 
 def _codes(labels: Labels, classes: Labels) -> Float:

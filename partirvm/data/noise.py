@@ -69,7 +69,7 @@ def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_no
         place = int(np.argmax(wrong))
         raise DataError(
             f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): relative noise must be positive "
-            "and finite. Leave the row out, or give it a weight of zero and any noise."
+            "and finite, and 1/noise² too. Leave the row out, or give it a weight of zero and any noise."
         )
     return weights
 

@@ -17,6 +17,7 @@ from partirvm.data.checks import check_shapes, numeric_array
 from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
 from partirvm.errors import DataError, UsageError
+from partirvm.frames import pandas_column, pandas_frame
 from partirvm.quoting import listed, quoted
 
 Batch = Mapping[str, Any]
@@ -61,15 +62,15 @@ def open_reader(source: Any) -> Reader:
         from partirvm.data.tables import open_table
 
         return open_table(os.fspath(source))
+    if isinstance(source, (tuple, list)) and len(source) in (2, 3):
+        X, y, *weights = pandas_frame(source[0]), *map(pandas_column, source[1:])
+        return (FrameReader.of_parts if is_frame(X) else PairReader)(X, y, *weights)
+    source = pandas_frame(source, "the source")
     if is_frame(source):
         return FrameReader(source)
-    if isinstance(source, (tuple, list)) and len(source) in (2, 3):
-        if is_frame(source[0]):
-            return FrameReader.of_parts(*source)
-        return PairReader(*source)
     raise UsageError(
-        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame or a tuple (X, y) of arrays; "
-        "(X, None) with like=… for rows to be predicted."
+        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, polars or Dask, or a "
+        "tuple (X, y) of arrays; (X, None) with like=… for rows to be predicted."
     )
 
 
@@ -179,7 +180,10 @@ def _known_chunks(array: Any) -> Any:
 
 
 class FrameReader:
-    """A pandas or Dask data frame; a Dask one is computed partition by partition."""
+    """A pandas or Dask data frame; a Dask one is computed partition by partition.
+
+    ``categorical`` are its columns of pandas' categorical type: such features are categories without being named.
+    """
 
     name = "the data frame"
     untyped = False
@@ -195,6 +199,9 @@ class FrameReader:
         self._frame, self._beside = frame, beside or {}
         self.columns = (*(str(name) for name in frame.columns), *self._beside)
         self.targets, self.weights = targets, weights
+        self.categorical = tuple(
+            str(name) for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if hasattr(dtype, "categories")
+        )
         self.n_rows: int | None = None if hasattr(frame, "npartitions") else len(frame)
 
     @classmethod

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from partirvm.backends import executor_for
 from partirvm.core.exact import whole_numbers
 from partirvm.data import as_source, require_target
-from partirvm.data.labels import coded, plain_labels
+from partirvm.data.checks import numeric_array
+from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
@@ -42,10 +47,12 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     model_: Any
 
     def __sklearn_clone__(self) -> Self:
-        """A clone shares the client: a connection cannot be copied."""
-        values = self.get_params(deep=False)
-        client = values.pop("client")
-        return type(self)(**{name: clone(value, safe=False) for name, value in values.items()}, client=client)
+        """A clone keeps the metadata requests, and shares the client: a connection cannot be copied."""
+        bare = copy(self)
+        bare.client = None
+        cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
+        cloned.client = self.client
+        return cloned
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds no connection."""
@@ -177,31 +184,44 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
         With ``levels`` of categories they have to be like the rows before.
         """
-        more, numbers = levels is not None, is_regressor(self)
+        more = levels is not None
+        X = pandas_frame(X)
         levels = levels_of(X) if levels is None else levels
-        X, y, least = coded_frame(X, levels), whole_numbers(y), 1 if more else 2
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            y_numeric=numbers,
-            multi_output=numbers,
-            ensure_min_samples=least,
-            reset=not more,
-        )
+        X, y = self._rows(X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
         names = getattr(self, "feature_names_in_", None)
         weights = None
         if sample_weight is not None:
             if not np.any(np.asarray(sample_weight)):
                 raise DataError("no row has a weight above zero: there is nothing to fit")
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            with told_by_name():
+                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             present = weights > 0
             if not present.all():
                 X, y, weights = X[present], y[present], weights[present]
         y, labels = self._coded(y)
         columns = None if names is None else Columns(tuple(names), categories=levels)
         return X, y, weights, columns, labels
+
+    def _rows(self, X: Any, levels: dict[str, tuple[Any, ...]], *y: Any, reset: bool = False, **checks: Any) -> Any:
+        """Rows in memory as an array (n, d), and targets beside it if they are given; checked as scikit-learn does.
+
+        Raises ``DataError`` that names columns and rows which cannot be used.
+        """
+        numbers = is_regressor(self)
+        if y:
+            targets = whole_numbers(pandas_column(y[0]))
+            if targets is not None and not numbers:
+                targets = label_values(targets)
+            elif targets is not None and np.asarray(targets).dtype.kind in "OUS":
+                targets = numeric_array("y", targets)
+            y = (targets,)
+            checks |= {"y_numeric": numbers, "multi_output": numbers}
+        with told_by_name():
+            X = coded_frame(X, levels)
+            found = validate_data(self, X, *y, dtype=np.float64, ensure_all_finite=False, reset=reset, **checks)
+        rows = found[0] if y else found
+        check_finite(rows, getattr(self, "feature_names_in_", None))
+        return found
 
     def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
         """The rows of ``validation``, with the classes of the training rows."""
@@ -211,19 +231,16 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             return as_source(validation)
         if len(validation) != 2:
             raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
-        X, y = validation
+        X, y = pandas_frame(validation[0]), validation[1]
         check_names(X, source.columns.features)
         if in_memory(X):
-            X, y = coded_frame(X, source.columns.categories), whole_numbers(y)
-            numbers = is_regressor(self)
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=numbers, multi_output=numbers, reset=False)
+            X, y = self._rows(X, source.columns.categories, y)
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
 
     def _values(self, function: OfRows, X: Any) -> Float:
         """What a function of raw inputs, such as a model's intervals, makes of each row of X of any kind, (n, V)."""
         if in_memory(X):
-            X = coded_frame(X, self.model_.columns.categories)
-            values, far = values_of_rows(function, validate_data(self, X, dtype=np.float64, reset=False))
+            values, far = values_of_rows(function, self._rows(X, self.model_.columns.categories))
         else:
             found = self._each_tile(ValuesTile(function), as_source(X))
             values, far = found[:, :-1], int(found[:, -1].sum())
@@ -241,6 +258,43 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return found[np.argsort(found[:, 0]), 1:]
 
 
+@contextmanager
+def told_by_name() -> Iterator[None]:
+    """What scikit-learn and NumPy say of data that cannot be used, as errors of partirvm."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except PartirvmError:
+        raise
+    except ValueError as error:
+        raise DataError(_without_values(error)) from error
+    except TypeError as error:
+        raise DataTypeError(_without_values(error)) from error
+
+
+def _without_values(error: Exception) -> str:
+    """The text of an error without the arrays that it prints on several lines."""
+    text = str(error)
+    if "\n" in text:
+        text = re.sub(r"(array=)?\[[\s\S]*\]\.?", "", text)
+    return "\n".join(line for line in text.splitlines() if line.strip())
+
+
+def check_finite(X: Float, names: Any) -> None:
+    """Raise ``DataError`` for values that are NaN or infinite: their count, the first row and its column by name."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(X.sum()):
+            return
+    wrong = ~np.isfinite(X)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        name = f"x{column}" if names is None else str(names[column])
+        raise DataError(
+            f"X has {int(wrong.sum()):,} values that are NaN or infinite, the first in row {row:,} (counted from 0), "
+            f"column {name!r}: remove or fill them"
+        )
+
+
 def check_names(X: Any, features: tuple[str, ...]) -> None:
     """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
     names = tuple(str(name) for name in getattr(X, "columns", features))
@@ -254,15 +308,15 @@ def check_names(X: Any, features: tuple[str, ...]) -> None:
 
 def in_memory(X: Any) -> bool:
     """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
-    module = type(X).__module__.partition(".")[0]
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or hasattr(X, "gather") or module in _FOREIGN)
+    module, source = type(X).__module__.partition(".")[0], hasattr(X, "tile") and hasattr(X, "gather")
+    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module in _FOREIGN)
 
 
 _FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
 
 
 def array_of(y: Any) -> Any:
-    """Labels or targets as an array: a Dask series as a Dask array, lists and pandas series as a NumPy array."""
+    """Labels or targets as an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
     if hasattr(y, "to_dask_array"):
         y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
         return y.to_dask_array(lengths=True)

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory
+from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
-from partirvm.model.frames import coded_frame
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
 
@@ -35,11 +34,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     Parameters
     ----------
     kernel : str, kernel, callable or None
-        "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
-        "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
-        centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
-        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
+        "gaussian" or "rbf", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52",
+        "polynomial", "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points
+        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a
+        value of ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are
+        such. Of a list of such each candidate row offers a basis function for each. None for basis functions alone
+        (``basis``).
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
         most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
@@ -122,7 +122,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
-    kernel_store : {"auto", "memory", "zarr", "recompute"}
+    kernel_store : {"auto", "memory", "zarr", "none"}
         Where blocks of the kernel stay between passes; "auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
@@ -243,7 +243,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Columns of pandas' categorical type are categories, here and where the model predicts.
+            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
+            model predicts.
             DATA is the path or URL of what ``ingest`` made with ``classes=True``; it holds y and weights itself. No
             reference to X is kept.
         y : array-like (N,)
@@ -256,8 +257,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
         Raises
         ------
-        DataError, UsageError, MemoryLimitError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        DataError, UsageError, MemoryLimitError, NumericalError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
+            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
         source, labels = self._training_source(X, y, sample_weight, parameters.seed)
@@ -268,7 +270,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = array_of(y)
         if isinstance(y, np.ndarray):
-            check_classification_targets(y)
+            with told_by_name():
+                check_classification_targets(y)
         labels = find_classes(y)
         return coded(y, labels), labels
 
@@ -298,8 +301,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
-            X = coded_frame(X, model.columns.categories)
-            f, far = predictors_of_rows(model, validate_data(self, X, dtype=np.float64, reset=False))
+            f, far = predictors_of_rows(model, self._rows(X, model.columns.categories))
         else:
             found = self._each_tile(PredictTile(model, linked=False), as_source(X))
             f, far = found[:, :-1], int(found[:, -1].sum())

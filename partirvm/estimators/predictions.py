@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import as_source
 from partirvm.data.source import Source
@@ -16,7 +16,6 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
-from partirvm.model.frames import coded_frame
 from partirvm.service.augmenting import augmented_rows, require_augmentable
 from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
 
@@ -56,9 +55,7 @@ class PredictsNumbers(Updatable):
             both = self._augmented(X, self._training_again(augment))
             return both if return_std else both[0]
         if in_memory(X):
-            X = coded_frame(X, model.columns.categories)
-            X = validate_data(self, X, dtype=np.float64, reset=False)
-            mean, std, far = predict_rows(model, X, std=return_std)
+            mean, std, far = predict_rows(model, self._rows(X, model.columns.categories), std=return_std)
         else:
             found = self._each_tile(PredictTile(model), as_source(X))
             mean, std = np.split(found[:, :-1], 2, axis=1)
@@ -116,15 +113,14 @@ class PredictsNumbers(Updatable):
             return np.stack([one.sample_y(X, n_samples, rng, noise=noise) for one in self.estimators_], axis=1)
         values = self._values(self.model_.samples(n_samples, rng), X)
         if noise:
-            values = values + np.sqrt(self.model_.noise_variance) * rng.standard_normal(values.shape)
+            values = values + self.model_.noise_deviation[0] * rng.standard_normal(values.shape)
         return values
 
     def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
         """Mean and standard deviation of each row, with the rows of the fit."""
         model: Model = self.model_
         if in_memory(X):
-            X = validate_data(self, coded_frame(X, model.columns.categories), dtype=np.float64, reset=False)
-            source = as_source(X, columns=model.columns)
+            source = as_source(self._rows(X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
             check_features(model, source)
@@ -152,8 +148,7 @@ class PredictsNumbers(Updatable):
                 )
             X, y, *weights = augment
             if in_memory(X):
-                X = coded_frame(X, model.columns.categories)
-                X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+                X, y = self._rows(X, model.columns.categories, y)
                 return as_source(X, y, *weights, columns=model.columns)
             training = as_source(X, y, *weights)
         else:

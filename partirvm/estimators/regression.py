@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import RegressorMixin
 
 from partirvm.data.noise import noise_weights
@@ -22,11 +23,12 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     Parameters
     ----------
     kernel : str, kernel, callable or None
-        "gaussian", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52", "polynomial",
-        "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points (n, d) and
-        centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a value of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
-        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
+        "gaussian" or "rbf", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52",
+        "polynomial", "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points
+        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a
+        value of ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are
+        such. Of a list of such each candidate row offers a basis function for each. None for basis functions alone
+        (``basis``).
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
         most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
@@ -115,7 +117,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
-    kernel_store : {"auto", "memory", "zarr", "recompute"}
+    kernel_store : {"auto", "memory", "zarr", "none"}
         Where blocks of the kernel stay between passes; "auto" measures.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
@@ -128,7 +130,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared; that of most evidence, or where rows that are left
+    noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
+        near 1e200; predictions are not); that of most evidence, or where rows that are left
         out lie at least twice as far off as it says what their errors tell (``OverconfidenceWarning``)
         Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
@@ -239,7 +242,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Columns of pandas' categorical type are categories, here and where the model predicts.
+            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
+            model predicts.
             DATA is the path or URL of what ``ingest`` made; it holds y and weights itself. No reference to X is kept.
         y : array-like (N,) or (N, T)
             Targets, of the same kind as X or a NumPy array; a single column is one target.
@@ -253,8 +257,9 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
         Raises
         ------
-        DataError, UsageError, MemoryLimitError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``.
+        DataError, UsageError, MemoryLimitError, NumericalError
+            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
+            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
         """
         parameters = self.parameters()
         if sample_noise is not None:
@@ -284,6 +289,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         self.weights_ = model.mean[kernels]
         self.alpha_ = model.alpha[kernels]
         self.intercept_ = model.intercept
-        self.noise_variance_ = model.noise_variance
+        with np.errstate(over="ignore", under="ignore"):
+            variance = np.square(model.design.scaling.t_unit) * model.noise_variance
+        self.noise_variance_ = variance if model.n_targets > 1 else float(variance[0])
         self.log_evidence_ = model.log_evidence
         self._take_bases(bases_of(model))

@@ -19,6 +19,7 @@ from partirvm.kernels.several import Several
 from partirvm.kernels.spline import LinearSpline
 
 __all__ = [
+    "ALIASES",
     "KERNELS",
     "NAMES",
     "WITH_GAMMA",
@@ -50,6 +51,9 @@ WITH_GAMMA: dict[str, type[Kernel]] = {
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
 """Kernels that can be asked for by name alone."""
 
+ALIASES = {"rbf": Gaussian.name}
+"""Other names that a kernel may be asked for by: scikit-learn's."""
+
 KERNELS: dict[str, type[Kernel]] = {
     **NAMES,
     **{kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)},
@@ -62,7 +66,7 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
 
     Raises ``UsageError`` for an unknown name.
     """
-    name = spec.get("name")
+    name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name == Several.name:
         return Several.from_spec(spec)
     if name not in KERNELS:

@@ -15,6 +15,10 @@ from partirvm.kernels.base import Described
 Float = NDArray[np.float64]
 
 
+MOST = 1e150
+"""Largest gamma whose products with squared distances are numbers."""
+
+
 @dataclass(frozen=True)
 class Widths(Described):
     """Base of kernels whose first parameter is gamma: one number for all features, or one ≥ 0 per feature.
@@ -70,10 +74,10 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
         values = np.array(given, dtype=float)
     except (TypeError, ValueError):
         values = np.zeros(0)
-    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+    if values.ndim != 1 or not (values <= MOST).all() or (values < 0).any() or not values.any():
         raise UsageError(
             f"gamma of the {name} kernel is {list(given) if np.iterable(given) else given!r}: it must be one positive "
-            "number, or one number ≥ 0 per feature with at least one positive"
+            f"number, or one number ≥ 0 per feature with at least one positive, up to {MOST:g}"
         )
     return tuple(values.tolist())
 

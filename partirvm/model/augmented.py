@@ -31,11 +31,12 @@ def augmented_moments(model: Model, X: Float, extra: ExtraColumns, variance: flo
     ``extra`` are the statistics of ``extra_design``'s columns over the rows that trained the model, ``variance`` is
     that of their targets; both as the model sees them.
     """
-    design, scale = model.design, float(model.design.scaling.t_scale[0])
+    design, scaling = model.design, model.design.scaling
+    scale, square = float(scaling.t_scale[0]), float(scaling.t_variance[0])
     mean, spread, near = model.moments(X)
     assert spread is not None
     heights = design.kernels[0].diagonal(design.scaling.inputs(X))
     noise = model.noise_variance if model.evidence_noise is None else model.evidence_noise  # that of Σ and μ
-    beta = scale**2 / float(noise)
+    beta = square / float(noise)
     added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, variance)
-    return mean + scale * added, spread + scale**2 * beyond, near
+    return mean + scale * added, spread + square * beyond, near

@@ -18,7 +18,7 @@ from partirvm.core.uncertainty import quantile
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.labels import label_array, plain_labels
-from partirvm.model.rows import checked_rows, digest, nearness, panels
+from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -131,6 +131,7 @@ class ClassModel:
         f, variance, near = self.moments(X, variance=self.moderate)
         return f if variance is None else moderated(f, variance), near
 
+    @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean and variance (if asked), (n, C) each, of the linear predictors at raw inputs X (n, d); nearness (n,).
 
@@ -145,6 +146,7 @@ class ClassModel:
             if spread is not None:
                 spread[rows] = variances(block, self.root)
             near[rows] = nearness(self.design, block, heights)
+        check_predictions(X, self.columns, f, spread)
         return f, spread, near
 
 

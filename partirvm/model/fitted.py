@@ -17,7 +17,7 @@ from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
-from partirvm.model.rows import checked_rows, digest, nearness, panels
+from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -31,9 +31,9 @@ class Model:
     """A regression RVM of M columns.
 
     ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem, ``root`` (M, M) is R with Σ = RRᵀ; ``noise_variance``
-    (the target's unit squared) and ``log_evidence`` (nats) to the target's own units; ``n_rows`` trained it. Of T
-    targets that share columns and α, ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and what is
-    predicted (n, T); the evidence is that of all together.
+    (the square of ``Scaling.t_unit``, which is the target's own unit but for extreme ones) and ``log_evidence`` (nats)
+    to the target's own units; ``n_rows`` trained it. Of T targets that share columns and α, ``mean`` is (M, T),
+    ``root`` (T, M, M), ``noise_variance`` (T,), and what is predicted (n, T); the evidence is that of all together.
     ``spread`` says how far new rows lie from their predictions, None where rows left out did not tell
     (``core.left_out``); of an ``overconfident`` fit ``noise_variance`` is what these told. ``known_noise`` says that
     the latter was given, ``known_alpha`` at which positions α was, and ``evidence_noise`` is that of most evidence,
@@ -58,7 +58,7 @@ class Model:
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
-        variance = scales**2 * fit.noise_variance
+        variance = design.scaling.t_variance * fit.noise_variance
         return cls(
             design=design,
             mean=fit.posterior.mean,
@@ -71,7 +71,7 @@ class Model:
             spread=fit.spread,
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
-            evidence_noise=float(scales[0] ** 2 / fit.beta) if fit.overconfident else None,
+            evidence_noise=float(design.scaling.t_variance[0] / fit.beta) if fit.overconfident else None,
             known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
         )
 
@@ -116,7 +116,18 @@ class Model:
         mean, variance, _ = self.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
             return mean
-        return mean, np.sqrt(variance)
+        return mean, self.deviation(variance)
+
+    def deviation(self, variance: Any) -> Any:
+        """Standard deviations in the target's unit, of variances as ``moments`` has them, (n,) or (n, T)."""
+        unit = self.design.scaling.t_unit
+        return np.sqrt(variance) * (unit if self.n_targets > 1 else float(unit[0]))
+
+    @property
+    def noise_deviation(self) -> Float:
+        """σ of each target, in its unit, (T,)."""
+        found: Float = np.atleast_1d(self.deviation(self.noise_variance))
+        return found
 
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
         """The central interval of this level: a model whose sd it is a multiple of, and which multiple.
@@ -146,17 +157,19 @@ class Model:
         _require_one_target(self, "samples")
         return Samples(self.design, self.mean[:, None] + self.root @ rng.standard_normal((len(self.mean), n)))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, variance (if asked) and nearness of raw inputs X (n, d), (n,) each; of T targets the first two (n, T).
 
-        Mean and variance are of a new noisy target, in its units. Nearness is the largest of the kernel columns, each
+        Mean and variance are of a new noisy target, in its units, the variance in the square of ``Scaling.t_unit``
+        (``deviation`` takes the root). Nearness is the largest of the kernel columns, each
         as a fraction of its peak: below ``FAR`` a row is far from every relevance vector; 1 where the model has none.
         Raises ``DataError`` if X has another number of features than the model.
         """
         design, heights = self.design, self.design.peaks()
-        shift, scale = design.scaling.t_shift, design.scaling.t_scale
+        shift, scale, square = design.scaling.t_shift, design.scaling.t_scale, design.scaling.t_variance
         if self.n_targets == 1:
-            shift, scale = shift[0], scale[0]
+            shift, scale, square = shift[0], scale[0], square[0]
         shape, near = (len(X), *self.mean.shape[1:]), np.empty(len(X))
         mean, spread = np.empty(shape), np.empty(shape) if variance else None
         roots = self.root.reshape(self.n_targets, *self.root.shape[-2:])
@@ -169,8 +182,9 @@ class Model:
         mean *= scale
         mean += shift
         if spread is not None:
-            spread *= scale**2
+            spread *= square
             spread += self.noise_variance
+        check_predictions(X, self.columns, mean, spread)
         return mean, spread, near
 
 
@@ -193,7 +207,7 @@ class Interval:
         """Lower and upper ends (n, 2), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.model.moments(X)
         assert variance is not None
-        half = self.quantile * np.sqrt(variance)
+        half = self.quantile * self.model.deviation(variance)
         return np.column_stack([mean - half, mean + half]), near
 
 

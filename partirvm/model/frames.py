@@ -1,4 +1,4 @@
-"""Categorical columns of data frames: labels become the codes that the model's columns give them.
+"""Data frames as rows of numbers: labels of categorical columns become the codes that the model's columns give them.
 
 Arrays hold codes, frames hold labels. pandas is never imported; its frames are asked.
 """
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.exact import require_exact, require_exact_frame
 from partirvm.errors import DataError
+from partirvm.frames import pandas_frame
 from partirvm.model.labels import plain_labels
 from partirvm.quoting import quoted
 
@@ -20,7 +21,7 @@ Levels = dict[str, tuple[Any, ...]]
 
 
 def levels_of(frame: Any) -> Levels:
-    """The levels of the categorical columns of a data frame, whether a row has them or not; none of anything else.
+    """The levels of the categorical columns of a pandas frame, whether a row has them or not; none of anything else.
 
     Raises ``DataError`` for levels that are no text, numbers or truth values.
     """
@@ -38,9 +39,10 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     """A data frame with codes in place of the labels of its columns of these names; anything else as it is.
 
     A label that is none of the levels has the code after the last, and counts as a level of its own; a missing one
-    becomes NaN. Raises ``DataError`` for a categorical column of another name, as the model takes it for numbers, and
-    for a whole number that float64 rounds.
+    becomes NaN. Raises ``DataError`` for a categorical column of another name, which the model takes for numbers, for
+    other columns of text, dates or times, all of which it names, and for a whole number that float64 rounds.
     """
+    X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         if isinstance(X, np.ndarray | list | tuple):
             require_exact(np.asanyarray(X), "X")
@@ -49,12 +51,53 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     if wrong:
         raise DataError(f"the column {quoted(wrong[0])} is categorical, but the model was trained on it as numbers")
     mine = [name for name in X.columns if str(name) in levels]
+    _check_numbers(X, set(mine))
     if mine:
         X = X.copy()
         for name in mine:
             X[name] = _codes(X[name], levels[str(name)])
     require_exact_frame(X)
     return X
+
+
+def _check_numbers(frame: Any, coded: set[Any]) -> None:
+    """Refuse columns of text, dates or times but for those that are ``coded``."""
+    dates, texts, example = [], [], ""
+    for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        kind = getattr(dtype, "kind", "O")
+        if name in coded or kind in "fiubc":
+            continue
+        if kind in "mM":
+            dates.append(repr(str(name)))
+            continue
+        wrong = next((value for value in frame.iloc[:, place].dropna().tolist() if not _number(value)), None)
+        if wrong is not None:
+            example = example or f"{wrong!r}"[:60]
+            texts.append(repr(str(name)))
+    if texts:
+        raise DataError(
+            f"the data frame has text or objects, not numbers, in {_listed(texts)} (such as {example}): make these "
+            "columns categorical with astype('category'), code them as numbers, or leave them out"
+        )
+    if dates:
+        raise DataError(
+            f"the data frame has dates or times in {_listed(dates)}: turn these columns into numbers, such as seconds "
+            "or days since the first, or leave them out"
+        )
+
+
+def _listed(names: list[str], most: int = 20) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"the column{'s' * (len(names) > 1)} {', '.join(names[:most])}{more}"
+
+
+def _number(value: Any) -> bool:
+    """Whether an object is a number, or text that is written as one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:

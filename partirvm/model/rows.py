@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.rowwise import ROWS
 from partirvm.errors import DataError
+from partirvm.frames import pandas_frame
 from partirvm.kernels.design import Design
 from partirvm.model.frames import coded_frame
 from partirvm.quoting import listed_values
@@ -35,7 +36,7 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
     Raises ``DataError`` for other names or no numbers.
     """
-    wanted = columns.features
+    X, wanted = pandas_frame(X), columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
         raise DataError(
@@ -63,6 +64,21 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
     for start in range(0, len(X), HEIGHT):
         rows = slice(start, start + HEIGHT)
         yield rows, design.block(X[rows])
+
+
+def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float | None) -> None:
+    """Raise ``DataError`` where predictions (n, …) of finite inputs X (n, d) are no numbers; names the first row."""
+    wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
+    if variance is not None:
+        wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        column = int(np.argmax(np.abs(X[row])))
+        raise DataError(
+            f"the prediction of row {row:,} of {len(X):,} (counted from 0) is no finite number, nor are those of "
+            f"{int(wrong.sum()) - 1:,} other rows: their inputs are too large for the kernel or basis, there "
+            f"{columns.features[column]!r} is {X[row, column]:.3g}; leave these rows out, or check their units"
+        )
 
 
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:

@@ -64,7 +64,8 @@ def training_source(store: JobStore, data: str) -> ZarrSource:
 class Augmented:
     """A tile of test rows: ``rows`` (n,) are their numbers before shuffling; mean and variance of a new noisy target.
 
-    All (n,), in the target's units; ``near`` is the nearness of ``Model.moments``.
+    All (n,), in the target's units, the variance in the square of ``unit``; ``near`` is the nearness of
+    ``Model.moments``.
     """
 
     tile: Tile
@@ -72,11 +73,12 @@ class Augmented:
     mean: Float
     variance: Float
     near: Float
+    unit: float
 
     @property
     def records(self) -> Float:
         """An array (n, 4): number before shuffling, mean, standard deviation, whether the row is far away."""
-        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance), self.near < FAR])
+        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Augmenting:
         moments = checked_moments(training, executor, lambda: None)
         _check_rows(model, moments, grown=grown)
         scaling = model.design.scaling
-        variance = float(moments.targets.variance[0] / scaling.t_scale[0] ** 2)
+        variance = float(moments.targets.variance_over(scaling.t_scale)[0])
         most = _most_rows(model, training, executor, tile_rows, memory_limit)
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean), most)
 
@@ -131,6 +133,7 @@ class Augmenting:
         runs = [numbers[some] for some in together(list(rows.values()), self.most)]
         passes = [together([width(len(piece)) for n in run for piece in pieces(rows[n])], self.most) for run in runs]
         total, done = sum(map(len, passes)) * self.training.n_tiles, 0
+        unit = float(self.model.design.scaling.t_unit[0])
         for run, of_run in zip(runs, passes, strict=True):
             read = [found for _, found in self.executor.map(read_tile, source, run, None)]
             inputs = [tile.X[piece.start : piece.stop] for tile, _ in read for piece in pieces(len(tile.X))]
@@ -141,7 +144,7 @@ class Augmenting:
             mean, variance, near = (np.concatenate(parts) for parts in zip(*found, strict=True))
             cuts = np.cumsum([0, *(len(tile.X) for tile, _ in read)])
             for (tile, numbered), first, end in zip(read, cuts[:-1], cuts[1:], strict=True):
-                yield Augmented(tile, numbered, mean[first:end], variance[first:end], near[first:end])
+                yield Augmented(tile, numbered, mean[first:end], variance[first:end], near[first:end], unit)
 
     def _pieces(
         self, inputs: Sequence[Float], progress: Progress | None, before: int, total: int
@@ -205,7 +208,8 @@ def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress 
     """Scores of augmented predictions on all rows of a source."""
     total: TreeSum[Scores] = TreeSum(source.n_tiles)
     for predicted in augmenting.tiles(source, range(source.n_tiles), progress):
-        total.add(predicted.tile.number, Scores.of(predicted.tile.t[:, 0], predicted.mean, predicted.variance))
+        scores = Scores.of(predicted.tile.t[:, 0], predicted.mean, predicted.variance, predicted.unit)
+        total.add(predicted.tile.number, scores)
     return total.result()
 
 
@@ -269,14 +273,14 @@ def require_augmentable(model: Model) -> None:
 
 def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
     """Refuse rows that cannot be those that trained the model. Raises ``DataError``."""
-    rows, variance = moments.targets.n, float(moments.targets.variance[0])
-    if rows != model.n_rows and variance:  # a constant target is not fitted to any
+    rows, deviation = moments.targets.n, float(moments.targets.deviation[0])
+    if rows != model.n_rows and deviation:  # a constant target is not fitted to any
         raise DataError(
             f"the model's posterior is of {model.n_rows:,} rows, those to augment it with are {rows:,}: they must be "
             "all rows of the fit, and its final_likelihood must be 'full'"
         )
     mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
-    if not grown and abs(mean - wanted) > 1e-9 * variance**0.5 + 1e-12 * abs(wanted):
+    if not grown and abs(mean - wanted) > 1e-9 * deviation + 1e-12 * abs(wanted):
         raise ChangedDataError(
             f"the mean of the target was {wanted:.9g} in the model's fit, in the rows to augment it with it is "
             f"{mean:.9g}: they must be the rows of the fit"

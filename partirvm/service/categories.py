@@ -40,10 +40,12 @@ def variance_of(columns: Columns, j: int) -> float:
 def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple[float, float]:
     """1/(d·var) of the numbers and of the categories, var being that of all of them together; 1 where it is 0."""
     numbers, codes = kinds(columns)
-    variance, mean = moments.inputs.variance[numbers], moments.inputs.mean[numbers]
+    inputs = moments.inputs
+    variance, mean = inputs.variance[numbers], inputs.mean[numbers]
     pooled = [0.0, float(np.mean([variance_of(columns, j) for j in codes])) if len(codes) else 0.0]
     if len(numbers):
-        pooled[0] = float(np.mean(variance > 0)) if standardize else float(np.mean(variance) + np.var(mean))
+        varying = float(np.mean(~inputs.constant[numbers]))
+        pooled[0] = varying if standardize else float(np.mean(variance) + np.var(mean))
     of_numbers, of_codes = (1.0 / (len(columns.features) * var) if var > 0 else 1.0 for var in pooled)
     return of_numbers, of_codes
 

@@ -12,6 +12,7 @@ import numpy as np
 from partirvm.core.moments import Moments
 from partirvm.errors import UsageError
 from partirvm.kernels import (
+    ALIASES,
     NAMES,
     WITH_GAMMA,
     Categorical,
@@ -45,7 +46,7 @@ def chooses(parameters: FitParameters) -> bool:
 
 
 def checked_kernel(given: Any) -> Any:
-    """A name or ``module:function`` as it is, a kernel for anything else: a kernel, its spec, a callable.
+    """A name or ``module:function``, a kernel for anything else: a kernel, its spec, a callable; "rbf" is "gaussian".
 
     None is "none". Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
     """
@@ -57,8 +58,8 @@ def checked_kernel(given: Any) -> Any:
         return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
-    if isinstance(given, str) and given in NAMES:
-        return given
+    if isinstance(given, str) and ALIASES.get(given, given) in NAMES:
+        return ALIASES.get(given, given)
     if isinstance(given, dict):
         return kernel_from_spec(given)
     value = isinstance(given, Kernel | Several)
@@ -205,7 +206,7 @@ def scale_gamma(moments: Moments, standardize: bool) -> float:
     """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
     inputs = moments.inputs
     if standardize:
-        variance = float(np.mean(inputs.variance > 0))
+        variance = float(np.mean(~inputs.constant))
     else:
         variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
     return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0

@@ -27,7 +27,7 @@ from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
-from partirvm.types import FitParameters, Scaling
+from partirvm.types import FitParameters, Scaling, over_square
 
 SMALL = 200
 """Rows up to which ``strategy="auto"`` makes every row a candidate."""
@@ -166,13 +166,15 @@ def _number(
 
 
 def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
-    """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant column.
+    """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant feature.
 
+    A constant target is scaled by its size, so that the floor of its noise is in its unit.
     Without ``standardize`` only the target's mean is removed, which changes no model that has a bias, and adds digits.
     Codes of ``classes`` stay as they are.
     """
     d, T = len(moments.inputs.mean), len(moments.targets.mean)
     t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
+    t_scale = np.where(moments.targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
     if classes:
         t_shift, t_scale = np.zeros(T), np.ones(T)
     if not standardize:
@@ -193,7 +195,7 @@ def resolve_prior(parameters: FitParameters, target_scale: float, labels: Mappin
     fixed = sorted((labels[name], alpha) for name, alpha in held.items())
     return Prior(
         GammaDensity(*parameters.alpha_prior),
-        GammaDensity(shape, rate / target_scale**2),
+        GammaDensity(shape, float(over_square(rate, target_scale))),
         parameters.updates,
         tuple(fixed),
     )
@@ -219,7 +221,7 @@ def resolve_moderate(parameters: FitParameters, n_rows: int, n_classes: int) -> 
 
 
 def _deviation(moments: Any) -> NDArray[np.float64]:
-    deviation: NDArray[np.float64] = np.sqrt(moments.variance)
+    deviation: NDArray[np.float64] = moments.deviation
     return np.where(deviation > 0, deviation, 1.0)
 
 

@@ -78,7 +78,7 @@ def predicted_values(model: AnyModel, X: Float, *, linked: bool = True) -> tuple
         return probabilities(model.likelihood, f) if linked else f, nearness
     mean, variance, nearness = model.moments(X)
     assert variance is not None
-    return np.column_stack([mean, np.sqrt(variance)]), nearness
+    return np.column_stack([mean, model.deviation(variance)]), nearness
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | N
     """Mean and sd if asked, (n,) or (n, T), and the number of far rows of raw inputs X (n, d): the bits of a pass."""
     with one_blas_thread():
         mean, variance, nearness = model.moments(X, variance=std)
-    return mean, None if variance is None else np.sqrt(variance), int((nearness < FAR).sum())
+    return mean, None if variance is None else model.deviation(variance), int((nearness < FAR).sum())
 
 
 def predictors_of_rows(model: ClassModel, X: Float) -> tuple[Float, int]:
@@ -345,9 +345,9 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     _require_number_targets(model, source)
-    scales = model.design.scaling.t_scale
+    variance = model.design.scaling.t_variance
     kind = ScorePass if model.n_targets == 1 else TargetScorePass
-    return kind(model.design, model.mean, model.root, model.noise_variance / scales**2)
+    return kind(model.design, model.mean, model.root, model.noise_variance / variance)
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

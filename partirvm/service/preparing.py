@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
@@ -48,7 +49,10 @@ from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
-from partirvm.types import BIAS, FitParameters
+from partirvm.types import BIAS, FitParameters, over_square
+
+FARTHEST_NOISE = 1e60
+"""A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +311,7 @@ def _problem(
             prior=resolve_prior(parameters, 1.0, labels),
         )
     scales, targets = empty.scaling.t_scale, moments.targets
-    powers = (targets.variance * targets.total / targets.n) / scales**2
+    powers = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
     several = source.n_targets > 1 and bool(powers.any())
     if several and not powers.all():
         which = int(np.flatnonzero(powers == 0)[0])
@@ -324,7 +328,8 @@ def _problem(
         )
     noise = None
     if parameters.noise_variance != "estimate":
-        noise = float(parameters.noise_variance) / scales**2
+        noise = over_square(float(parameters.noise_variance), scales)
+        _check_noise(float(parameters.noise_variance), noise, powers)
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
@@ -337,6 +342,17 @@ def _problem(
         prior=prior,
         powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
     )
+
+
+def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
+    """Refuse a noise variance that no arithmetic can tell from 0, or the target from; ``noise`` is it to the model."""
+    share = np.divide(noise, powers, out=np.ones_like(powers), where=powers > 0)
+    if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
+        far = share[int(np.argmax(np.abs(np.log10(np.maximum(share, np.finfo(float).tiny)))))]
+        raise UsageError(
+            f"noise_variance is {given:g}, {far:.0e} of the target's variance: it must be between "
+            f"{1 / FARTHEST_NOISE:.0e} and {FARTHEST_NOISE:.0e} of it, in the target's unit squared, or 'estimate'"
+        )
 
 
 def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Problem, centres: int) -> Options:

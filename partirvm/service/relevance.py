@@ -21,7 +21,7 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
     That of categories is of their levels (``service.categories``).
     """
-    variance: Float = moments.inputs.variance / scaling.x_scale**2
+    variance: Float = moments.inputs.variance_over(scaling.x_scale)
     for j in kinds(columns)[1]:
         variance[j] = variance_of(columns, j)
     return variance
@@ -44,7 +44,7 @@ def told_targets(model: AnyModel) -> dict[str, Any]:
     """``targets``: of each of several, by its name, ``noise_sd``, in its own unit. Plain JSON; empty for one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
-    names, noise = model.columns.target_names(model.n_targets), np.sqrt(np.atleast_1d(model.noise_variance))
+    names, noise = model.columns.target_names(model.n_targets), model.noise_deviation
     return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}
 
 

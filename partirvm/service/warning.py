@@ -20,7 +20,7 @@ def warn_of_data(prepared: Prepared) -> None:
         warnings.warn(
             f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
         )
-    constant = np.flatnonzero(prepared.moments.inputs.variance == 0)
+    constant = np.flatnonzero(prepared.moments.inputs.constant)
     if len(constant) and prepared.moments.targets.n > 1:
         names = listed(columns.features[column] for column in constant)
         warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)

@@ -231,7 +231,8 @@ class Learning:
         if problem.classifies:
             numbers |= {"train_log_loss": best.surprise / best.rows, "train_error": best.wrong / best.rows}
         else:
-            numbers["noise_variance"] = float((scale**2 / best.tied.beta).mean())
+            with np.errstate(over="ignore"):
+                numbers["noise_variance"] = float((scale**2 / best.tied.beta).mean())
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
         return Record(
             kind="kernel",

@@ -29,6 +29,7 @@ from partirvm.strategies.columns import labels_of, positions
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.passes import LeaveOneOutPass, Pass, ResidualPass, ScorePass
 from partirvm.strategies.problem import Options, Problem
+from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -195,18 +196,23 @@ def train_rmse(fit: HyperState, scale: Float) -> float:
 
 def root_mean(errors: Float) -> float:
     """Root mean square over targets of their root mean square errors (T,)."""
-    return float(errors[0] if len(errors) == 1 else np.sqrt((errors**2).mean()))
+    if len(errors) == 1:
+        return float(errors[0])
+    unit = power_of_two(errors.max())
+    return float(np.sqrt(((errors / unit) ** 2).mean()) * unit)
 
 
 def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **facts: Any) -> Record:
     """A fit's line of history, in the target's own units; ``facts`` are what the strategy knows of it."""
     scale, n = problem.empty.scaling.t_scale, fit.statistics.n
+    with np.errstate(over="ignore"):
+        noise = scale**2 * fit.noise_variance
     return Record(
         rows=n or problem.n_rows,
         vectors=fit.n_vectors,
         iterations=fit.iteration,
         log_evidence=float(fit.log_evidence - n * np.log(scale).sum()),
-        noise_variance=float(np.mean(scale**2 * fit.noise_variance)),
+        noise_variance=float(np.mean(noise)),
         train_rmse=train_rmse(fit, scale),
         floored=fit.floored,
         overconfidence=None if fit.left_out is None else fit.left_out.overconfidence,

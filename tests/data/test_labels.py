@@ -90,7 +90,7 @@ def test_what_is_no_label_is_refused(tmp_path):
         ([np.inf, 1.0], "continuous"),
         ([np.nan, 1.0, 2.0], "1 missing"),
         (np.array(["a", None, "b"], dtype=object), "1 missing"),
-        (np.array(["a", 1], dtype=object), "several types"),
+        (np.array(["a", 1], dtype=object), "mix numbers"),
         (["a", "a"], "one class"),
         ([], "no labels"),
     ):

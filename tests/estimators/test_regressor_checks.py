@@ -5,18 +5,20 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from checks import run_check
 from regressions import plane
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partirvm import RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor
 
 MAY_FAIL = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -42,8 +44,9 @@ def test_clone_pickle_pipeline_and_grid_search():
     """The conveniences of scikit-learn; a pickle predicts the same bits and holds no client."""
     X, y = plane(120)
     client = object()
-    cloned = clone(RVMRegressor(gamma=[0.1, 0.2, 0.3], client=client))
-    assert cloned.client is client
+    asked = RVMRegressor(gamma=[0.1, 0.2, 0.3], client=client)
+    cloned = clone(asked)
+    assert cloned.client is asked.client is client
     assert cloned.gamma == [0.1, 0.2, 0.3]
     model = RVMRegressor(random_state=0).fit(X, y)
     model.client = client
@@ -88,3 +91,49 @@ def test_score_is_r2():
     model = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
     r = y - model.predict(X)
     assert model.score(X, y) == pytest.approx(1 - (r @ r) / ((y - y.mean()) @ (y - y.mean())))
+
+
+class Noting(RVMRegressor):
+    """Notes the metadata of its fits."""
+
+    noted: ClassVar[list[dict[str, object]]] = []
+
+    def fit(self, X, y=None, sample_weight=None, validation=None, sample_noise=None):
+        self.noted.append({"sample_weight": sample_weight, "validation": validation, "sample_noise": sample_noise})
+        return super().fit(X, y, sample_weight, validation, sample_noise)
+
+
+def test_clones_keep_metadata_requests():
+    """With metadata routing ``cross_validate`` and a grid search give each fit its rows of what it asked for."""
+    X, y = plane(90)
+    weights, noise, held_out = np.arange(1.0, 91), np.linspace(1, 2, 90), plane(20)
+    with config_context(enable_metadata_routing=True):
+        asked = Noting(gamma=0.3, random_state=0)
+        asked.set_fit_request(sample_weight=True, sample_noise=True, validation=True)
+        asked.set_score_request(sample_weight=True)
+        assert clone(asked).get_metadata_routing().fit.requests == asked.get_metadata_routing().fit.requests
+        params = {"sample_weight": weights, "sample_noise": noise, "validation": held_out}
+        for search in (
+            lambda: cross_validate(asked, X, y, cv=3, params=params, error_score="raise"),
+            lambda: GridSearchCV(asked, {"gamma": [0.3]}, cv=3, refit=False, error_score="raise").fit(X, y, **params),
+        ):
+            Noting.noted.clear()
+            search()
+            assert len(Noting.noted) == 3
+            for number, (fit, held) in enumerate(zip(Noting.noted, np.split(np.arange(90), 3), strict=True)):
+                rows = np.setdiff1d(np.arange(90), held)
+                np.testing.assert_array_equal(fit["sample_weight"], weights[rows], err_msg=str(number))
+                np.testing.assert_array_equal(fit["sample_noise"], noise[rows])
+                assert fit["validation"] is held_out
+
+
+def test_clones_keep_metadata_requests_of_classes():
+    """The request for weights of a classifier in a pipeline."""
+    X, y = plane(60)
+    with config_context(enable_metadata_routing=True):
+        model = RVMClassifier(gamma=0.3, random_state=0).set_fit_request(sample_weight=True)
+        model.set_score_request(sample_weight=True)
+        pipeline = make_pipeline(FunctionTransformer(), model)
+        weights = {"sample_weight": np.ones(60)}
+        found = cross_validate(pipeline, X, y > np.median(y), params=weights, error_score="raise")
+    assert found["test_score"].min() > 0.5

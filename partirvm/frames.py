@@ -1,0 +1,46 @@
+"""Data frames of other libraries as data frames of pandas, by Arrow's PyCapsule protocol: names and categories stay.
+
+Nothing is imported but where such a frame comes in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partirvm.errors import DataError
+
+OWN = ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm")
+"""Packages whose objects are taken as they are."""
+
+
+def pandas_frame(X: Any, name: str = "X") -> Any:
+    """A data frame of polars, Arrow or another library that speaks its protocol as one of pandas; else X as it is.
+
+    Raises ``DataError`` for one column, and for a frame that is not computed yet.
+    """
+    module = type(X).__module__.partition(".")[0]
+    if hasattr(X, "to_frame") and getattr(X, "ndim", 1) == 1:
+        raise DataError(
+            f"{name} is one column, a {type(X).__name__} of {module}, and must have two dimensions: its to_frame() has "
+            "one feature"
+        )
+    if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__arrow_c_stream__"):
+        raise DataError(f"{name} is a {type(X).__name__} of {module}, not computed yet: pass its collect()")
+    if module in OWN or not hasattr(X, "__arrow_c_stream__"):
+        return X
+    import pyarrow as pa
+
+    try:
+        return pa.table(X).to_pandas()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{name}, a {type(X).__name__} of {module}, cannot be read as a table: {error}") from error
+
+
+def pandas_column(y: Any) -> Any:
+    """A polars series as one of pandas, its data frame likewise; anything else as it is."""
+    if type(y).__module__.partition(".")[0] != "polars":
+        return y
+    if not hasattr(y, "to_frame"):
+        return pandas_frame(y, "y")
+    frame = pandas_frame(y.to_frame(), "y")
+    return frame[frame.columns[0]]

@@ -1,0 +1,65 @@
+"""Every name that the estimators document for a parameter is accepted, as an option of the command line too."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from regressions import plane
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, submit
+from partirvm.cli import main
+from partirvm.kernels import Gaussian, kernel_from_spec
+from partirvm.service.parameters import check_parameters
+
+
+def documented(estimator):
+    """Pairs of a parameter and a name that the docstring lists for it in braces."""
+    found = re.findall(r"^    ([a-z_, ]+) : \{(.*?)\}", inspect.getdoc(estimator).replace("\n", "\n    "), re.MULTILINE)
+    for names, values in found:
+        for name in names.split(", "):
+            for value in re.findall(r'"([^"]+)"', values):
+                yield pytest.param(estimator, name, value, id=f"{estimator.__name__}-{name}-{value}")
+
+
+@pytest.mark.parametrize(("estimator", "name", "value"), [*documented(RVMRegressor), *documented(RVMClassifier)])
+def test_documented_names_are_accepted(estimator, name, value):
+    asked = replace(estimator(random_state=0).parameters(), **{name: value})
+    assert getattr(check_parameters(asked), name) == value
+
+
+def test_the_documented_names_are_found():
+    """The docstrings are searched as they are written."""
+    names = {(case.values[1], case.values[2]) for case in documented(RVMRegressor)}
+    assert {("kernel_store", "none"), ("kernel_store", "zarr"), ("gamma", "learn"), ("updates", "em")} <= names
+    assert len(names) > 30
+
+
+@pytest.mark.parametrize("kernel", ["rbf", {"name": "rbf", "gamma": [0.3]}, ["rbf", "linear"]])
+def test_rbf_is_gaussian(kernel):
+    """scikit-learn's name gives the bits of gaussian, and what is kept has that name."""
+    X, y = plane(60)
+    other = json.loads(json.dumps(kernel).replace("rbf", "gaussian"))
+    gamma = {} if isinstance(kernel, dict) else {"gamma": 0.3}
+    found, expected = (RVMRegressor(kernel=each, random_state=0, **gamma).fit(X, y) for each in (kernel, other))
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    assert "gaussian" in json.dumps(found.kernel_.spec())
+    assert "rbf" not in json.dumps(found.kernel_.spec())
+
+
+def test_rbf_of_a_job_is_gaussian(tmp_path):
+    """The spec of a job, by Python and by the command line, names the gaussian kernel, and gamma is learned."""
+    X, y = plane(60)
+    data = ingest((X, y), tmp_path / "d.zarr").url
+    job = submit(RVMRegressor(kernel="rbf", max_rounds=1), data, tmp_path / "python")
+    job.wait()
+    assert main(["fit", data, str(tmp_path / "line"), "--kernel", "rbf", "--gamma", "learn", "--quiet"]) == 0
+    for name in ("python", "line"):
+        spec = (tmp_path / name / "spec.json").read_text()
+        assert json.loads(spec)["parameters"]["kernel"] == "gaussian"
+    assert isinstance(kernel_from_spec({"name": "rbf", "gamma": [1.0]}), Gaussian)
+    assert isinstance(job.model().design.kernel, Gaussian)

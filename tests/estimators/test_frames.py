@@ -1,0 +1,200 @@
+"""Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be used is named."""
+
+from __future__ import annotations
+
+import datetime
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from regressions import plane
+
+from partirvm import RVMClassifier, RVMRegressor, ingest
+from partirvm.data import as_source
+from partirvm.errors import DataError, PartirvmError, UsageError
+
+OPTIONS = {"gamma": 0.3, "strategy": "basic", "random_state": 0}
+DAYS = pd.date_range("2020-01-01", periods=60)
+
+
+def table(n=60):
+    """Two numbers and a category as a pandas frame, and a target that depends on all."""
+    X, y = plane(n, d=2)
+    kinds = np.array(["low", "high", "mid"])[np.arange(n) % 3]
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": pd.Categorical(kinds)})
+    return frame, y + (kinds == "high")
+
+
+def polars():
+    """polars, where it is installed: a dependency of the tests alone."""
+    return pytest.importorskip("polars")
+
+
+FRAMES = {"arrow": pa.table, "polars": lambda frame: polars().DataFrame(frame)}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
+    """The bits of a pandas frame, for rows of every use, with the same names and levels."""
+    frame, y = table()
+    given = FRAMES[library](frame)
+    expected, found = RVMRegressor(**OPTIONS).fit(frame, y), RVMRegressor(**OPTIONS)
+    found.fit(given, y, validation=(given, y))
+    assert found.feature_names_in_.tolist() == ["a", "b", "kind"]
+    assert sorted(found.model_.columns.categories["kind"]) == ["high", "low", "mid"]
+    np.testing.assert_array_equal(found.predict(given), expected.predict(frame))
+    np.testing.assert_array_equal(found.model_.predict(given), expected.predict(frame))
+    for one, other in zip(found.predict_interval(given), expected.predict_interval(frame), strict=True):
+        np.testing.assert_array_equal(one, other)
+    labels = np.where(y > np.median(y), "yes", "no")
+    first, second = (RVMClassifier(**OPTIONS).fit(rows, labels) for rows in (frame, given))
+    np.testing.assert_array_equal(second.predict_proba(given), first.predict_proba(frame))
+    numbers = frame[["a", "b"]]
+    np.testing.assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
+
+
+def test_polars_targets_and_enums():
+    """A series as y, of numbers and of labels; an enumeration is a category with all its levels."""
+    pl = polars()
+    frame, y = table()
+    given = pl.DataFrame(frame[["a", "b"]]).with_columns(
+        pl.Series("kind", frame["kind"].astype(str).tolist(), dtype=pl.Enum(["low", "mid", "high", "top"]))
+    )
+    model = RVMRegressor(**OPTIONS).fit(given, pl.Series(y))
+    assert model.model_.columns.categories == {"kind": ("low", "mid", "high", "top")}
+    labels = np.where(y > np.median(y), "yes", "no")
+    classes = RVMClassifier(**OPTIONS).fit(given, pl.Series(labels))
+    assert classes.classes_.tolist() == ["no", "yes"]
+    with pytest.raises(DataError, match=r"y has 60 missing labels, the first in row 0"):
+        classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
+    with pytest.raises(DataError, match="a LazyFrame of polars, not computed yet: pass its collect"):
+        model.fit(given.lazy(), y)
+    with pytest.raises(DataError, match="one column, a Series of polars"):
+        model.predict(pl.Series(y))
+
+
+@pytest.mark.parametrize("library", ["pandas", "dask", *FRAMES])
+def test_frames_are_ingested(tmp_path, library):
+    """Every frame alone with its target's name, and as a pair; categorical columns are categories without a word."""
+    frame, y = table()
+    made = {"pandas": lambda rows: rows, "dask": lambda rows: dd.from_pandas(rows, npartitions=2), **FRAMES}[library]
+    found = ingest(made(frame.assign(height=y)), tmp_path / "one.zarr", target="height", shuffle=None)
+    column = polars().Series("height", y) if library == "polars" else pd.Series(y, name="height")
+    pair = ingest((made(frame), column), tmp_path / "two.zarr", shuffle=None)
+    codes = frame["kind"].cat.codes
+    for data in (found, pair):
+        assert data.columns.features == ("a", "b", "kind")
+        assert data.columns.target == "height"
+        assert data.columns.categories == {"kind": ("high", "low", "mid")}
+        np.testing.assert_array_equal(data.tile(0).X, np.column_stack([frame["a"], frame["b"], codes]))
+        np.testing.assert_array_equal(data.tile(0).t[:, 0], y)
+
+
+def test_ingest_of_what_is_no_frame(tmp_path):
+    """One column, an array without a target and a frame in the place of DATA: what to pass instead."""
+    frame, y = table()
+    with pytest.raises(DataError, match=r"the source is one column, a Series of pandas.*to_frame"):
+        ingest(frame["a"], tmp_path / "d.zarr", target="a")
+    with pytest.raises(UsageError, match=r"ndarray: pass .* frame of pandas, polars or Dask, or a tuple"):
+        ingest(frame[["a"]].to_numpy(), tmp_path / "d.zarr", target="a")
+    with pytest.raises(UsageError, match="like is of type DataFrame: it must be DATA"):
+        ingest((frame, y), tmp_path / "d.zarr", like=frame)
+    assert not (tmp_path / "d.zarr").exists()
+
+
+NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        pytest.param(NUMBERS["a"], r"X is one column, a Series of pandas.*to_frame\(\) has one feature", id="series"),
+        pytest.param(NUMBERS.assign(t="u", s="v"), r"not numbers, in the columns 't', 's' \(such as 'u'\)", id="text"),
+        pytest.param(NUMBERS.assign(t=[1, "u"] * 30), r"the column 't' \(such as 'u'\).*category", id="some text"),
+        pytest.param(NUMBERS.assign(day=DAYS), "dates or times in the column 'day'", id="dates"),
+        pytest.param(NUMBERS[[]].assign(day=DAYS), "dates or times in the column 'day'", id="dates alone"),
+        pytest.param(
+            NUMBERS.assign(day=DAYS.tz_localize("UTC"), past=DAYS - DAYS[0]),
+            "dates or times in the columns 'day', 'past'",
+            id="dates of a zone",
+        ),
+        pytest.param(NUMBERS.assign(day=[datetime.date(2020, 1, 1)] * 60), "the column 'day'", id="date objects"),
+        pytest.param(NUMBERS.assign(b=np.nan), r"X has 60 values.*row 0 \(counted from 0\), column 'b'", id="NaN"),
+        pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
+        pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+def test_rows_that_cannot_be_used_are_named(estimator, X, says):
+    """Errors of partirvm at the fit and at prediction, which are a ValueError too."""
+    y = np.arange(60) >= 30
+    model = estimator(**OPTIONS).fit(NUMBERS, y)
+    for attempt in (lambda: estimator(**OPTIONS).fit(X, y), lambda: model.predict(X)):
+        with pytest.raises(PartirvmError, match=says) as caught:
+            attempt()
+        assert isinstance(caught.value, ValueError)
+        assert str(caught.value).count("\n") < 3
+
+
+def test_text_that_is_written_as_numbers_is_taken():
+    """As scikit-learn does; decimals and missing values of objects, too, are numbers."""
+    y = np.arange(60.0)
+    expected = RVMRegressor(**OPTIONS).fit(NUMBERS, y).predict(NUMBERS)
+    for column in (NUMBERS["a"].astype(str), NUMBERS["a"].astype(object), NUMBERS["a"].astype("Float64")):
+        given = NUMBERS.assign(a=column)
+        np.testing.assert_array_equal(RVMRegressor(**OPTIONS).fit(given, y).predict(given), expected)
+
+
+def test_targets_of_text_are_refused():
+    with pytest.raises(DataError, match=r"y holds text or objects.*numbers are needed"):
+        RVMRegressor(**OPTIONS).fit(NUMBERS, ["u", "v"] * 30)
+
+
+NONE = ["u", "v"] * 29 + ["u", None]
+
+
+@pytest.mark.parametrize(
+    ("y", "says"),
+    [
+        pytest.param([1, "u"] * 30, r"mix numbers \(1\) and text \('u'\)", id="list of numbers and text"),
+        pytest.param(np.array([1, "u"] * 30, dtype=object), r"mix numbers \(1\) and text", id="array"),
+        pytest.param(pd.Series([1, "u"] * 30), r"mix numbers \(1\) and text", id="series"),
+        pytest.param([1, True] * 30, r"mix numbers \(1\) and truth values \(True\)", id="truth values"),
+        pytest.param(NONE, "1 missing labels, the first in row 59", id="None in a list"),
+        pytest.param(np.array(NONE, dtype=object), "1 missing labels, the first in row 59", id="None in an array"),
+        pytest.param(pd.Series(NONE), "1 missing labels, the first in row 59", id="None in a series"),
+        pytest.param(pd.Categorical(NONE), "1 missing labels, the first in row 59", id="None in categories"),
+        pytest.param(pd.array(NONE, dtype="string"), "1 missing labels, the first in row 59", id="NA of text"),
+        pytest.param(pd.array([1, None] * 30, dtype="Int64"), "missing labels, the first in row 1:", id="NA"),
+        pytest.param([True, None] * 30, "missing labels, the first in row 1:", id="None among truth values"),
+        pytest.param(np.array([0.0, np.nan] * 30), "30 missing labels, the first in row 1", id="NaN"),
+        pytest.param(np.linspace(0, 1, 60), "continuous numbers such as 0.01", id="continuous"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_named(y, says):
+    """What they mix and where the first is missing, in memory, as validation, and in blocks of Dask."""
+    model = RVMClassifier(**OPTIONS)
+    with pytest.raises(DataError, match=says):
+        model.fit(NUMBERS, y)
+    with pytest.raises(DataError, match=says):
+        model.fit(NUMBERS, np.arange(60) % 2, validation=(NUMBERS, y))
+    blocks = np.empty(60, dtype=object)
+    blocks[:] = list(y)
+    if "continuous" not in says and "<NA>" not in str(list(y)) and "nan" not in str(list(y)):
+        with pytest.raises(DataError, match=says):
+            model.fit(da.from_array(NUMBERS.to_numpy(), chunks=(20, 2)), da.from_array(blocks, chunks=20))
+
+
+@pytest.mark.parametrize("labels", [[3, 7], [True, False], [0.0, 1.0]])
+def test_labels_that_are_objects_of_one_type(labels):
+    """Their own type is found: the model of the same labels as an array."""
+    y = np.array(labels)[(np.arange(60) >= 30).astype(int)]
+    expected = RVMClassifier(**OPTIONS).fit(NUMBERS, y)
+    for given in (y.astype(object), y.tolist(), pd.Series(y, dtype=object)):
+        model = RVMClassifier(**OPTIONS).fit(NUMBERS, given)
+        assert model.classes_.dtype == expected.classes_.dtype
+        np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))

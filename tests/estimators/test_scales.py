@@ -1,0 +1,261 @@
+"""Targets and inputs of any scale; weights, gamma and noise that arithmetic cannot hold; features that only round."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import dask.array as da
+import numpy as np
+import pytest
+from regressions import plane
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
+from partirvm.cli import main
+from partirvm.core.moments import ColumnMoments
+from partirvm.core.residuals import Scores
+from partirvm.errors import DataError, DataWarning, NumericalError, UsageError
+
+OPTIONS = {"gamma": 0.3, "random_state": 0}
+POWERS = [-900, -666, -520, 520, 666, 1000]
+"""Binary exponents of scales whose squares a double cannot hold, or not all of them."""
+
+LARGE = ("polynomial", "matern32")
+"""Kernels that a row far away makes more than a double holds."""
+
+
+@pytest.mark.parametrize("exponent", POWERS)
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
+def test_targets_times_a_power_of_two(exponent, strategy):
+    """Such a product is exact: the same bits of weights, and predictions, intervals and samples times that power."""
+    X, y = plane(120)
+    options = {**OPTIONS, "strategy": strategy, **({} if strategy == "basic" else {"partition_size": 40})}
+    held_out = X[:40], y[:40]
+    here = RVMRegressor(**options).fit(X[40:], y[40:], validation=held_out)
+    there = RVMRegressor(**options).fit(
+        X[40:], np.ldexp(y[40:], exponent), validation=(X[:40], np.ldexp(y[:40], exponent))
+    )
+    np.testing.assert_array_equal(there.weights_, here.weights_)
+    np.testing.assert_array_equal(there.alpha_, here.alpha_)
+    assert there.n_relevance_vectors_ > 1
+    pairs = [
+        *zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True),
+        *zip(there.predict_interval(X), here.predict_interval(X), strict=True),
+        *zip(there.predict(da.from_array(X), return_std=True), here.predict(X, return_std=True), strict=True),
+        (there.sample_y(X, 2, noise=True), here.sample_y(X, 2, noise=True)),
+        (there.intercept_, here.intercept_),
+    ]
+    for found, expected in pairs:
+        np.testing.assert_array_equal(found, np.ldexp(expected, exponent))
+    rows = 80 * exponent * math.log(2)
+    assert there.log_evidence_ == pytest.approx(here.log_evidence_ - rows, rel=1e-12)
+    last, before = there.history_[-1], here.history_[-1]
+    for name in ("train_rmse", "held_out_rmse"):
+        assert last[name] == np.ldexp(before[name], exponent)
+    assert last["held_out_nlpd"] == pytest.approx(before["held_out_nlpd"] + exponent * math.log(2), rel=1e-12)
+    with np.errstate(over="ignore", under="ignore"):
+        assert there.noise_variance_ == np.ldexp(here.noise_variance_, 2 * exponent)  # ∞ or 0 but for 2^±520
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-200, 1e200, 1e300])
+def test_targets_of_any_scale(scale):
+    """Predictions as of the moderate scale to rounding, which for 1e-320 is that of eleven bits."""
+    X, y = plane(80)
+    here, there = (RVMRegressor(**OPTIONS).fit(X, y * each) for each in (1.0, scale))
+    for found, expected in zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(found / scale, expected, atol=1e-9 if scale > 1e-310 else 2e-3)
+
+
+@pytest.mark.parametrize("exponent", POWERS)
+def test_inputs_times_a_power_of_two(exponent):
+    """The same bits of predictions, of numbers and of classes, and with a learned width for each feature."""
+    X, y = plane(80)
+    for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
+        for gamma in (0.3, "learn-per-feature"):
+            here = estimator(gamma=gamma, random_state=0).fit(X, target)
+            there = estimator(gamma=gamma, random_state=0).fit(np.ldexp(X, exponent), target)
+            np.testing.assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
+            np.testing.assert_array_equal(there.feature_relevance_, here.feature_relevance_)
+            assert there.log_evidence_ == here.log_evidence_
+
+
+def test_several_targets_of_different_scales():
+    """Each in its own unit, though one's squares are no numbers; shared vectors are those of the moderate targets."""
+    X, y = plane(80)
+    both = np.column_stack([y, y + X[:, 0]])
+    factors = np.array([0, 700])
+    here, there = (RVMRegressor(**OPTIONS).fit(X, np.ldexp(both, each)) for each in (0, factors))
+    for found, expected in zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True):
+        np.testing.assert_array_equal(found, np.ldexp(expected, factors))
+    assert np.isfinite(there.history_[-1]["train_rmse"])
+
+
+def test_a_job_of_a_huge_target(tmp_path, capsys):
+    """Ingest, fit, evaluate, predict, status and report at 2^700: RMSE and NLPD are those of the moderate scale."""
+    X, y = plane(120)
+    found = {}
+    for name, exponent in (("here", 0), ("there", 700)):
+        data, job = (str(tmp_path / f"{name}.{kind}") for kind in ("zarr", "job"))
+        ingest((X, np.ldexp(y, exponent)), data)
+        assert main(["fit", data, job, "--gamma", "0.3", "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", job, data]) == 0
+        found[name] = json.loads(capsys.readouterr().out)
+        assert main(["predict", job, data, str(tmp_path / f"{name}.parquet"), "--quiet"]) == 0
+        assert main(["status", job]) == 0
+        assert main(["report", job, str(tmp_path / f"{name}.html")]) == 0
+        assert load_model(job).n_vectors > 1
+    assert found["there"]["rmse"] == np.ldexp(found["here"]["rmse"], 700)
+    assert found["there"]["nlpd"] == pytest.approx(found["here"]["nlpd"] + 700 * math.log(2), rel=1e-12)
+    assert found["there"]["coverage_95"] == found["here"]["coverage_95"]
+
+
+def test_augmented_predictions_of_a_huge_target():
+    """RVM* at 2^700: the moderate ones times that."""
+    X, y = plane(60)
+    new = X[:5] + 3.0
+    here, there = (RVMRegressor(**OPTIONS).fit(X, np.ldexp(y, each)) for each in (0, 700))
+    wanted = here.predict(new, return_std=True, augment=(X, y))
+    for found, expected in zip(there.predict(new, return_std=True, augment=(X, np.ldexp(y, 700))), wanted, strict=True):
+        np.testing.assert_array_equal(found, np.ldexp(expected, 700))
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("value", [3e6, 3e-9, 3e200])
+def test_a_constant_target_has_a_deviation_in_its_unit(value, standardize):
+    """1e-4 of its size, the floor of the noise, whatever its unit."""
+    X, _ = plane(30)
+    with pytest.warns(DataWarning, match="the target 'y' is constant"):
+        model = RVMRegressor(standardize=standardize, random_state=0).fit(X, np.full(30, value))
+    mean, std = model.predict(X[:3], return_std=True)
+    np.testing.assert_allclose(mean, value)
+    np.testing.assert_allclose(std, 1e-4 * value)
+
+
+@pytest.mark.parametrize("base", [0.1, 3.0, -1e9, 5e-324])
+def test_a_feature_that_varies_by_one_ulp_is_constant(base, tmp_path):
+    """A warning names it, and the fit is that of a constant; so it is where DATA are made, and for targets."""
+    X, y = plane(60)
+    rounding = np.where(np.arange(60) % 2, base, np.nextafter(base, np.inf))
+    options = {"gamma": "learn-per-feature", "random_state": 0}
+    with pytest.warns(DataWarning, match="constant features tell nothing: x3"):
+        found = RVMRegressor(**options).fit(np.column_stack([X, rounding]), y)
+    with pytest.warns(DataWarning, match="constant features tell nothing: x3"):
+        expected = RVMRegressor(**options).fit(np.column_stack([X, np.full(60, base)]), y)
+    np.testing.assert_allclose(
+        found.predict(np.column_stack([X, rounding])),
+        expected.predict(np.column_stack([X, np.full(60, base)])),
+        atol=1e-6,
+    )
+    assert found.feature_relevance_[3] == 0.0
+    with pytest.warns(DataWarning, match=r"1 constant feature\(s\), which tell nothing: x3"):
+        ingest((np.column_stack([X, rounding]), y), tmp_path / "d.zarr")
+    with pytest.warns(DataWarning, match="the target 'y' is constant"):
+        assert RVMRegressor(**OPTIONS).fit(X, rounding).n_relevance_vectors_ == 0
+
+
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+@pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("some", [True, False])
+def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
+    """Their mean is named, with what to do; a few tiny weights among others are rows that hardly count."""
+    X, y = plane(60)
+    target = y > np.median(y) if estimator is RVMClassifier else y
+    weights = np.where(np.arange(60) < (5 if some else 60), weight, 1.0)
+    if some and weight < 1:
+        assert np.isfinite(estimator(**OPTIONS).fit(X, target, sample_weight=weights).log_evidence_)
+        return
+    with pytest.raises(DataError, match=r"the weights are .*e[+-]\d+ on average.*power of ten"):
+        estimator(**OPTIONS).fit(X, target, sample_weight=weights)
+
+
+@pytest.mark.parametrize("noise", [1e-160, 1e-120, 1e120, 1e160])
+def test_relative_noise_that_arithmetic_cannot_hold(noise):
+    X, y = plane(40)
+    with pytest.raises(DataError, match=r"sample_noise is 1e.160 in row 0|the weights are 1e.240 on average"):
+        RVMRegressor(**OPTIONS).fit(X, y, sample_noise=np.full(40, noise))
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "matern32", "matern52", "polynomial", "sigmoid"])
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+def test_a_gamma_that_arithmetic_cannot_hold(estimator, kernel):
+    X, y = plane(40)
+    with pytest.raises(UsageError, match=rf"gamma of the {kernel} kernel is \[1e\+308\].*up to 1e\+150"):
+        estimator(kernel=kernel, gamma=1e308).fit(X, y > np.median(y))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200])
+@pytest.mark.parametrize("factor", [1e-300, 1e-100, 1e100])
+def test_a_noise_variance_that_arithmetic_cannot_hold(factor, scale):
+    """UsageError that compares it with the target's variance."""
+    X, y = plane(40)
+    noise = max(factor * scale, 5e-324)
+    with pytest.raises(
+        UsageError, match=r"noise_variance is .* of the target's variance: .* 1e-60 and 1e\+60.*'estimate'"
+    ):
+        RVMRegressor(**OPTIONS, noise_variance=noise).fit(X, y * scale)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "linear", *LARGE])
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
+    """Finite inputs whose squares overflow: a finite prediction, or an error with row, column and value; no NaN."""
+    X, y = plane(60)
+    model = estimator(kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0)
+    model.fit(X, y > np.median(y) if estimator is RVMClassifier else y)
+    far = X.copy()
+    far[7, 1] = 1e300
+    predict = model.predict if estimator is RVMRegressor else model.decision_function
+    for rows in (far, da.from_array(far)):
+        if kernel in LARGE:
+            with pytest.raises(DataError, match=r"row 7 of 60 \(counted from 0\) is no finite number.*'x1' is 1e\+300"):
+                predict(rows)
+        else:
+            assert np.isfinite(predict(rows)).all()
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+def test_a_fit_whose_kernel_overflows_says_what_to_change():
+    X, y = plane(40)
+    with pytest.raises(NumericalError, match=r"\d+ of 41 basis functions, the first at position 1, .*standardize"):
+        RVMRegressor(kernel="polynomial", gamma=1.0, standardize=False).fit(X * 1e55, y)
+
+
+def test_moments_in_a_unit_of_their_own():
+    """Parts of several scales, in any order: the deviation of all values, computed exactly at a moderate scale."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 2)) * np.array([1.0, 1e-3])
+    for exponent in POWERS:
+        parts = [np.ldexp(part, exponent) for part in np.split(values, [10, 200])]
+        parts[0][:, 0] *= 2.0**-20
+        whole = np.ldexp(np.concatenate(parts), -exponent)
+        for order in ([0, 1, 2], [2, 1, 0]):
+            first, second, third = (ColumnMoments.of(parts[k]) for k in order)
+            total = first + second + third
+            np.testing.assert_allclose(np.ldexp(total.deviation, -exponent), whole.std(axis=0), rtol=1e-12)
+            np.testing.assert_allclose(np.ldexp(total.mean, -exponent), whole.mean(axis=0), atol=1e-14)
+            np.testing.assert_allclose(total.variance_over(total.deviation), 1.0)
+        assert not total.constant.any()
+
+
+def test_scores_in_a_unit():
+    """Errors and densities of targets that are 2^700 times as large; the mean over targets of several units."""
+    t, mean = np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0])
+    here = Scores.of(t, mean, np.full(3, 0.5))
+    there = Scores.of(np.ldexp(t, 700), np.ldexp(mean, 700), np.full(3, 0.5), 2.0**700)
+    assert there.rmse == np.ldexp(here.rmse, 700)
+    assert (there + there).rmse == there.rmse
+    assert there.nlpd == pytest.approx(here.nlpd + 700 * math.log(2))
+    assert Scores.over([here, there]).rmse == pytest.approx(there.rmse / math.sqrt(2))
+
+
+@pytest.mark.parametrize("column", ["y", "x1"])
+def test_numbers_whose_difference_is_no_number(column):
+    X, y = plane(40)
+    top = np.where(np.arange(40) % 2, 1.7e308, -1.7e308)
+    if column == "x1":
+        X[:, 1] = top
+    with pytest.raises(DataError, match=rf"the column '{column}' has numbers up to 1.7e\+308, too large"):
+        RVMRegressor(**OPTIONS).fit(X, top if column == "y" else y)
