@@ -73,7 +73,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
             progress.on_plan(made)
 
         try:
-            fitted = work(watcher=progress, on_plan=on_plan, aborted=lambda: stop.came)
+            fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
         except ClusterError as error:
             if not begun:
                 raise
