@@ -290,6 +290,7 @@ def _facts(job: Any) -> Any:
         queued=state.queued,
         began=state.began,
         ended=state.ended,
+        seconds=told["seconds"],
         spec={**spec, "parameters": asked},
         plan=state.plan,
         history=state.history,

@@ -52,7 +52,7 @@ class Progress(Watcher):
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """A fit is over; that of a round, or the last one, leaves a model."""
-        self.rounds += entry["kind"] in ("round", "final")
+        self.rounds += entry["kind"] in ("round", "early", "final")
         self.steps = 0
 
     def title(self, phase: str) -> str:

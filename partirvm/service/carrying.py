@@ -35,6 +35,7 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.timer import Timer
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
 from partirvm.service.checking import check_multi_output, check_sources
@@ -42,7 +43,7 @@ from partirvm.service.fitting import run
 from partirvm.service.growing import as_grown, leads_on, with_new_rows
 from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.service.parameters import check_parameters, portable, timer_of
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance
 from partirvm.storage.process import Process
@@ -259,11 +260,11 @@ def carry_out(
             if checkpoint is not None:
                 known, before = checkpoint.state.problem, as_before(parameters, checkpoint.state, state.plan)
                 parameters = as_grown(parameters, before, checkpoint.state, state.plan, source) if grows else before
-            requests = Requests(store, state.attempt, aborted)
+            requests, timer = Requests(store, state.attempt, aborted), timer_of(parameters)
             try:
-                prepared = prepare(source, parameters, executor, held_out, requests, known)
+                prepared = prepare(source, parameters, executor, held_out, timer.after(requests), known)
             except StoppedError:
-                return _stopped(store, requests, history_of(state))
+                return _stopped(store, requests, history_of(state), timer)
             if checkpoint is not None and grows:
                 checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, prepared))
             return carry(
@@ -272,6 +273,7 @@ def carry_out(
                 prepared,
                 executor,
                 requests,
+                timer,
                 checkpoint=checkpoint,
                 limit=limit,
                 watcher=watcher,
@@ -300,10 +302,10 @@ def take_over(store: JobStore) -> None:
         store.record({"event": "interrupted", "reason": GONE})
 
 
-def begin(store: JobStore, client: Any, lines: int = 0) -> None:
-    """Write down that this process is at work on it from here, after so many lines of history."""
+def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
+    """Record that this process runs it from here, or from the ``time`` given, after so many lines of history."""
     cluster = "" if client is None else client.scheduler.address
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
+    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster, **time})
 
 
 @contextmanager
@@ -330,6 +332,7 @@ def carry(
     prepared: Prepared,
     executor: Executor,
     requests: Requests,
+    timer: Timer,
     *,
     checkpoint: Checkpoint | None = None,
     limit: int | None = None,
@@ -339,7 +342,8 @@ def carry(
 ) -> Fitted:
     """Run a prepared fit for a job that is ``running`` in our hands, from a checkpoint (made under ``limit``) if any.
 
-    The watcher hears the lines of history that stand first. Raises nothing that is not to be written down (``ending``).
+    The watcher hears the lines of history that stand first. The ``timer`` is that of this attempt. Raises nothing that
+    is not to be written down (``ending``).
     """
     watcher = watcher or Watcher()
     history, limit_now = history_of(state), prepared.plan.machine.limit
@@ -359,10 +363,10 @@ def carry(
         executor,
         journal,
         watcher=watcher,
-        interrupted=requests,
+        interrupted=timer.after(requests),
         resume=checkpoint,
         usable=checkpoint is not None and store.has_model(),
-        elapsed=history[-1]["seconds"] if history else 0.0,
+        elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
         beside=store.beside("kernel"),
     )
     model = journal.model or (store.model() if store.has_model() else None)
@@ -384,9 +388,9 @@ def _told(store: JobStore, history: list[Entry]) -> list[Entry]:
     return [{key: event[key] for key in event.keys() - STAMPS} for event in last]
 
 
-def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
+def _stopped(store: JobStore, requests: Requests, history: list[Entry], timer: Timer) -> Fitted:
     """What is left of a job that was ended while it was planned."""
-    seconds = float(history[-1]["seconds"]) if history else 0.0
+    seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
     model = _end_as_asked(store, requests, store.model() if store.has_model() else None, seconds)
     return Fitted(model, _told(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 

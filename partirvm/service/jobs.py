@@ -38,7 +38,7 @@ from partirvm.service.carrying import (
     take_over,
 )
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.service.parameters import check_parameters, portable, timer_of
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances, told_bases
 from partirvm.service.requeueing import check_changes, requeue, requeue_grown
@@ -85,12 +85,13 @@ def fit(
     model.
     """
     portable(check_parameters(parameters))
+    timer = timer_of(parameters)
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
     with closing(executor_for(client)) as executor:
         try:
-            prepared = prepare(source, parameters, executor, held_out, _asking(aborted))
+            prepared = prepare(source, parameters, executor, held_out, timer.after(_asking(aborted)))
         except StoppedError as error:
             raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
         spec = specification(source, held_out, validation, check_parameters(parameters))
@@ -98,8 +99,8 @@ def fit(
         lease = store.lease or store.acquire()
         try:
             with ending(store):
-                store.record({"event": "queued", "reason": "submitted"})
-                begin(store, client)
+                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+                begin(store, client, time=timer.since)
                 state = fold(store.events())
                 fitted = carry(
                     store,
@@ -107,6 +108,7 @@ def fit(
                     prepared,
                     executor,
                     Requests(store, state.attempt, aborted),
+                    timer,
                     watcher=watcher,
                     on_plan=on_plan,
                     announce=announcer(client, job),
@@ -417,13 +419,18 @@ class Job:
 
 
 def _seconds(state: JobState) -> float | None:
-    """Seconds of work, without the time between an end and a resume; None if it has not begun."""
+    """Seconds of work, without the time between an end and a resume; None if it has not begun.
+
+    An end tells them; of a process that is gone they are known up to its last line of history.
+    """
     if state.began is None:
         return None
+    if state.status is not None and state.status.final and state.seconds is not None:
+        return round(state.seconds, 3)
     before, at = 0.0, state.began
     if state.history:
         before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
-        if state.ended is not None or state.status is Status.INTERRUPTED:
+        if state.status is Status.INTERRUPTED:
             return round(before, 3)
     if state.status is Status.RUNNING:
         at = max(at, state.since)
