@@ -217,14 +217,14 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
         for k, solved in enumerate(state.solved)
     ]
     parts = tuple(_part(*pair) for pair in zip(state.designs, state.solved, strict=True))
-    tell: list[Instruction] = [Log(line) for line in lines]
-    evidence = [solved.fit.log_evidence / max(solved.fit.n, 1) for solved in state.solved]
-    best = int(np.argmax(evidence))
-    if evidence[best] > state.best:
-        tell[best] = Save(parts[best].design, state.solved[best].fit, lines[best], state.options.moderate)
-        state = replace(state, best=evidence[best])
-    state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=())
-    return state, tuple(tell)
+    told: list[Instruction] = []
+    best = state.best
+    for part, solved, line in zip(parts, state.solved, lines, strict=True):
+        evidence = solved.fit.log_evidence / max(solved.fit.n, 1)
+        better, best = evidence > best, max(evidence, best)
+        told.append(Save(part.design, solved.fit, line, state.options.moderate) if better else Log(line))
+    state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=(), best=best)
+    return state, tuple(told)
 
 
 def _part(design: Design, solved: Solved) -> Part:
