@@ -11,7 +11,7 @@ import click
 from partirvm.cli import options
 from partirvm.cli.failures import Status
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
-from partirvm.errors import ExistsError, JobFailedError, PartirvmError
+from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
@@ -175,21 +175,27 @@ def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 @click.argument("job")
 @options.limits
 @options.refused
+@options.moved
 @options.scheduler
 @options.detach
 @options.quiet
 @options.as_json
-def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any) -> int:
+def resume(
+    job: str, data: str | None, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any
+) -> int:
     """Go on with a job that was stopped, broke off, or reached a limit.
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
-    last bit. Only the limits below can be changed, each stays as it was unless given. With --scheduler it goes on on a
-    cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model, 4 without one.
+    last bit. Only the limits below can be changed, each stays as it was unless given. DATA that were moved are given
+    with --data, and have to be those that the job was fitted to. A job that is done is left as it is. With --scheduler
+    it goes on on a cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model,
+    4 without one.
 
     \b
     Examples:
       partirvm resume jobs/run1
       partirvm resume jobs/run1 --max-rounds 20
+      partirvm resume jobs/run1 --data /new/place/trips.zarr
     """
     from partirvm import service
 
@@ -197,10 +203,14 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
     opened = service.open_job(job)
     options.require_no_change(opened.asked(), job)
     with cluster(scheduler) as client:
-        if detach:
-            service.Job(place(job, client)).resume(client=client, **changed)
-            return detached(job, scheduler, as_json)
-        attempt = opened.requeue(**changed).attempt
+        try:
+            if detach:
+                service.Job(place(job, client)).resume(client=client, data=data, **changed)
+                return detached(job, scheduler, as_json)
+            attempt = opened.requeue(data, **changed).attempt
+        except DoneError as error:
+            show(opened.progress(), str(error), as_json)
+            return Status.DONE
 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
@@ -211,11 +221,20 @@ def resume(job: str, scheduler: str | None, detach: bool, quiet: bool, as_json: 
 @click.command()
 @click.argument("job")
 @click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Most rounds with the new rows.")
+@options.moved
 @options.scheduler
 @options.detach
 @options.quiet
 @options.as_json
-def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool, quiet: bool, as_json: bool) -> int:
+def update(
+    job: str,
+    max_rounds: int | None,
+    data: str | None,
+    scheduler: str | None,
+    detach: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
     """Go on with rows that were appended to the DATA of a job.
 
     After fits of every strategy, of numbers and of classes. The vectors so far stay; what was counted over the old rows
@@ -234,9 +253,9 @@ def update(job: str, max_rounds: int | None, scheduler: str | None, detach: bool
     opened = service.open_job(job)
     with cluster(scheduler) as client:
         if detach:
-            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds)
+            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds, data=data)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds).attempt
+        attempt = opened.requeue_grown(max_rounds, data).attempt
 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, **hooks)
@@ -291,7 +310,7 @@ def _facts(job: Any) -> Any:
         began=state.began,
         ended=state.ended,
         seconds=told["seconds"],
-        spec={**spec, "parameters": asked},
+        spec={**spec, "parameters": asked, "data": job.data()},
         plan=state.plan,
         history=state.history,
         relevance=_told(job.relevance),

@@ -27,6 +27,7 @@ from partirvm.errors import (
     ChangedDataError,
     ClusterError,
     LeaseError,
+    MissingDataError,
     PartirvmError,
     PartirvmWarning,
     StorageError,
@@ -201,6 +202,11 @@ def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any
     return next((event["fingerprint"] for event in reversed(events) if "fingerprint" in event), began)
 
 
+def place_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> str:
+    """Where the DATA of a job are: where a resume or an update said last, or where they were when it began."""
+    return str(next((event["data"] for event in reversed(events) if event.get("data")), spec["data"]))
+
+
 def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
     """The fingerprint of DATA that are those of this earlier one with more rows. Raises ``ChangedDataError``."""
     if not has_grown(source, then["n_rows"], then["n_features"], tuple(then["hashes"])):
@@ -226,8 +232,8 @@ def carry_out(
     """Do what a queued or interrupted job asks; None if it is over already, or another ``attempt`` than this is due.
 
     An abort is heard while the job is planned, too. Raises ``LeaseError`` while another process is at work on it,
-    ``ChangedDataError`` if the data are not those that it began with, and as ``fit`` does; the job's events then say
-    ``failed`` and why.
+    ``MissingDataError`` or ``ChangedDataError`` if the data are not there, or not those that it began with: the job is
+    interrupted then, and resumed with them. Raises as ``fit`` does else; the job's events then say ``failed`` and why.
     """
     store = JobStore(job)
     if not _due(store, attempt):
@@ -249,10 +255,7 @@ def carry_out(
             begin(store, client, lines)
             events = store.events()
             parameters = asked_parameters(spec, changes(events))
-            source, held_out = sources(spec["data"], spec["validation"])
-            _require_same(source, fingerprint)
-            if held_out is not None and spec.get("validation_fingerprint"):
-                _require_same(held_out, spec["validation_fingerprint"])
+            source, held_out = same_sources(events, spec)
             _compare_versions(spec["versions"])
             executor = executor_for(client)
             state, known = fold(events), None
@@ -315,7 +318,7 @@ def ending(store: JobStore) -> Iterator[None]:
         yield
     except BaseException as error:
         event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
-        if isinstance(error, ClusterError):
+        if isinstance(error, ClusterError | ChangedDataError | MissingDataError):  # nothing is wrong with the job
             event = {"event": "interrupted", "reason": str(error)}
         elif not isinstance(error, Exception):
             event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
@@ -455,12 +458,21 @@ def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
     return announce
 
 
+def same_sources(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[ZarrSource, ZarrSource | None]:
+    """DATA and held-out DATA of a job, opened. Raises ``MissingDataError``, and ``ChangedDataError`` for others."""
+    source, held_out = sources(place_of(events, spec), spec["validation"])
+    _require_same(source, latest(events, spec["fingerprint"]))
+    if held_out is not None and spec.get("validation_fingerprint"):
+        _require_same(held_out, spec["validation_fingerprint"])
+    return source, held_out
+
+
 def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
             f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data "
-            "back; with rows that were appended `partirvm update` goes on"
+            "back, or say with --data where they are; with rows that were appended `partirvm update` goes on"
         )
 
 

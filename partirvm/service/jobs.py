@@ -33,6 +33,7 @@ from partirvm.service.carrying import (
     changes,
     create,
     ending,
+    place_of,
     sources,
     specification,
     take_over,
@@ -172,6 +173,10 @@ def submit(
     return made
 
 
+def _moved(data: str | os.PathLike[str] | None) -> str | None:
+    return None if data is None else absolute(os.fspath(data))
+
+
 def _address(client: Any) -> str:
     return str(client.scheduler.address)
 
@@ -300,50 +305,59 @@ class Job:
         """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
         return self._end("cancel", reason)
 
-    def resume(self, *, client: Any = None, **changed: Any) -> Job:
+    def resume(self, *, client: Any = None, data: str | os.PathLike[str] | None = None, **changed: Any) -> Job:
         """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
 
-        ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. Raises ``UsageError``
-        for others and where nothing is left to do, ``LeaseError`` while somebody is at work on it.
+        ``data`` is where its DATA are now, if they were moved. ``changed`` may hold the names in ``RESUMABLE``; a time
+        limit counts from the resume on. Raises ``UsageError`` for others, ``DoneError`` where nothing is left to do,
+        ``MissingDataError`` and ``ChangedDataError`` where its DATA are not there or not those that it was fitted to,
+        ``LeaseError`` while somebody is at work on it. It is left as it was then.
         """
         check_changes(changed)
         if client is None:
-            self._start_here(self.requeue(**changed))
+            self._start_here(self.requeue(data, **changed))
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
-        self._start_there(client, ask(client, requeue, absolute(self.location), _address(client), changed))
+        asked = absolute(self.location), _address(client), changed, _moved(data)
+        self._start_there(client, ask(client, requeue, *asked))
         return self
 
-    def update(self, *, client: Any = None, max_rounds: int | None = None) -> Job:
+    def update(
+        self, *, client: Any = None, max_rounds: int | None = None, data: str | os.PathLike[str] | None = None
+    ) -> Job:
         """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
 
         An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
         are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
         ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
         strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
-        what they are; balanced class weights are those of all rows. Raises ``UsageError`` where there are no new rows,
-        or there is no fit yet for them to join, ``ChangedDataError`` if the rows before are not what they were,
-        ``LeaseError`` while somebody is at work on it.
+        what they are; balanced class weights are those of all rows. ``data`` is where its DATA are now, if they were
+        moved. Raises ``UsageError`` where there are no new rows, or there is no fit yet for them to join,
+        ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while somebody is at work on it.
         """
         if client is None:
-            self._start_here(self.requeue_grown(max_rounds))
+            self._start_here(self.requeue_grown(max_rounds, data))
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
         place = absolute(self.location)
-        self._start_there(client, ask(client, requeue_grown, place, _address(client), max_rounds))
+        self._start_there(client, ask(client, requeue_grown, place, _address(client), max_rounds, _moved(data)))
         return self
 
-    def requeue_grown(self, max_rounds: int | None = None) -> JobState:
+    def requeue_grown(self, max_rounds: int | None = None, data: str | os.PathLike[str] | None = None) -> JobState:
         """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
-        return requeue_grown(self.location, "", max_rounds)
+        return requeue_grown(self.location, "", max_rounds, _moved(data))
 
-    def requeue(self, **changed: Any) -> JobState:
+    def requeue(self, data: str | os.PathLike[str] | None = None, **changed: Any) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
-        return requeue(self.location, "", changed)
+        return requeue(self.location, "", changed, _moved(data))
+
+    def data(self) -> str:
+        """Where its DATA are, as far as it was told."""
+        return place_of(self.store.events(), self.store.spec())
 
     def model(self) -> AnyModel:
         """The model so far. Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled."""

@@ -10,10 +10,19 @@ from contextlib import suppress
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.errors import LeaseError, StorageError, UsageError
+from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.service.carrying import asked_parameters, changes, latest, require_grown, sources, take_over
+from partirvm.service.carrying import (
+    asked_parameters,
+    changes,
+    latest,
+    place_of,
+    require_grown,
+    same_sources,
+    sources,
+    take_over,
+)
 from partirvm.service.growing import goes_in_order, require_growable
 from partirvm.service.parameters import check_parameters
 from partirvm.strategies.incremental import Incremental
@@ -41,8 +50,11 @@ def check_changes(changed: dict[str, Any]) -> None:
         )
 
 
-def requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
-    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does."""
+def requeue(location: str, cluster: str, changed: dict[str, Any], data: str | None = None) -> JobState:
+    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does.
+
+    Its DATA, at ``data`` if that is given, are looked at first: where they are not there the job stays as it is.
+    """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
     store = JobStore(location)
@@ -53,17 +65,19 @@ def requeue(location: str, cluster: str, changed: dict[str, Any]) -> JobState:
         asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
         _check_resumable(location, fold(events), before, asked)
+        moved = {} if data is None else {"data": data}
+        same_sources([*events, moved], spec)
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster})
+        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster, **moved})
         return fold(store.events())
     finally:
         with suppress(LeaseError, StorageError):
             lease.release()
 
 
-def requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobState:
+def requeue_grown(location: str, cluster: str, max_rounds: int | None, data: str | None = None) -> JobState:
     """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
     store = JobStore(location)
     lease = store.acquire()
@@ -71,7 +85,9 @@ def requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobSta
         events, spec = store.events(), store.spec()
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
-        fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
+        moved = {} if data is None else {"data": data}
+        place = place_of([*events, moved], spec)
+        fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore()
         state = require_growable(location, None if restored is None else restored.value["state"])
         asked = asked_parameters(spec, changes(events))
@@ -88,7 +104,7 @@ def requeue_grown(location: str, cluster: str, max_rounds: int | None) -> JobSta
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster}
+        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster, **moved}
         store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
         return fold(store.events())
     finally:
@@ -103,8 +119,8 @@ def _check_resumable(location: str, state: JobState, before: FitParameters, aske
         return
     reason = Termination(state.reason)
     if reason not in LIMITS:
-        raise UsageError(f"{location} is done, a resume would change nothing: {reason.advice}")
+        raise DoneError(f"{location} is done, a resume would change nothing: {reason.advice}")
     option = LIMITS[reason]
     was, is_now = getattr(before, option), getattr(asked, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-        raise UsageError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")
+        raise DoneError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")

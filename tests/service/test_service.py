@@ -416,12 +416,13 @@ def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
         JobStore(job).acquire().release()
 
 
-def test_a_time_limit_ends_with_the_model_of_the_first_round(folder, tmp_path):
-    """However short: one round is always finished."""
+def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):
+    """However short."""
     short = FitParameters(**{**vars(PARAMETERS), "time_limit": "0.000001s"})
     found = service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), short)
     assert found.outcome.reason is Termination.TIME
-    assert len(found.history) == 1
+    assert [entry["kind"] for entry in found.history] == ["early"]
+    assert found.model.digest() == JobStore(str(tmp_path / "job")).model().digest()
 
 
 def test_weights_in_data_are_used(tmp_path):
