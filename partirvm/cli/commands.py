@@ -13,6 +13,7 @@ from partirvm.cli import job_commands, options
 from partirvm.cli.failures import failed_at_work
 from partirvm.cli.sections import Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
+from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError
 
 SHOWN = 10
@@ -384,5 +385,5 @@ def evaluate(job: str, data: str, augment: str | None, scheduler: str | None, qu
             client=client,
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )
-    click.echo(json.dumps(scores))
+    echo(json.dumps(scores))
     return scores

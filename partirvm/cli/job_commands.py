@@ -11,6 +11,7 @@ import click
 from partirvm.cli import options
 from partirvm.cli.failures import Status
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
+from partirvm.cli.terminal import echo
 from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
 
 
@@ -60,9 +61,9 @@ def status(job: str, follow: bool, as_json: bool) -> int:
             else:
                 lines = follower.of(state)
             for line in lines:
-                click.echo(line)
+                echo(line)
     except KeyboardInterrupt:
-        click.echo(f"stopped looking; {job} goes on", err=True)
+        echo(f"stopped looking; {job} goes on", err=True)
         return Status.DONE
     found = opened.progress()
     show(found, "\n" + status_text(found), as_json)
@@ -90,7 +91,7 @@ def jobs(folder: str, as_json: bool) -> None:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
         is_job = service.Job(folder).store.there()
-        click.echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
+        echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
         return
     show(found, jobs_table(found), as_json)
 
@@ -117,7 +118,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     except TimeoutError as error:
         raise JobFailedError(str(error)) from error
     except KeyboardInterrupt:
-        click.echo(f"stopped waiting; {job} goes on", err=True)
+        echo(f"stopped waiting; {job} goes on", err=True)
         return Status.FAILED
     found = opened.progress()
     show(found, status_text(found), as_json)
@@ -290,7 +291,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
         raise ExistsError(f"{output} is there already: --overwrite replaces it")
     text = page(_facts(service.open_job(job)))
     write_text(target, text)
-    click.echo(f"{output}: open it in a browser")
+    echo(f"{output}: open it in a browser")
 
 
 def _facts(job: Any) -> Any:

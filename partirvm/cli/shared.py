@@ -12,6 +12,7 @@ import click
 
 from partirvm.cli.failures import Status, failed_at_work
 from partirvm.cli.interruption import Interruption
+from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError
 
 DEMO = "demo"
@@ -37,9 +38,9 @@ def place(name: str, client: Any) -> str:
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
     """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
-    click.echo(json.dumps(facts) if as_json else text)
+    echo(json.dumps(facts) if as_json else text)
     if following and not as_json and click.get_current_context().obj is not DEMO:
-        click.echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
+        echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
 def ended(status: str) -> int:
@@ -115,7 +116,7 @@ def _done_elsewhere(job: str, as_json: bool) -> int:
     from partirvm.report.status import status_text
 
     found = service.open_job(job).progress()
-    click.echo(f"{job}: another process has taken it up meanwhile", err=True)
+    echo(f"{job}: another process has taken it up meanwhile", err=True)
     show(found, status_text(found), as_json)
     return ended(found["status"])
 

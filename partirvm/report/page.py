@@ -59,12 +59,12 @@ class JobFacts:
     queued: float | None
     began: float | None
     ended: float | None
-    seconds: float | None
     spec: dict[str, Any]
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
     bases: Sequence[bases.Function] = ()
+    seconds: float | None = None
 
 
 def page(job: JobFacts) -> str:

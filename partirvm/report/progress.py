@@ -17,6 +17,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_duration
 from partirvm.report.lines import Lines
+from partirvm.report.terminal import printable
 from partirvm.report.text import counted, format_rate, plan_line
 
 HEARTBEAT = 60.0
@@ -96,7 +97,7 @@ class PlainProgress(Progress):
         self._began = self._said = time.monotonic()
 
     def note(self, message: str) -> None:
-        print(message, file=self._stream, flush=True)
+        print(printable(message), file=self._stream, flush=True)
 
     def on_plan(self, plan: Any) -> None:
         self._lines.on_plan(plan)
