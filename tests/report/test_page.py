@@ -148,7 +148,7 @@ def test_any_state(unfinished):
     read, _ = check(page(unfinished))
     assert f"{unfinished.status} It is {unfinished.status}." in read.text
     assert " ".join(unfinished.reason.split()) in read.text
-    assert ("No model" in read.text) != any(entry["kind"] == "round" for entry in unfinished.history)
+    assert ("No model" in read.text) != any(entry["saved"] for entry in unfinished.history)
     if unfinished.ended is None:
         assert " ended 2" not in read.text
 
