@@ -31,6 +31,7 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.service.measuring import Measuring
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
@@ -574,3 +575,27 @@ def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
     assert job.status() is Status.INTERRUPTED
     assert "rows.zarr" in job.state().reason
     assert job.resume(data=now).wait(timeout=60) is Status.DONE
+
+
+def test_what_learning_took_counts(data, tmp_path, monkeypatch):
+    """Begin and seconds of a job, of its lines and of its outcome hold the time in which the kernel was learned."""
+    learn, moments = Measuring.kernel, []
+
+    def learned(self, *arguments, **options):
+        moments.append((time.time(), time.perf_counter()))
+        found = learn(self, *arguments, **options)
+        time.sleep(0.2)
+        moments.append((time.time(), time.perf_counter()))
+        return found
+
+    monkeypatch.setattr(Measuring, "kernel", learned)
+    found = service.fit(data, str(tmp_path / "job"), replace(ASKED, gamma="learn", max_rounds=1))
+    job = open_job(tmp_path / "job")
+    state, spent = job.state(), moments[1][1] - moments[0][1]
+    assert state.queued <= state.began <= moments[0][0]
+    assert state.ended >= moments[1][0]
+    assert found.outcome.seconds >= spent >= 0.2
+    assert job.progress()["seconds"] == round(state.seconds, 3) == round(found.outcome.seconds, 3)
+    kernel, last = found.history[0], found.history[-1]
+    assert kernel["kind"] == "kernel"
+    assert kernel["seconds"] + 0.2 <= last["seconds"] <= found.outcome.seconds
