@@ -231,10 +231,10 @@ def fit(
 ) -> int:
     """Train a model on DATA and keep it in the folder JOB.
 
-    A usable model is saved after every round, by split-merge whenever a part is better than all before. Ctrl-C stops
-    the fit and keeps the model saved last (exit status 3); `partirvm resume` goes on from there. --time-limit counts
-    learning and planning; where it is over before there is a model, a small fit to a sample of rows leaves one. What cannot fit under the memory limit is
-    refused before anything is written.
+    A usable model is saved after every round, by split-merge whenever a part is better than all before. Ctrl-C
+    stops the fit and keeps the model saved last (exit status 3); `partirvm resume` goes on from there. --time-limit
+    counts learning and planning; where it is over before there is a model, a small fit to a sample of rows leaves
+    one. What cannot fit under the memory limit is refused before anything is written.
 
     With --scheduler and --detach the fit runs on the cluster by itself: the command ends once a worker has opened DATA
     and JOB, and `partirvm status JOB --follow` shows how it goes.
