@@ -25,6 +25,10 @@ class UsageError(PartirvmError, ValueError):
     """An option, an argument or a combination of them that cannot be meant: unknown kernel, non-positive gamma."""
 
 
+class DoneError(UsageError):
+    """There is nothing left to do: the command line says so, and exits 0."""
+
+
 class DataError(PartirvmError, ValueError):
     """The data cannot be used: NaN, text columns, no rows, a wrong number of features."""
 

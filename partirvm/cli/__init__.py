@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from partirvm.cli.failures import explain, shown_warnings, status_of
+from partirvm.cli.terminal import echo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        echo(error.format_message(), err=True)
         return 2
     except (Exception, KeyboardInterrupt) as error:
         explain(error)

@@ -13,6 +13,7 @@ from partirvm.cli import job_commands, options
 from partirvm.cli.failures import failed_at_work
 from partirvm.cli.sections import Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
+from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError
 from partirvm.quoting import listed, named
 
@@ -233,9 +234,10 @@ def fit(
 ) -> int:
     """Train a model on DATA and keep it in the folder JOB.
 
-    A usable model is saved after every round, by split-merge after the last merge. Ctrl-C stops the fit and keeps the
-    model saved last (exit status 3); `partirvm resume` goes on from there. What cannot fit under the memory limit is
-    refused before anything is written.
+    A usable model is saved after every round, by split-merge whenever a part is better than all before. Ctrl-C
+    stops the fit and keeps the model saved last (exit status 3); `partirvm resume` goes on from there. --time-limit
+    counts learning and planning; where it is over before there is a model, a small fit to a sample of rows leaves
+    one. What cannot fit under the memory limit is refused before anything is written.
 
     With --scheduler and --detach the fit runs on the cluster by itself: the command ends once a worker has opened DATA
     and JOB, and `partirvm status JOB --follow` shows how it goes.
@@ -318,7 +320,7 @@ def predict(
 
     OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
     such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
-    A folder that nobody will go on with can be deleted.
+    A folder that nobody will go on with can be deleted. What is done already is left alone.
 
     Far from all relevance vectors std falls back to that of the noise. With --augment TRAIN_DATA, which must be the
     DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 1,920 rows, or fewer where
@@ -397,5 +399,5 @@ def evaluate(
             client=client,
             progress=lambda done, total: progress.on_tile("evaluate", done, total),
         )
-    click.echo(json.dumps(scores))
+    echo(json.dumps(scores))
     return scores

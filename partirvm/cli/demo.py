@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from partirvm.cli.failures import Status
+from partirvm.cli.terminal import echo
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,13 @@ def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settin
     _command("predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
     shown = landscape(terrain, folder / "job", folder / "prediction.zarr", scores)
     save(draw(Landscape(**shown)), str(picture))
-    click.echo(_summary(scores, time.perf_counter() - began, picture))
+    echo(_summary(scores, time.perf_counter() - began, picture))
     return Status.DONE
 
 
 def _say(text: str, quiet: bool) -> None:
     if not quiet:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def _command(*arguments: str, quiet: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from typing import Any
 
 import click
 
+from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
-from partirvm.quoting import printable
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
 """Environment variable that asks for tracebacks."""
@@ -50,7 +49,7 @@ def explain(error: BaseException) -> None:
     """Print an error to stderr, with a traceback where the environment asks for one."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    click.echo(printable(f"partirvm: error: {message_of(error)}"), err=True)
+    echo(f"partirvm: error: {message_of(error)}", err=True)
 
 
 def message_of(error: BaseException) -> str:
@@ -101,7 +100,7 @@ def shown_warnings() -> Iterator[None]:
         text = str(message) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
         if text not in seen and not issubclass(category, DeprecationWarning):
             seen.add(text)
-            print(printable(f"partirvm: warning: {text}"), file=sys.stderr)
+            echo(f"partirvm: warning: {text}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PartirvmWarning)

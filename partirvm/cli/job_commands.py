@@ -11,7 +11,8 @@ import click
 from partirvm.cli import options
 from partirvm.cli.failures import Status
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
-from partirvm.errors import ExistsError, JobFailedError, PartirvmError
+from partirvm.cli.terminal import echo
+from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
@@ -60,9 +61,9 @@ def status(job: str, follow: bool, as_json: bool) -> int:
             else:
                 lines = follower.of(state)
             for line in lines:
-                click.echo(line)
+                echo(line)
     except KeyboardInterrupt:
-        click.echo(f"stopped looking; {job} goes on", err=True)
+        echo(f"stopped looking; {job} goes on", err=True)
         return Status.DONE
     found = opened.progress()
     show(found, "\n" + status_text(found), as_json)
@@ -90,7 +91,7 @@ def jobs(folder: str, as_json: bool) -> None:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
         is_job = service.Job(folder).store.there()
-        click.echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
+        echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
         return
     show(found, jobs_table(found), as_json)
 
@@ -117,7 +118,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     except TimeoutError as error:
         raise JobFailedError(str(error)) from error
     except KeyboardInterrupt:
-        click.echo(f"stopped waiting; {job} goes on", err=True)
+        echo(f"stopped waiting; {job} goes on", err=True)
         return Status.FAILED
     found = opened.progress()
     show(found, status_text(found), as_json)
@@ -176,23 +177,34 @@ def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 @options.limits
 @options.refused
 @options.allow_code
+@options.moved
 @options.scheduler
 @options.detach
 @options.quiet
 @options.as_json
 def resume(
-    job: str, allow_code: bool, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **changed: Any
+    job: str,
+    data: str | None,
+    allow_code: bool,
+    scheduler: str | None,
+    detach: bool,
+    quiet: bool,
+    as_json: bool,
+    **changed: Any,
 ) -> int:
     """Go on with a job that was stopped, broke off, or reached a limit.
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
-    last bit. Only the limits below can be changed, each stays as it was unless given. With --scheduler it goes on on a
-    cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model, 4 without one.
+    last bit. Only the limits below can be changed, each stays as it was unless given. DATA that were moved are given
+    with --data, and have to be those that the job was fitted to. A job that is done is left as it is. With --scheduler
+    it goes on on a cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model,
+    4 without one.
 
     \b
     Examples:
       partirvm resume jobs/run1
       partirvm resume jobs/run1 --max-rounds 20
+      partirvm resume jobs/run1 --data /new/place/trips.zarr
     """
     from partirvm import service
 
@@ -200,10 +212,14 @@ def resume(
     opened = service.open_job(job)
     options.require_no_change(opened.asked(), job)
     with cluster(scheduler) as client:
-        if detach:
-            service.Job(place(job, client)).resume(client=client, allow_code=allow_code, **changed)
-            return detached(job, scheduler, as_json)
-        attempt = opened.requeue(allow_code=allow_code, **changed).attempt
+        try:
+            if detach:
+                service.Job(place(job, client)).resume(client=client, data=data, allow_code=allow_code, **changed)
+                return detached(job, scheduler, as_json)
+            attempt = opened.requeue(data, allow_code=allow_code, **changed).attempt
+        except DoneError as error:
+            show(opened.progress(), str(error), as_json)
+            return Status.DONE
 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
@@ -215,6 +231,7 @@ def resume(
 @click.argument("job")
 @click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Most rounds with the new rows.")
 @options.allow_code
+@options.moved
 @options.scheduler
 @options.detach
 @options.quiet
@@ -223,6 +240,7 @@ def update(
     job: str,
     max_rounds: int | None,
     allow_code: bool,
+    data: str | None,
     scheduler: str | None,
     detach: bool,
     quiet: bool,
@@ -246,9 +264,10 @@ def update(
     opened = service.open_job(job)
     with cluster(scheduler) as client:
         if detach:
-            service.Job(place(job, client)).update(client=client, max_rounds=max_rounds, allow_code=allow_code)
+            grown = service.Job(place(job, client))
+            grown.update(client=client, max_rounds=max_rounds, data=data, allow_code=allow_code)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds, allow_code=allow_code).attempt
+        attempt = opened.requeue_grown(max_rounds, data, allow_code=allow_code).attempt
 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
@@ -283,7 +302,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
         raise ExistsError(f"{output} is there already: --overwrite replaces it")
     text = page(_facts(service.open_job(job)))
     write_text(target, text)
-    click.echo(f"{output}: open it in a browser")
+    echo(f"{output}: open it in a browser")
 
 
 def _facts(job: Any) -> Any:
@@ -302,7 +321,8 @@ def _facts(job: Any) -> Any:
         queued=state.queued,
         began=state.began,
         ended=state.ended,
-        spec={**spec, "parameters": asked},
+        seconds=told["seconds"],
+        spec={**spec, "parameters": asked, "data": job.data()},
         plan=state.plan,
         history=state.history,
         relevance=_told(job.relevance),

@@ -400,6 +400,9 @@ detach = click.option(
 )
 
 
+moved = click.option("--data", metavar="DATA", help="Where the DATA of JOB are now, if they were moved.")
+
+
 def limits(command: Command) -> Command:
     """The options that a resume may change."""
     for option in (

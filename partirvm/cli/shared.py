@@ -12,8 +12,8 @@ import click
 
 from partirvm.cli.failures import Status, failed_at_work
 from partirvm.cli.interruption import Interruption
+from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError
-from partirvm.quoting import printable
 
 DEMO = "demo"
 """Object of the click context of commands that the demo runs."""
@@ -38,9 +38,9 @@ def place(name: str, client: Any) -> str:
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
     """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
-    click.echo(json.dumps(facts) if as_json else printable(text, keep="\n"))
+    echo(json.dumps(facts) if as_json else text)
     if following and not as_json and click.get_current_context().obj is not DEMO:
-        click.echo("\n".join(["", "next:", *(f"  {printable(command)}" for command in following)]))
+        echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
 def ended(status: str) -> int:
@@ -74,7 +74,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
             progress.on_plan(made)
 
         try:
-            fitted = work(watcher=progress, on_plan=on_plan, aborted=lambda: stop.came)
+            fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
         except ClusterError as error:
             if not begun:
                 raise
@@ -116,7 +116,7 @@ def _done_elsewhere(job: str, as_json: bool) -> int:
     from partirvm.report.status import status_text
 
     found = service.open_job(job).progress()
-    click.echo(f"{job}: another process has taken it up meanwhile", err=True)
+    echo(f"{job}: another process has taken it up meanwhile", err=True)
     show(found, status_text(found), as_json)
     return ended(found["status"])
 

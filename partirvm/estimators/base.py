@@ -29,7 +29,7 @@ from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
 from partirvm.quoting import listed_values
 from partirvm.service.fitting import run
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.service.parameters import check_parameters, portable, timer_of
 from partirvm.service.predicting import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance, relevances
@@ -80,9 +80,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             portable(check_parameters(parameters))
         executor = executor_for(self.client)
         try:
-            prepared = prepare(source, parameters, executor, held_out)
+            timer = timer_of(parameters)
+            prepared = prepare(source, parameters, executor, held_out, timer)
             journal = MemoryJournal()
-            outcome = run(prepared, executor, journal)
+            outcome = run(prepared, executor, journal, interrupted=timer, elapsed=timer.seconds)
             after(prepared, outcome, executor)
         finally:
             executor.close()

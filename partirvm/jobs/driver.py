@@ -24,6 +24,7 @@ from partirvm.data.source import Source
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel, model_of
 from partirvm.strategies.classifying import Course
+from partirvm.strategies.early import Early
 from partirvm.strategies.instructions import (
     AnyFit,
     Event,
@@ -133,12 +134,16 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, its last line of history, its seconds, and the columns and the fit of the model."""
+    """How a run ended: why, its last line of history, its seconds, the columns and the fit of the model it saved last.
+
+    ``state`` is where the strategy stood.
+    """
 
     reason: Termination
     last: Record | None
     seconds: float
     kept: tuple[Design, AnyFit] | None = None
+    state: Any = None
 
 
 class _Interrupted(Exception):
@@ -151,8 +156,8 @@ class _Interrupted(Exception):
 class Driver:
     """Runs one strategy on one source.
 
-    ``interrupted`` is asked between tiles and between dense iterations; once it answers with a reason, and a model has
-    been saved, the run ends with the model saved last. Until there is a model, only ``ABORTED`` ends it. ``blocks``
+    ``interrupted`` is asked between tiles and between dense iterations; once it answers with a reason the run ends with
+    the model saved last. Where time is up before there is one, a small fit (``strategies.early``) leaves it. ``blocks``
     says how kernel blocks of the training rows are kept from pass to pass, if they are; ``told`` what a line of history
     says beside its record.
     """
@@ -175,11 +180,13 @@ class Driver:
         resume: Checkpoint | None = None,
         usable: bool = False,
         elapsed: float = 0.0,
+        early: bool = True,
     ) -> Outcome:
         """Drive the strategy to its end. The journal holds the model when this returns.
 
         With ``resume`` it goes on from there, with the same bits as if it had never been away; ``usable`` says that the
-        journal has a model already, ``elapsed`` how many seconds were spent before.
+        journal has a model already, ``elapsed`` how many seconds were spent before. Without ``early`` a run whose
+        time is up before there is a model leaves none.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent = _Spent()
@@ -191,7 +198,15 @@ class Driver:
                 state, instructions = strategy.start(problem, options)
             else:
                 state, instructions = strategy.next(resume.state, *[Saved()] * resume.waiting)
-            return self._run(strategy, state, instructions)
+            outcome = self._run(strategy, state, instructions)
+            if outcome.reason is not Termination.TIME or self._usable or not early:
+                return outcome
+            asked, self.interrupted = self.interrupted, lambda: None
+            try:
+                last = self._run(Early(), *Early().start(state.problem, state.options))
+            finally:
+                self.interrupted = asked
+            return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: Strategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
         while not isinstance(instructions[0], Finish):
@@ -207,10 +222,12 @@ class Driver:
             state, instructions = strategy.next(state, *events)
             events = ()  # statistics may be as large as what is made of them: not held while that is solved
             self._spent.deciding += time.perf_counter() - began
-        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept)
+        return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept, state)
 
     def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
-        """The answers to instructions that are all of one kind."""
+        """The answers to instructions that are all of one kind, or all lines of history."""
+        if not isinstance(instructions[0], Save | Log):
+            self._check()
         if isinstance(instructions[0], Pass):
             return tuple(map(Passed, self._passes(instructions)))
         if isinstance(instructions[0], Newton):
@@ -222,7 +239,6 @@ class Driver:
     def _one(self, instruction: Instruction, of: int) -> Event:
         match instruction:
             case Gather(rows):
-                self._check()
                 weights = self.source.weights_of(rows)
                 present = None if weights is None else weights > 0
                 return Gathered(self.executor.gather(self.source, rows), present)
@@ -232,7 +248,7 @@ class Driver:
                 design = replace(design, origin=None)
                 self._journal.save(model_of(design, fit, self.source.columns, moderate))
                 self._usable = True
-                return self._record(record, self._spent.all())
+                return self._record(record, self._spent.share(of), saved=True)
             case Log(record):
                 return self._record(record, self._spent.share(of))
         raise AssertionError(f"no way to perform {instruction}")
@@ -284,7 +300,6 @@ class Driver:
             self._check()
 
         began = time.time()
-        self._check()
         fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step, solve.pool)
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
@@ -299,12 +314,12 @@ class Driver:
             self._spent.solved(solution.began, solution.ended)
         return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
 
-    def _record(self, record: Record, spent: dict[str, float]) -> Saved:
+    def _record(self, record: Record, spent: dict[str, float], *, saved: bool = False) -> Saved:
         self._last = record
         seconds = time.perf_counter() - self._began
         entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
         entry["solve_began"] -= self._epoch
-        entry["peak_memory"] = peak_memory()
+        entry["peak_memory"], entry["saved"] = peak_memory(), saved
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
@@ -315,7 +330,7 @@ class Driver:
 
     def _check(self) -> None:
         reason = self.interrupted()
-        if reason is not None and (self._usable or reason is Termination.ABORTED):
+        if reason is not None:
             raise _Interrupted(reason)
 
 
@@ -370,13 +385,3 @@ def _entry(passing: float, passes: int, rows: int, solving: float, began: float)
 def _columns(pass_: Any) -> int:
     """Columns of all designs of a pass."""
     return sum(value.n_columns for value in vars(pass_).values() if isinstance(value, Design))
-
-
-def deadline(seconds: float | None) -> Callable[[], Termination | None]:
-    """An interruption that answers ``TIME`` once so many seconds have passed from now; never for None."""
-    end = None if seconds is None else time.monotonic() + seconds
-
-    def interrupted() -> Termination | None:
-        return Termination.TIME if end is not None and time.monotonic() > end else None
-
-    return interrupted

@@ -83,9 +83,10 @@ class JobState:
     """What the events say.
 
     ``since`` and ``reason`` are of the last transition, ``began`` of the first ``running`` and ``ended`` of the last
-    end (None while there is none). ``attempt`` counts the times that the job was queued. ``plan`` is the last plan
-    event, ``history`` the fit events that stand, ``events`` the number of events folded. ``cluster`` is the address of
-    the scheduler that starts a lost driver again, empty where nobody does.
+    end (None while there is none); ``seconds`` are those of work that this end tells of. ``attempt`` counts the times
+    that the job was queued. ``plan`` is the last plan event, ``history`` the fit events that stand, ``events`` the
+    number of events folded. ``cluster`` is the address of the scheduler that starts a lost driver again, empty where
+    nobody does.
     """
 
     status: Status | None = None
@@ -95,6 +96,7 @@ class JobState:
     queued: float | None = None
     began: float | None = None
     ended: float | None = None
+    seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
     events: int = 0
@@ -130,7 +132,7 @@ def advance(state: JobState, event: dict[str, Any]) -> JobState:
     if status is Status.RUNNING:
         history = state.history[: int(event.get("history", len(state.history)))]
         return replace(new, began=state.began or time, ended=None, history=history)
-    return replace(new, ended=time) if status.final else new
+    return replace(new, ended=time, seconds=event.get("seconds")) if status.final else new
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:

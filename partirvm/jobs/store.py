@@ -7,6 +7,7 @@
     JOB/checkpoints/…                 states of the strategy, likewise (jobs.checkpoint)
     JOB/control/abort-000001.json     somebody wants the first attempt to end
     JOB/lease/000002.json             who is at work on it (storage.lease)
+    JOB/predictions/3f0c….json        a prediction that is whole, by a hash of what it is
     .JOB.before/                      beside JOB: the job that it overwrites, until its own first model is saved
 
 The folder is any place that fsspec knows. A process that is killed at any instruction leaves every whole event, the
@@ -324,6 +325,17 @@ class JobStore:
         if damaged:
             raise MissingDataError(f"{self.location}: no checkpoint can be read: " + "; ".join(damaged))
         return None
+
+    # What was predicted with it
+
+    def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
+        """Remember that a prediction is whole: takes no lease, and has no effect on a store that cannot be written."""
+        with suppress(OSError, StorageError):
+            self._folder.create(f"predictions/{key}.json", to_json(facts))
+
+    def has_prediction(self, key: str) -> bool:
+        """Whether this prediction was noted."""
+        return self._folder.exists(f"predictions/{key}.json")
 
     # Its beginning and end
 

@@ -11,7 +11,7 @@ from partirvm.report import markup
 from partirvm.report.curves import Chart, Point, Series, draw
 from partirvm.report.quantities import MISSING, SIDES, Entry, Kind, Measure, Quantity, format_error, format_evidence
 from partirvm.report.stages import Spread, Stage, comparable, planned_fits
-from partirvm.report.text import format_rate, rows_per_second
+from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
 """Rows of a table that are shown at once; of longer ones, so many from either end."""
@@ -157,7 +157,7 @@ def history(
 
 def _name(entry: Entry) -> str:
     level = f"level {entry.get('level')}, {entry['number']}"
-    names = {"final": "last", "heuristic": "sparseness", "kernel": "kernel", "part": level}
+    names = {**NAMED, "heuristic": "sparseness", "kernel": "kernel", "part": level}
     return names.get(entry["kind"], str(entry["number"]))
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from partirvm.backends.process import peak_memory
 from partirvm.core.updates import StepInfo
 from partirvm.planning.units import format_bytes, format_duration
+from partirvm.quoting import printable
 from partirvm.report.lines import Line, Lines
 from partirvm.report.progress import Progress
 from partirvm.report.quantities import MEASURED, MISSING, format_evidence, held_out, kind_of
@@ -57,7 +58,7 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def note(self, message: str) -> None:
-        self._console.print(message, soft_wrap=True)
+        self._console.print(printable(message, keep="\n\t"), soft_wrap=True, markup=False)
 
     def on_plan(self, plan: Any) -> None:
         self._plan = plan.to_json()
@@ -96,7 +97,10 @@ class LiveProgress(Progress):
     def _show(self, lines: list[Line]) -> None:
         """Lines above the panel, cut where the terminal is narrow: what comes last the panel shows as well."""
         for line in lines:
-            self._console.print(line.text, style="bold" if line.heading else "", no_wrap=True, overflow="crop")
+            style = "bold" if line.heading else ""
+            self._console.print(
+                printable(line.text, keep="\n\t"), style=style, no_wrap=True, overflow="crop", markup=False
+            )
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         self._set_phase(phase, done, total or 0, done, "row")

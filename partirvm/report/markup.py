@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from partirvm.quoting import printable
+
 
 def text(value: Any) -> str:
     """A value as text.
@@ -13,7 +15,7 @@ def text(value: Any) -> str:
     >>> text("<b>")
     '&lt;b&gt;'
     """
-    return escape(str(value))
+    return escape(printable(str(value), keep="\n\t"))
 
 
 def section(title: str, *markup: str) -> str:

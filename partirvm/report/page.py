@@ -16,7 +16,16 @@ from typing import Any
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report import bases, course, markup, relevance
 from partirvm.report.course import minus
-from partirvm.report.quantities import MISSING, Entry, Kind, Quantity, format_error, format_evidence, kind_of
+from partirvm.report.quantities import (
+    MISSING,
+    Entry,
+    Kind,
+    Quantity,
+    format_error,
+    format_evidence,
+    kind_of,
+    leaves_model,
+)
 from partirvm.report.stages import Stage, stages
 from partirvm.report.text import counted, heuristic_line, plan_line, size_text
 from partirvm.types import FitParameters
@@ -34,7 +43,8 @@ class JobFacts:
     """What there is to say of a job: plain values, as its events hold them.
 
     ``reason`` is why it ended (a termination's value, or what went wrong) and ``advice`` the sentence that goes with
-    it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None.
+    it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None;
+    ``seconds`` are those of work, without the time between an end and a resume.
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is what
     ``Plan.to_json()`` gives, and ``history`` are the driver's entries. ``relevance`` says how much each feature counts,
     by name, as a fraction of the largest; None where the model does not tell, or there is none. ``bases``
@@ -54,6 +64,7 @@ class JobFacts:
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
     bases: Sequence[bases.Function] = ()
+    seconds: float | None = None
 
 
 def page(job: JobFacts) -> str:
@@ -63,7 +74,7 @@ def page(job: JobFacts) -> str:
     kind = kind_of(job.history[-1] if job.history else {}, job.plan)
     sections = (
         _head(job, name),
-        _figures(job, found, kind),
+        _figures(job, kind),
         markup.terms(_facts(job, found)),
         markup.section("Worth knowing", _notes(job)),
         markup.section("Curves", course.curves(found, kind)),
@@ -134,13 +145,11 @@ def _peak(job: JobFacts) -> str:
     return format_bytes(max(peaks)) if peaks else MISSING
 
 
-def _figures(job: JobFacts, found: Sequence[Stage], kind: Kind) -> str:
+def _figures(job: JobFacts, kind: Kind) -> str:
     """The large figures: those of the model so far."""
-    models = [entry for entry in job.history if entry["kind"] in ("round", "final")]
+    models = [entry for entry in job.history if leaves_model(entry)]
     if not models:
-        merging = job.plan is not None and job.plan["strategy"] == "split-merge"
-        first = ": the last merge is the first fit to leave one" if merging else ""
-        return f'<p class="note">{"No model" if _over(job) else "No model yet"}{first}.</p>'
+        return f'<p class="note">{"No model" if _over(job) else "No model yet"}.</p>'
     last = models[-1]
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
     return markup.figures(
@@ -148,7 +157,7 @@ def _figures(job: JobFacts, found: Sequence[Stage], kind: Kind) -> str:
             ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
             *_errors(last, kind),
             ("Log evidence", minus(format_evidence(last["log_evidence"])), evidence),
-            ("Time", format_duration(found[-1].seconds), f"peak memory {_peak(job)}"),
+            ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}"),
         ]
     )
 

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.planning.units import format_duration
+from partirvm.quoting import printable
 from partirvm.report.lines import Lines
 from partirvm.report.text import counted, format_rate, plan_line
 
@@ -52,7 +53,7 @@ class Progress(Watcher):
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """A fit is over; that of a round, or the last one, leaves a model."""
-        self.rounds += entry["kind"] in ("round", "final")
+        self.rounds += entry["kind"] in ("round", "early", "final")
         self.steps = 0
 
     def title(self, phase: str) -> str:
@@ -96,7 +97,7 @@ class PlainProgress(Progress):
         self._began = self._said = time.monotonic()
 
     def note(self, message: str) -> None:
-        print(message, file=self._stream, flush=True)
+        print(printable(message, keep="\n\t"), file=self._stream, flush=True)
 
     def on_plan(self, plan: Any) -> None:
         self._lines.on_plan(plan)

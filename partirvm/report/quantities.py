@@ -175,6 +175,12 @@ CLASSES = Kind(
     evidence="nats (Laplace)",
 )
 
+
+def leaves_model(entry: Entry) -> bool:
+    """Whether a line of history is of a model that was saved: of parts it is where they are the best so far."""
+    return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
+
+
 KEYS = tuple(quantity.key for kind in (NUMBERS, CLASSES) for quantity in kind.every)
 """Of all quantities of all kinds."""
 

@@ -40,7 +40,8 @@ class Stage:
     @property
     def name(self) -> str:
         """What it is called in a sentence."""
-        return {"final": "last fit", "level": f"level {self.x}"}.get(self.kind, f"round {self.x}")
+        names = {"final": "last fit", "early": "early model", "level": f"level {self.x}"}
+        return names.get(self.kind, f"round {self.x}")
 
 
 def stages(history: Iterable[Entry]) -> list[Stage]:

@@ -17,6 +17,7 @@ from partirvm.report.quantities import (
     format_error,
     format_evidence,
     kind_of,
+    leaves_model,
 )
 
 
@@ -58,8 +59,11 @@ class Column:
     cell: Callable[[Entry], str]
 
 
+NAMED = {"final": "last", "early": "early"}
+"""Kinds of lines that have a name instead of a number; an early model is that of a run whose time was up before."""
+
 _BEFORE = (
-    Column("round", 5, lambda entry: "last" if entry["kind"] == "final" else str(entry["number"])),
+    Column("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
     Column("candidates", 10, lambda entry: f"{entry['candidates']:,}"),
     Column("vectors", 7, lambda entry: f"{entry['vectors']:,}"),
 )
@@ -182,12 +186,12 @@ def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
-    """What came of a fit, as ``fit --json`` prints it: the last line of its history, how it ended, and its plan's JSON.
+    """What came of a fit, as ``fit --json`` prints it: the line of its model, how it ended, and its plan's JSON.
 
     ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's,
     ``passes`` those of all of them.
     """
-    last = history[-1]
+    last = next((entry for entry in reversed(history) if leaves_model(entry)), history[-1])
     kind = kind_of(last)
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
@@ -204,7 +208,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "rho": plan["rho"],
         "n_rows": plan["rows"],
         "n_vectors": last["vectors"],
-        "rounds": len(levels) + 1 if levels else last["number"],
+        "rounds": len(levels) + (last["kind"] == "final") if levels else last["number"],
         "fits": len(fits),
         **{quantity.key: last.get(quantity.key) for quantity in kind.every},
         **({"noise_sd": last["noise_variance"] ** 0.5} if kind.noise else {}),

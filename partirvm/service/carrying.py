@@ -36,6 +36,7 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.timer import Timer
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import AnyModel
 from partirvm.planning.plan import Plan
@@ -44,7 +45,7 @@ from partirvm.service.fitting import run
 from partirvm.service.growing import as_grown, leads_on, with_new_rows
 from partirvm.service.kernels import learns
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.service.parameters import check_parameters, portable, timer_of
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.service.relevance import input_variance
 from partirvm.storage.process import Process
@@ -209,6 +210,11 @@ def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any
     return next((event["fingerprint"] for event in reversed(events) if "fingerprint" in event), began)
 
 
+def place_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> str:
+    """Where the DATA of a job are: where a resume or an update said last, or where they were when it began."""
+    return str(next((event["data"] for event in reversed(events) if event.get("data")), spec["data"]))
+
+
 def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
     """The fingerprint of DATA that are those of this earlier one with more rows. Raises ``ChangedDataError``."""
     before = _fingerprint(then)
@@ -238,8 +244,8 @@ def carry_out(
     ``allow_code`` says that a function which the job names may be imported and run: by who has just submitted it, or
     who goes on with it and says so. Otherwise ``UsageError``, and the job is as it was.
     An abort is heard while the job is planned, too. Raises ``LeaseError`` while another process is at work on it,
-    ``ChangedDataError`` if the data are not those that it began with, and as ``fit`` does; the job's events then say
-    ``failed`` and why.
+    ``MissingDataError`` or ``ChangedDataError`` if the data are not there, or not those that it began with: the job is
+    interrupted then, and resumed with them. Raises as ``fit`` does else; the job's events then say ``failed`` and why.
     """
     store = JobStore(job)
     if not _due(store, attempt):
@@ -264,10 +270,7 @@ def carry_out(
             begin(store, client, lines)
             events = store.events()
             parameters = asked_parameters(spec, changes(events))
-            source, held_out = sources(spec["data"], spec["validation"])
-            _require_same(source, fingerprint)
-            if held_out is not None and spec.get("validation_fingerprint"):
-                _require_same(held_out, spec["validation_fingerprint"])
+            source, held_out = same_sources(events, spec)
             _compare_versions(spec["versions"])
             executor = executor_for(client)
             state, known = fold(events), None
@@ -275,11 +278,11 @@ def carry_out(
             if checkpoint is not None:
                 known, before = checkpoint.state.problem, as_before(parameters, checkpoint.state, state.plan)
                 parameters = as_grown(parameters, before, checkpoint.state, state.plan, source) if grows else before
-            requests = Requests(store, state.attempt, aborted)
+            requests, timer = Requests(store, state.attempt, aborted), timer_of(parameters)
             try:
-                prepared = prepare(source, parameters, executor, held_out, requests, known)
+                prepared = prepare(source, parameters, executor, held_out, timer.after(requests), known)
             except StoppedError:
-                return _stopped(store, requests, history_of(state))
+                return _stopped(store, requests, history_of(state), timer)
             if checkpoint is not None and grows:
                 checkpoint = replace(checkpoint, state=with_new_rows(checkpoint.state, prepared))
             return carry(
@@ -288,6 +291,7 @@ def carry_out(
                 prepared,
                 executor,
                 requests,
+                timer,
                 checkpoint=checkpoint,
                 limit=limit,
                 watcher=watcher,
@@ -316,10 +320,10 @@ def take_over(store: JobStore) -> None:
         store.record({"event": "interrupted", "reason": GONE})
 
 
-def begin(store: JobStore, client: Any, lines: int = 0) -> None:
-    """Write down that this process is at work on it from here, after so many lines of history."""
+def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
+    """Record that this process runs it from here, or from the ``time`` given, after so many lines of history."""
     cluster = "" if client is None else client.scheduler.address
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
+    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster, **time})
 
 
 @contextmanager
@@ -329,7 +333,7 @@ def ending(store: JobStore) -> Iterator[None]:
         yield
     except BaseException as error:
         event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
-        if isinstance(error, ClusterError):
+        if isinstance(error, ClusterError | ChangedDataError | MissingDataError):  # nothing is wrong with the job
             event = {"event": "interrupted", "reason": str(error)}
         elif not isinstance(error, Exception):
             event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
@@ -346,6 +350,7 @@ def carry(
     prepared: Prepared,
     executor: Executor,
     requests: Requests,
+    timer: Timer,
     *,
     checkpoint: Checkpoint | None = None,
     limit: int | None = None,
@@ -355,7 +360,8 @@ def carry(
 ) -> Fitted:
     """Run a prepared fit for a job that is ``running`` in our hands, from a checkpoint (made under ``limit``) if any.
 
-    The watcher hears the lines of history that stand first. Raises nothing that is not to be written down (``ending``).
+    The watcher hears the lines of history that stand first. The ``timer`` is that of this attempt. Raises nothing that
+    is not to be written down (``ending``).
     """
     watcher = watcher or Watcher()
     history, limit_now = history_of(state), prepared.plan.machine.limit
@@ -375,10 +381,10 @@ def carry(
         executor,
         journal,
         watcher=watcher,
-        interrupted=requests,
+        interrupted=timer.after(requests),
         resume=checkpoint,
         usable=checkpoint is not None and store.has_model(),
-        elapsed=history[-1]["seconds"] if history else 0.0,
+        elapsed=(history[-1]["seconds"] if history else 0.0) + timer.seconds,
         beside=store.beside("kernel"),
     )
     model = journal.model or (_kept_model(store) if store.has_model() else None)
@@ -405,9 +411,9 @@ def _told(store: JobStore, history: list[Entry]) -> list[Entry]:
     return [{key: event[key] for key in event.keys() - STAMPS} for event in last]
 
 
-def _stopped(store: JobStore, requests: Requests, history: list[Entry]) -> Fitted:
+def _stopped(store: JobStore, requests: Requests, history: list[Entry], timer: Timer) -> Fitted:
     """What is left of a job that was ended while it was planned."""
-    seconds = float(history[-1]["seconds"]) if history else 0.0
+    seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
     model = _end_as_asked(store, requests, _kept_model(store) if store.has_model() else None, seconds)
     return Fitted(model, _told(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 
@@ -477,12 +483,21 @@ def _fingerprint(found: dict[str, Any]) -> Fingerprint:
     return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
 
 
+def same_sources(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[ZarrSource, ZarrSource | None]:
+    """DATA and held-out DATA of a job, opened. Raises ``MissingDataError``, and ``ChangedDataError`` for others."""
+    source, held_out = sources(place_of(events, spec), spec["validation"])
+    _require_same(source, latest(events, spec["fingerprint"]))
+    if held_out is not None and spec.get("validation_fingerprint"):
+        _require_same(held_out, spec["validation_fingerprint"])
+    return source, held_out
+
+
 def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
             f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data "
-            "back; with rows that were appended `partirvm update` goes on"
+            "back, or say with --data where they are; with rows that were appended `partirvm update` goes on"
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from partirvm.backends import Executor
 from partirvm.core.termination import Termination
-from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher, deadline
+from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.service.keeping import keeping_blocks
 from partirvm.service.measuring import telling
 from partirvm.service.preparing import Prepared
@@ -21,7 +21,7 @@ def run(
     journal: Journal,
     *,
     watcher: Watcher | None = None,
-    interrupted: Callable[[], Termination | None] | None = None,
+    interrupted: Callable[[], Termination | None] = lambda: None,
     resume: Checkpoint | None = None,
     usable: bool = False,
     elapsed: float = 0.0,
@@ -29,19 +29,17 @@ def run(
 ) -> Outcome:
     """Run a prepared fit; the journal holds model and history afterwards. Warns of what deserves a look.
 
-    ``resume``, ``usable`` and ``elapsed`` are the driver's: where to go on, whether there is a model, seconds before.
+    ``interrupted``, ``resume``, ``usable`` and ``elapsed`` are the driver's: what may end the run, where to go on,
+    whether there is a model, seconds before.
     ``beside`` is the folder for kernel blocks that are kept on disk; without one they go to a temporary folder.
     """
     executor.use(prepared.plan.threads)
-    limit = prepared.parameters.time_limit
-    elapsed = elapsed or (prepared.measured[-1]["seconds"] if prepared.measured else 0.0)
-    late = deadline(None if limit is None else float(limit) - (0.0 if resume else elapsed))
     driver = Driver(
         executor=executor,
         source=prepared.source,
         held_out=prepared.held_out,
         watcher=watcher or Watcher(),
-        interrupted=late if interrupted is None else lambda: interrupted() or late(),
+        interrupted=interrupted,
         told=telling(prepared.source.columns.features),
     )
     for entry in prepared.measured:

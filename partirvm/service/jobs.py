@@ -33,12 +33,13 @@ from partirvm.service.carrying import (
     changes,
     create,
     ending,
+    place_of,
     sources,
     specification,
     take_over,
 )
 from partirvm.service.measuring import StoppedError
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.service.parameters import check_parameters, portable, timer_of
 from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances, told_bases
 from partirvm.service.requeueing import check_changes, requeue, requeue_grown
@@ -85,12 +86,13 @@ def fit(
     model.
     """
     portable(check_parameters(parameters))
+    timer = timer_of(parameters)
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
     with closing(executor_for(client)) as executor:
         try:
-            prepared = prepare(source, parameters, executor, held_out, _asking(aborted))
+            prepared = prepare(source, parameters, executor, held_out, timer.after(_asking(aborted)))
         except StoppedError as error:
             raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
         spec = specification(source, held_out, validation, check_parameters(parameters))
@@ -98,8 +100,8 @@ def fit(
         lease = store.lease or store.acquire()
         try:
             with ending(store):
-                store.record({"event": "queued", "reason": "submitted"})
-                begin(store, client)
+                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+                begin(store, client, time=timer.since)
                 state = fold(store.events())
                 fitted = carry(
                     store,
@@ -107,6 +109,7 @@ def fit(
                     prepared,
                     executor,
                     Requests(store, state.attempt, aborted),
+                    timer,
                     watcher=watcher,
                     on_plan=on_plan,
                     announce=announcer(client, job),
@@ -169,6 +172,10 @@ def submit(
     state = ask(client, create, data, job, parameters, validation, overwrite, _address(client))
     made._start_there(client, state, allow_code=True)
     return made
+
+
+def _moved(data: str | os.PathLike[str] | None) -> str | None:
+    return None if data is None else absolute(os.fspath(data))
 
 
 def _address(client: Any) -> str:
@@ -299,54 +306,83 @@ class Job:
         """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
         return self._end("cancel", reason)
 
-    def resume(self, *, client: Any = None, allow_code: bool = False, **changed: Any) -> Job:
+    def resume(
+        self,
+        *,
+        client: Any = None,
+        data: str | os.PathLike[str] | None = None,
+        allow_code: bool = False,
+        **changed: Any,
+    ) -> Job:
         """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
 
-        ``changed`` may hold the names in ``RESUMABLE``; a time limit counts from the resume on. A job whose kernel or
-        basis is a named function needs ``allow_code``, as only the fit that was just submitted may run it unasked.
-        Raises ``UsageError`` without that, for other changes and where nothing is left to do, ``LeaseError`` while
-        somebody is at work on it.
+        ``data`` is where its DATA are now, if they were moved. ``changed`` may hold the names in ``RESUMABLE``; a time
+        limit counts from the resume on. A job whose kernel or basis is a named function needs ``allow_code``, as only
+        the fit that was just submitted may run it unasked. Raises ``UsageError`` without that and for other changes,
+        ``DoneError`` where nothing is left to do, ``MissingDataError`` and ``ChangedDataError`` where its DATA are not
+        there or not those that it was fitted to, ``LeaseError`` while somebody is at work on it. It is left as it was
+        then.
         """
         check_changes(changed)
         if client is None:
-            self._start_here(self.requeue(allow_code=allow_code, **changed), allow_code)
+            self._start_here(self.requeue(data, allow_code=allow_code, **changed), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
-        place = absolute(self.location)
-        self._start_there(client, ask(client, requeue, place, _address(client), changed, allow_code), allow_code)
+        asked = absolute(self.location), _address(client), changed, _moved(data), allow_code
+        self._start_there(client, ask(client, requeue, *asked), allow_code)
         return self
 
-    def update(self, *, client: Any = None, max_rounds: int | None = None, allow_code: bool = False) -> Job:
+    def update(
+        self,
+        *,
+        client: Any = None,
+        max_rounds: int | None = None,
+        data: str | os.PathLike[str] | None = None,
+        allow_code: bool = False,
+    ) -> Job:
         """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
 
         An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
         are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
         ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
         strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
-        what they are; balanced class weights are those of all rows. ``allow_code`` is that of ``resume``. Raises
-        ``UsageError`` where there are no new rows, or there is no fit yet for them to join, ``ChangedDataError`` if the
-        rows before are not what they were, ``LeaseError`` while somebody is at work on it.
+        what they are; balanced class weights are those of all rows. ``data`` is where its DATA are now, if they were
+        moved; ``allow_code`` is that of ``resume``. Raises ``UsageError`` where there are no new rows, or there is no
+        fit yet for them to join, ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while
+        somebody is at work on it.
         """
         if client is None:
-            self._start_here(self.requeue_grown(max_rounds, allow_code=allow_code), allow_code)
+            self._start_here(self.requeue_grown(max_rounds, data, allow_code=allow_code), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
         place = absolute(self.location)
-        state = ask(client, requeue_grown, place, _address(client), max_rounds, allow_code)
-        self._start_there(client, state, allow_code)
+        asked = place, _address(client), max_rounds, _moved(data), allow_code
+        self._start_there(client, ask(client, requeue_grown, *asked), allow_code)
         return self
 
-    def requeue_grown(self, max_rounds: int | None = None, *, allow_code: bool = False) -> JobState:
+    def requeue_grown(
+        self,
+        max_rounds: int | None = None,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        allow_code: bool = False,
+    ) -> JobState:
         """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
-        return requeue_grown(self.location, "", max_rounds, allow_code)
+        return requeue_grown(self.location, "", max_rounds, _moved(data), allow_code)
 
-    def requeue(self, *, allow_code: bool = False, **changed: Any) -> JobState:
+    def requeue(
+        self, data: str | os.PathLike[str] | None = None, *, allow_code: bool = False, **changed: Any
+    ) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
-        return requeue(self.location, "", changed, allow_code)
+        return requeue(self.location, "", changed, _moved(data), allow_code)
+
+    def data(self) -> str:
+        """Where its DATA are, as far as it was told."""
+        return place_of(self.store.events(), self.store.spec())
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """The model so far.
@@ -430,13 +466,18 @@ class Job:
 
 
 def _seconds(state: JobState) -> float | None:
-    """Seconds of work, without the time between an end and a resume; None if it has not begun."""
+    """Seconds of work, without the time between an end and a resume; None if it has not begun.
+
+    An end tells them; of a process that is gone they are known up to its last line of history.
+    """
     if state.began is None:
         return None
+    if state.status is not None and state.status.final and state.seconds is not None:
+        return round(state.seconds, 3)
     before, at = 0.0, state.began
     if state.history:
         before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
-        if state.ended is not None or state.status is Status.INTERRUPTED:
+        if state.status is Status.INTERRUPTED:
             return round(before, 3)
     if state.status is Status.RUNNING:
         at = max(at, state.since)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -50,7 +51,7 @@ class StoppedError(Exception):
 class Learned:
     """A kernel that was learned: from how many centres in the end, with its lines of history and a text for the plan.
 
-    ``notes`` say what it was held to.
+    Where time was up before it was, the best one so far, of no centres. ``notes`` say what it was held to.
     """
 
     kernel: Kernel | Several
@@ -70,18 +71,19 @@ class Measuring:
     parameters: FitParameters
     executor: Executor
     interrupted: Interrupted
+    began: float = field(default_factory=time.perf_counter)
 
-    def sparseness(self, problem: Problem, elapsed: float) -> tuple[Record, tuple[Entry, ...], tuple[str, ...]]:
-        """The heuristic's fit: its record, its line of history, and notes on what it was held to."""
+    def sparseness(self, problem: Problem) -> tuple[Record | None, tuple[Entry, ...], tuple[str, ...]]:
+        """The heuristic's fit: its record (None if time was up), its line of history, notes on what it was held to."""
         n_rows, parameters = self.source.n_rows, self.parameters
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
         rows = max(self._affordable(most * problem.n_kernels) // problem.n_kernels, 1)
         options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
-        record, lines = self._run(PartitionSize(), problem, options, elapsed)
+        outcome, lines = self._run(PartitionSize(), problem, options)
         cap = "heuristic_rows" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
-        return record, lines, notes
+        return None if outcome.reason is Termination.TIME else outcome.last, lines, notes
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """The kernel learned from that of the problem; ``all_rows`` says that all are to be candidates of one fit."""
@@ -99,7 +101,11 @@ class Measuring:
             seed=parameters.seed,
         )
         strategy = Choosing(ask, rehearse=all_rows and self._rehearses()) if chooses(parameters) else Learning(ask)
-        record, entries = self._run(strategy, problem, options, 0.0)
+        outcome, entries = self._run(strategy, problem, options)
+        if outcome.reason is Termination.TIME:
+            return Learned(outcome.state.kernel, 0, entries, "not finished: time_limit", notes)
+        record = outcome.last
+        assert record is not None
         assert record.kernel is not None
         return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
 
@@ -114,17 +120,15 @@ class Measuring:
         self.executor.use(threads)
         return most
 
-    def _run(
-        self, strategy: Strategy, problem: Problem, options: Options, elapsed: float
-    ) -> tuple[Record, tuple[Entry, ...]]:
+    def _run(self, strategy: Strategy, problem: Problem, options: Options) -> tuple[Outcome, tuple[Entry, ...]]:
         journal = MemoryJournal()
         told = telling(self.source.columns.features)
         driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted, told=told)
-        outcome: Outcome = driver.run(strategy, problem, options, journal, elapsed=elapsed)
+        elapsed = time.perf_counter() - self.began
+        outcome = driver.run(strategy, problem, options, journal, elapsed=elapsed, early=False)
         if outcome.reason is Termination.ABORTED:
             raise StoppedError
-        assert outcome.last is not None
-        return outcome.last, tuple(journal.history)
+        return outcome, tuple(journal.history)
 
 
 def telling(features: Sequence[str]) -> Callable[[Entry], Entry]:

@@ -14,6 +14,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import UPDATES, GammaDensity, Prior
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
+from partirvm.jobs.timer import Timer
 from partirvm.kernels import NoKernel
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
@@ -273,3 +274,9 @@ def resolve_likelihood(
         likelihood = automatic(strategy, n_rows, size, n_kernels)
     rows = parameters.likelihood_rows
     return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
+
+
+def timer_of(parameters: FitParameters) -> Timer:
+    """The timer of a fit that begins now. Raises ``UsageError`` for a time limit that is none."""
+    limit = parameters.time_limit
+    return Timer(None if limit is None else parse_duration(limit, "time_limit"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ def predict(
     OUTPUT appears under its name only when it is whole; until then the tiles predicted so far are kept in a hidden
     folder beside it, 8 bytes per row and column and 16 more per row. Where a call is interrupted, or its process is
     killed, the next one of the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same
-    bytes.
+    bytes. Where OUTPUT is whole, and has not been touched since, ``note`` is told that, and nothing is done.
 
     ``augment`` is the DATA that JOB was fitted to: each row is predicted with a basis function more at itself, so that
     ``std`` grows away from the training rows (``core.augment``). That takes passes over them, of whose tiles
@@ -178,16 +179,19 @@ def predict(
     if augment is not None and interval is not None:
         raise UsageError("augment has no interval: ask for one of them")
     places = (job, data) if augment is None else (job, data, augment)
-    path = check_output(output, places, overwrite=overwrite)
     training = None if augment is None else training_source(store, augment)
     band = None if interval is None else _band(model, interval)
+    identity, note = _identity(model, source, training, band), note or (lambda message: None)
+    if not overwrite and Path(output).exists() and store.has_prediction(_key(output, identity)):
+        note(f"{output}: is done already, with this model and these DATA; --overwrite predicts again")
+        return source.n_rows
+    path = check_output(output, places, overwrite=overwrite)
     executor = executor_for(client)
     try:
         augmenting = None if training is None else augmenting_of(store, model, training, executor, source)
         with storing(output):
             path.parent.mkdir(parents=True, exist_ok=True)
-        identity = _identity(model, source, training, band)
-        with partial_prediction(path, identity, note or (lambda message: None)) as partial:
+        with partial_prediction(path, identity, note) as partial:
             check_output(output, places, overwrite=overwrite)  # another process may just have written it
             here = partial.n_whole
 
@@ -203,6 +207,7 @@ def predict(
                 for number, predicted in executor.map(tiles, source, partial.missing, report):
                     partial.keep(number, predicted)
             far = _write(path, partial, model, source.n_rows, interval=band is not None)
+        store.note_prediction(_key(output, identity), {"output": str(path.absolute())})
     finally:
         executor.close()
     if augmenting is None:
@@ -256,6 +261,15 @@ def _identity(
         "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
         **own,
     }
+
+
+def _key(output: str, identity: dict[str, Any]) -> str:
+    """A hash of what a prediction is, where it is, and the size and time of the file, or of a Zarr group's metadata."""
+    path = Path(output).absolute()
+    group = path / "zarr.json"
+    stat = (group if group.exists() else path).stat()
+    facts = {"output": str(path), "size": stat.st_size, "time": stat.st_mtime_ns, **identity}
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _digest(source: ZarrSource) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from partirvm.backends.allocator import return_freed_memory
 from partirvm.core.moments import Moments
 from partirvm.core.priors import Prior
 from partirvm.core.rprop import groups
+from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.errors import DataError, UsageError
@@ -83,10 +85,12 @@ def prepare(
     """Check data and parameters, resolve every "auto", and plan.
 
     A problem that is ``known`` keeps its scaling and its kernel, and only its rows are these. ``interrupted`` is asked
-    between the tiles and the dense iterations that this takes. Raises ``StoppedError`` once it
+    between the tiles and the dense iterations that this takes: once it answers ``TIME``, what is left to learn or to
+    measure is skipped, and a run that is asked the same ends at once. Raises ``StoppedError`` once it
     answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
     ``MemoryLimitError`` if the fit cannot fit.
     """
+    began = time.perf_counter()
     look(interrupted)
     parameters = check_parameters(parameters)
     check_multi_output(source, parameters)
@@ -119,12 +123,13 @@ def prepare(
         max(len(problem.leading), 1),
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
-    measuring = Measuring(source, shape, machine, parameters, executor, interrupted)
+    measuring = Measuring(source, shape, machine, parameters, executor, interrupted, began)
     learns_now = known is None and problem.power and _enough(parameters, moments)
     learned = measuring.kernel(problem, all_rows=strategy == "basic") if learns_now else None
     if learned is not None:
         problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
+    centres = 0 if learned is None else learned.centres
     measured: tuple[Entry, ...] = () if learned is None else learned.lines
     notes: tuple[str, ...] = () if learned is None else learned.notes
     if strategy == "basic" or not problem.power:
@@ -132,12 +137,13 @@ def prepare(
     elif parameters.partition_size != "auto":
         size = min(int(parameters.partition_size), shape.n_candidates)
     else:
-        elapsed = measured[-1]["seconds"] if measured else 0.0
-        record, lines, capped = measuring.sparseness(problem, elapsed)
-        sparseness, size, held = resolve_partition_size(
-            source.n_rows, source.n_features, record, 0 if learned is None else learned.centres
-        )
-        measured, notes = measured + lines, notes + capped + held
+        size = min(AUTO_PARTITION[0], shape.n_candidates)
+        record, lines, capped = measuring.sparseness(problem)
+        if record is not None:
+            sparseness, size, held = resolve_partition_size(source.n_rows, source.n_features, record, centres)
+            measured, notes = measured + lines, notes + capped + held
+    if interrupted() is Termination.TIME:
+        notes += ("time_limit is over before the fit begins",)
     likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size, problem.n_kernels)
     selection = _selection(parameters, strategy, problem.classifies)
     rates = calibrate(source, problem)
@@ -170,7 +176,7 @@ def prepare(
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
-    options = _options(plan, parameters, sample, problem, 0 if learned is None else learned.centres)
+    options = _options(plan, parameters, sample, problem, centres)
     if sparseness is not None:
         chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
         measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
@@ -229,8 +235,6 @@ def _remarks(
             "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
             "recover what is gone: 'full' and 'sample' err less"
         )
-    if strategy in ("basic", "split-merge") and given.time_limit is not None:
-        remarks.append(f"{strategy} cannot end early at time_limit: it has no model before its last fit")
     if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
         remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
     if given.final_likelihood != "full":

@@ -10,15 +10,17 @@ from contextlib import suppress
 from typing import Any
 
 from partirvm.core.termination import Termination
-from partirvm.errors import LeaseError, StorageError, UsageError
+from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.service.carrying import (
     asked_parameters,
     changes,
     latest,
+    place_of,
     require_allowed,
     require_grown,
+    same_sources,
     sources,
     take_over,
 )
@@ -49,8 +51,13 @@ def check_changes(changed: dict[str, Any]) -> None:
         )
 
 
-def requeue(location: str, cluster: str, changed: dict[str, Any], allow_code: bool = False) -> JobState:
-    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does."""
+def requeue(
+    location: str, cluster: str, changed: dict[str, Any], data: str | None = None, allow_code: bool = False
+) -> JobState:
+    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does.
+
+    Its DATA, at ``data`` if that is given, are looked at first: where they are not there the job stays as it is.
+    """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
     store = JobStore(location)
@@ -62,17 +69,21 @@ def requeue(location: str, cluster: str, changed: dict[str, Any], allow_code: bo
         asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
         _check_resumable(location, fold(events), before, asked)
+        moved = {} if data is None else {"data": data}
+        same_sources([*events, moved], spec)
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster})
+        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster, **moved})
         return fold(store.events())
     finally:
         with suppress(LeaseError, StorageError):
             lease.release()
 
 
-def requeue_grown(location: str, cluster: str, max_rounds: int | None, allow_code: bool = False) -> JobState:
+def requeue_grown(
+    location: str, cluster: str, max_rounds: int | None, data: str | None = None, allow_code: bool = False
+) -> JobState:
     """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
     store = JobStore(location)
     lease = store.acquire()
@@ -81,7 +92,9 @@ def requeue_grown(location: str, cluster: str, max_rounds: int | None, allow_cod
         require_allowed(store, allow_code)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
-        fingerprint = require_grown(sources(spec["data"], None)[0], latest(events, spec["fingerprint"]))
+        moved = {} if data is None else {"data": data}
+        place = place_of([*events, moved], spec)
+        fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore(allow_code=allow_code)
         state = require_growable(location, None if restored is None else restored.value["state"])
         asked = asked_parameters(spec, changes(events))
@@ -98,7 +111,7 @@ def requeue_grown(location: str, cluster: str, max_rounds: int | None, allow_cod
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
-        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster}
+        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster, **moved}
         store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
         return fold(store.events())
     finally:
@@ -113,8 +126,8 @@ def _check_resumable(location: str, state: JobState, before: FitParameters, aske
         return
     reason = Termination(state.reason)
     if reason not in LIMITS:
-        raise UsageError(f"{location} is done, a resume would change nothing: {reason.advice}")
+        raise DoneError(f"{location} is done, a resume would change nothing: {reason.advice}")
     option = LIMITS[reason]
     was, is_now = getattr(before, option), getattr(asked, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-        raise UsageError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")
+        raise DoneError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")

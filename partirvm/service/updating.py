@@ -29,14 +29,16 @@ from partirvm.backends import Executor
 from partirvm.backends.remembering import Approximation, Remembering
 from partirvm.core.remembered import Remembered
 from partirvm.core.statistics import GramStatistics
+from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, init
 from partirvm.data.arrays import ArraySource
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
-from partirvm.jobs.driver import Checkpoint, Journal, Outcome
+from partirvm.jobs.driver import Checkpoint, MemoryJournal, Outcome
 from partirvm.kernels import NoKernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.service.fitting import run
+from partirvm.service.parameters import timer_of
 from partirvm.service.preparing import Prepared, prepare
 from partirvm.strategies.columns import labels_of
 from partirvm.strategies.passes import GramPass
@@ -150,7 +152,7 @@ def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Exe
 
 
 def update(
-    memory: Memory, new: Rows, parameters: FitParameters, executor: Executor, journal: Journal
+    memory: Memory, new: Rows, parameters: FitParameters, executor: Executor, journal: MemoryJournal
 ) -> tuple[Prepared, Outcome, Memory]:
     """One step with new rows; the journal holds model and history afterwards.
 
@@ -159,6 +161,7 @@ def update(
     if not memory.problem.power:
         raise DataError("the target of the first rows was constant, which sets no scale: fit again with rows that vary")
     check_updatable(parameters)
+    timer = timer_of(parameters)
     order = np.random.default_rng((memory.seed, DRAW, memory.step)).permutation(len(new))
     at_hand = new.take(order).join(memory.sample)
     parameters = replace(
@@ -178,7 +181,13 @@ def update(
         seen="full",
         used=np.arange(len(new), len(at_hand), dtype=np.int64),
     )
-    outcome = run(prepared, remembering, journal, resume=Checkpoint(state, 1))
+
+    def interrupted() -> Termination | None:
+        """A step has its first round whatever the limit: without one nothing is left to go on from."""
+        return None if journal.model is None else timer()
+
+    resume = Checkpoint(state, 1)
+    outcome = run(prepared, remembering, journal, resume=resume, interrupted=interrupted, elapsed=timer.seconds)
     design, fit = (state.design, state.fit) if outcome.kept is None else outcome.kept
     assert isinstance(fit, HyperState)
     past = remembered.through(approximation.coefficients(design), labels_of(design))

@@ -28,7 +28,7 @@ def warn_of_data(prepared: Prepared) -> None:
 
 def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
     last, classes = outcome.last, prepared.problem.classifies
-    if last is None or last.kind == "part":
+    if last is None or last.kind in ("part", "early"):
         return
     if last.floored:
         warnings.warn(
@@ -87,17 +87,9 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
 
 
 def warn_of_limits(outcome: Outcome, prepared: Prepared) -> None:
-    """Limits that a strategy without a model before its last fit could not keep."""
-    strategy, parameters = prepared.plan.strategy, prepared.parameters
-    limit, most = parameters.time_limit, parameters.max_vectors
-    vectors = outcome.last.vectors if outcome.last is not None else 0
-    if strategy in ("basic", "split-merge") and limit is not None and outcome.seconds > float(limit):
-        warnings.warn(
-            f"the fit took longer than time_limit: {strategy} has no model before its last fit, so that it cannot end "
-            "early; incremental and working-set can",
-            LimitWarning,
-            stacklevel=3,
-        )
+    """A limit that a strategy whose rows are all candidates at once could not keep."""
+    strategy, most = prepared.plan.strategy, prepared.parameters.max_vectors
+    vectors = outcome.last.vectors if outcome.last is not None and outcome.last.kind != "early" else 0
     if most is not None and vectors > most:
         warnings.warn(
             f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} makes every row a candidate at "

@@ -96,6 +96,11 @@ class ChoosingState:
         return [self.problem.empty.kernel.rescaled(width) for width in WIDTHS]
 
     @property
+    def kernel(self) -> Kernel | Several:
+        """The best so far: of the learning under way, or the one that was given."""
+        return self.problem.empty.kernel if self.inner is None else self.inner.kernel
+
+    @property
     def one_width(self) -> bool:
         """Whether one width was chosen."""
         return self.choice is not None and self.choice["form"] == ONE

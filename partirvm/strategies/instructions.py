@@ -130,9 +130,10 @@ Instruction: TypeAlias = Pass | Gather | Solve | Newton | Save | Log | Finish
 class Record:
     """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
 
-    ``kind`` is ``"round"`` for an intermediate fit that leaves a model, ``"part"`` for one that leaves none
-    (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the partition size,
-    ``"kernel"`` for what was learned of the kernel and ``"final"`` for the last. ``rows`` is how many rows the
+    ``kind`` is ``"round"`` for an intermediate fit that leaves a model, ``"part"`` for one that leaves a model only if
+    it is the best so far (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the
+    partition size, ``"kernel"`` for what was learned of the kernel, ``"early"`` for the small fit of a run whose time
+    was up before it had a model, and ``"final"`` for the last. ``rows`` is how many rows the
     posterior saw, by ``likelihood``; the log evidence is over these, the training error over those that σ² comes from.
     ``duplicates`` says how many chosen rows were left out so far because they equal another one, ``dropped`` how many
     vectors a limit has cost so far, ``floored`` whether the noise sits at its floor. ``termination`` is the dense

@@ -1,7 +1,8 @@
 """``split-merge``: an RVM on each of ⌈N/P⌉ partitions, then on the vectors of each two neighbours, until one is left.
 
 The fits of a level do not depend on each other and run side by side, as many as ``Options.batch`` allows; an odd part
-waits a level. The last merge is the last fit, and the first that leaves a usable model. Where vectors do not halve,
+waits a level. The last merge is the last fit. Until then the model is the best part so far, by the evidence of a row: a
+run that is stopped leaves that. Where vectors do not halve,
 merged sets grow: before each merge they are held to ``max_vectors`` and to memory by leaving out the vectors whose loss
 costs their own fit least evidence. A kernel that was learned stays: another one
 would have to suit all parts at once.
@@ -30,6 +31,7 @@ from partirvm.strategies.instructions import (
     Log,
     Newton,
     Passed,
+    Save,
     Solve,
     Solved,
     Start,
@@ -63,7 +65,7 @@ class SplitMergeState:
 
     ``below`` are the parts of the level below that are not merged yet, ``parts`` those of this level that are done;
     ``designs`` are the columns of the fits under way, ``starts`` where these begin and ``solved`` how they ended.
-    ``partitions`` are split off so far.
+    ``partitions`` are split off so far. ``best`` is the evidence of a row, nats, of the part that was saved last.
     """
 
     problem: Problem
@@ -78,6 +80,7 @@ class SplitMergeState:
     solved: tuple[Solved, ...] = ()
     duplicates: int = 0
     dropped: int = 0
+    best: float = -np.inf
 
 
 State: TypeAlias = SplitMergeState | RoundsState
@@ -214,8 +217,14 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
         for k, solved in enumerate(state.solved)
     ]
     parts = tuple(_part(*pair) for pair in zip(state.designs, state.solved, strict=True))
-    state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=())
-    return state, tuple(map(Log, lines))
+    told: list[Instruction] = []
+    best = state.best
+    for part, solved, line in zip(parts, state.solved, lines, strict=True):
+        evidence = solved.fit.log_evidence / max(solved.fit.n, 1)
+        better, best = evidence > best, max(evidence, best)
+        told.append(Save(part.design, solved.fit, line, state.options.moderate) if better else Log(line))
+    state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=(), best=best)
+    return state, tuple(told)
 
 
 def _part(design: Design, solved: Solved) -> Part:

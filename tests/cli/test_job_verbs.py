@@ -136,9 +136,13 @@ def test_what_resume_refuses(stopped, cli, arguments, message):
 
 
 def test_a_job_that_is_done_says_what_to_raise(tour, cli):
-    status, _, err = cli("resume", tour.job)
-    assert status == 2
-    assert "it reached max_rounds = 3: resume with a larger max_rounds" in err
+    events = len(open_job(tour.job).store.events())
+    for asked in ((), ("--max-rounds", "3")):
+        status, out, err = cli("resume", tour.job, *asked)
+        assert (status, err) == (0, "")
+        assert "is done, it reached max_rounds = 3: resume with a larger max_rounds" in out
+    assert json.loads(cli("resume", tour.job, "--json")[1])["status"] == "done"
+    assert len(open_job(tour.job).store.events()) == events
     status, _, err = cli("cancel", tour.job)
     assert status == 2
     assert "remove the folder" in err

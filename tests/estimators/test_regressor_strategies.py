@@ -203,22 +203,18 @@ def test_limits_that_basic_cannot_keep_are_warned_of():
         RVMRegressor(strategy="basic", gamma=1.0, max_vectors=10, random_state=0).fit(X[:100], y[:100])
 
 
-@pytest.mark.parametrize("strategy", ["basic", "split-merge"])
-def test_a_time_limit_needs_a_model_to_keep(strategy):
-    """Where there is none before the last fit it is warned of; the fit is whole."""
-    X, y = plane(100)
-    with pytest.warns(LimitWarning, match=f"longer than time_limit: {strategy} has no model before its last fit"):
-        model = RVMRegressor(gamma=0.3, strategy=strategy, partition_size=40, time_limit=1e-9, random_state=0).fit(X, y)
-    assert model.history_[-1]["kind"] == "final"
-
-
-def test_incremental_keeps_its_last_model_when_time_is_up():
-    """After the first partition already."""
+@pytest.mark.parametrize("gamma", [0.3, "auto"])
+@pytest.mark.parametrize("strategy", ["basic", *PARTITIONED])
+def test_a_time_limit_leaves_an_early_model(strategy, gamma):
+    """However short, and while the kernel is learned and the partition size measured, too: the model tells the plane
+    from its mean."""
     X, y = plane(300)
-    asked = {"gamma": 0.3, "strategy": "incremental", "partition_size": 50}
+    asked = {"gamma": gamma, "strategy": strategy, "partition_size": 50 if gamma == 0.3 else "auto"}
     model = RVMRegressor(**asked, time_limit=1e-9, random_state=0).fit(X, y)
     assert model.termination_ is Termination.TIME
-    assert [entry["kind"] for entry in model.history_] == ["round"]
+    assert [entry["kind"] for entry in model.history_] == ["early"]
+    assert model.score(X, y) > 0.9
+    assert any("time_limit is over" in note for note in model.plan_.notes)
 
 
 @pytest.mark.parametrize("strategy", PARTITIONED)

@@ -97,6 +97,7 @@ def job_of(strategy, *, held_out=True):
     return JobFacts(
         *("jobs/flowers", "done", "Its model is ready.", "converged", "Nothing to do.", 1785600000.0, 1785600001.0),
         ended=1785600100.0,
+        seconds=99.0,
         spec={"data": "flowers", "parameters": asdict(FitParameters(gamma=0.5)), "versions": {}, "tile_rows": 100},
         plan=plan(strategy),
         history=class_fits.history(strategy, held_out=held_out),

@@ -65,6 +65,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
                 queued=1785600000.0,
                 began=1785600001.0,
                 ended=1785600100.0,
+                seconds=99.0,
                 spec={
                     "data": data,
                     "validation": validation,
@@ -116,7 +117,7 @@ def test_every_number_is_there(fitted, strategy, held_out):
         format_error(last["train_rmse"]),
         format_error(math.sqrt(last["noise_variance"])),
         format_evidence(last["log_evidence"]),
-        format_duration(last["seconds"]),
+        f"Time {format_duration(99.0)}",
         "peak memory " + format_bytes(max(entry["peak_memory"] for entry in job.history)),
         "400 rows × 2 features",
         f"P = {plan['partition_size']}",
@@ -147,7 +148,7 @@ def test_any_state(unfinished):
     read, _ = check(page(unfinished))
     assert f"{unfinished.status} It is {unfinished.status}." in read.text
     assert " ".join(unfinished.reason.split()) in read.text
-    assert ("No model" in read.text) != any(entry["kind"] == "round" for entry in unfinished.history)
+    assert ("No model" in read.text) != any(entry["saved"] for entry in unfinished.history)
     if unfinished.ended is None:
         assert " ended 2" not in read.text
 

@@ -32,6 +32,9 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.service.measuring import Measuring
+from partirvm.storage import open_folder
+from partirvm.storage.folder import read_json, to_json
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
@@ -411,7 +414,7 @@ def test_a_cluster_that_breaks_down_interrupts(data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("what", ["values", "rows"])
 def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
-    """ChangedDataError with the first tile or the shapes; the job stays as it was but for the failure."""
+    """ChangedDataError with the first tile or the shapes; the job stays as it was, whoever notices it."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(600, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
@@ -421,13 +424,15 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
         y[300] += 1
     else:
         X, y = X[:-1], y[:-1]
+    job.requeue()
     ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
     expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values then, 599 × 2 now"
-    job.requeue()
     with pytest.raises(ChangedDataError, match=expected):
         service.carry_out(job.location)
-    assert job.status() is Status.FAILED
-    assert "ChangedDataError" in job.state().reason
+    assert job.status() is Status.INTERRUPTED
+    with pytest.raises(ChangedDataError, match=expected):
+        job.resume()
+    assert job.status() is Status.INTERRUPTED
     assert job.model().n_vectors > 0
 
 
@@ -453,8 +458,8 @@ def test_who_was_fenced_off_removes_nothing(data, tmp_path):
             held = store.holder()
             folder = tmp_path / "job" / "lease" / f"{held.epoch + 1:06d}.json"
             if held.epoch == 1:
-                claim = (tmp_path / "job" / "lease" / "000001.json").read_text()
-                folder.write_text(claim.replace('"epoch": 1', '"epoch": 2'))
+                claim = read_json(open_folder(str(tmp_path / "job")), "lease/000001.json")
+                folder.write_bytes(to_json({**claim, "epoch": 2}))
 
     with pytest.raises(LeaseError, match="taken over"):
         service.fit(data, place, ASKED, watcher=Robbed())
@@ -520,3 +525,72 @@ def test_many_at_once_tear_nothing(data, tmp_path):
     assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
     whole = service.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
     assert bits(job.model()) == bits(whole.model)
+
+
+def moved_job(tmp_path):
+    """A job that broke off, and where its DATA were and are now."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
+    job = broken_off(ingest(rows, before, tile_rows=128, shuffle=None).url, str(tmp_path / "job"))
+    now.parent.mkdir()
+    before.rename(now)
+    return job, rows, before, now
+
+
+def test_data_that_moved_are_given_again(tmp_path):
+    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
+    job, rows, before, now = moved_job(tmp_path)
+    stood, events = job.state(), len(job.store.events())
+    with pytest.raises(MissingDataError, match=r"rows\.zarr"):
+        job.resume()
+    other = ingest((rows[0], rows[1] + 1), tmp_path / "other.zarr", tile_rows=128, shuffle=None).url
+    with pytest.raises(ChangedDataError, match="5 of its 5 tiles have other values"):
+        job.resume(data=other)
+    assert job.state() == stood, "the job is as it was"
+    assert len(job.store.events()) == events
+    assert job.resume(data=now).wait(timeout=60) is Status.DONE
+    assert job.data() == str(now)
+    assert job.store.spec()["data"] == str(before)
+    now.rename(before)
+    ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
+    assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
+    assert job.data() == str(before)
+
+
+def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
+    """Between the resume and the driver's first look: interrupted, and resumed with the place given."""
+    job, _, before, now = moved_job(tmp_path)
+    now.rename(before)
+    job.requeue()
+    before.rename(now)
+    with pytest.raises(MissingDataError):
+        service.carry_out(job.location)
+    assert job.status() is Status.INTERRUPTED
+    assert "rows.zarr" in job.state().reason
+    assert job.resume(data=now).wait(timeout=60) is Status.DONE
+
+
+def test_what_learning_took_counts(data, tmp_path, monkeypatch):
+    """Begin and seconds of a job, of its lines and of its outcome hold the time in which the kernel was learned."""
+    learn, moments = Measuring.kernel, []
+
+    def learned(self, *arguments, **options):
+        moments.append((time.time(), time.perf_counter()))
+        found = learn(self, *arguments, **options)
+        time.sleep(0.2)
+        moments.append((time.time(), time.perf_counter()))
+        return found
+
+    monkeypatch.setattr(Measuring, "kernel", learned)
+    found = service.fit(data, str(tmp_path / "job"), replace(ASKED, gamma="learn", max_rounds=1))
+    job = open_job(tmp_path / "job")
+    state, spent = job.state(), moments[1][1] - moments[0][1]
+    assert state.queued <= state.began <= moments[0][0]
+    assert state.ended >= moments[1][0]
+    assert found.outcome.seconds >= spent >= 0.2
+    assert job.progress()["seconds"] == round(state.seconds, 3) == round(found.outcome.seconds, 3)
+    kernel, last = found.history[0], found.history[-1]
+    assert kernel["kind"] == "kernel"
+    assert kernel["seconds"] + 0.2 <= last["seconds"] <= found.outcome.seconds

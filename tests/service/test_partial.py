@@ -496,3 +496,27 @@ def test_tiles_are_read_by_zarr(folder, tmp_path):
     assert set(array.attrs) == {
         *("kind", "format", "model", "data", "shuffle", "n_rows", "tile_rows", "columns", "versions"),
     }
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "zarr"])
+def test_what_is_done_already_is_left_alone(folder, tmp_path, ending, monkeypatch):
+    """Said so; another model, an output that was touched since, and ``overwrite`` are not that."""
+    said: list[str] = []
+    output, data = tmp_path / f"p.{ending}", str(folder / "d.zarr")
+
+    def predict(job, **options):
+        return service.predict(str(folder / job), data, str(output), note=said.append, **options)
+
+    rows = predict("job")
+    with monkeypatch.context() as patched:
+        patched.setattr(predicting, "_write", None)
+        assert predict("job") == rows
+        with pytest.raises(ExistsError):
+            predict("other-job")
+    assert len(said) == 1
+    assert "is done already" in said[0]
+    os.utime(output / "zarr.json" if ending == "zarr" else output, ns=(1, 1))
+    with pytest.raises(ExistsError):
+        predict("job")
+    assert predict("job", overwrite=True) == rows
+    assert len(said) == 1

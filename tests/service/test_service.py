@@ -114,7 +114,7 @@ def test_predictions_come_in_the_order_before_shuffling(folder, tmp_path, ending
     np.testing.assert_allclose(found["std"], std, rtol=1e-12)
     assert [path.name for path in tmp_path.iterdir()] == [output.name], "something was left behind"
     with pytest.raises(ExistsError, match="--overwrite"):
-        service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output))
+        service.predict(str(folder / "job"), str(folder / "train.zarr"), str(output))
     service.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), overwrite=True)
 
 
@@ -303,21 +303,21 @@ def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
     assert not (tmp_path / "job").exists()
 
 
-def test_an_aborted_split_merge_has_no_model(folder, tmp_path):
-    """Its parts are none, but a resume goes on from them: it ends with the bits of a fit that was never aborted."""
+def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
+    """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
     listener = Listener()
     job = str(tmp_path / "job")
     asked = FitParameters(gamma=0.3, partition_size=30, strategy="split-merge")
     found = service.fit(
         str(folder / "train.zarr"), job, asked, watcher=listener, aborted=lambda: len(listener.records) > 5,
     )  # fmt: skip
-    assert found.model is None
     assert {entry["kind"] for entry in listener.records} == {"part"}
+    best = [entry for entry in listener.records if entry["saved"]][-1]
+    assert best["log_evidence"] == max(entry["log_evidence"] for entry in listener.records)
+    assert found.model.n_vectors == best["vectors"]
     opened = service.open_job(job)
     assert opened.status() is Status.ABORTED
-    assert "before there was a model" in opened.progress()["advice"]
-    with pytest.raises(MissingDataError, match="no model yet"):
-        opened.model()
+    assert opened.model().digest() == found.model.digest()
     opened.requeue()
     ended = service.carry_out(job)
     whole = service.fit(str(folder / "train.zarr"), str(tmp_path / "whole"), asked)
@@ -416,12 +416,13 @@ def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
         JobStore(job).acquire().release()
 
 
-def test_a_time_limit_ends_with_the_model_of_the_first_round(folder, tmp_path):
-    """However short: one round is always finished."""
+def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):
+    """However short."""
     short = FitParameters(**{**vars(PARAMETERS), "time_limit": "0.000001s"})
     found = service.fit(str(folder / "train.zarr"), str(tmp_path / "job"), short)
     assert found.outcome.reason is Termination.TIME
-    assert len(found.history) == 1
+    assert [entry["kind"] for entry in found.history] == ["early"]
+    assert found.model.digest() == JobStore(str(tmp_path / "job")).model().digest()
 
 
 def test_weights_in_data_are_used(tmp_path):

@@ -217,6 +217,11 @@ class Simulator:
     def saves(self) -> list[Save]:
         return self.passes(Save)
 
+    @property
+    def parts(self) -> list[Log | Save]:
+        """Lines of history of the parts of split-merge, with a model or without, in order."""
+        return [one for one in self.said if isinstance(one, Log | Save) and one.record.kind == "part"]
+
     def proposed(self) -> list[int]:
         """Row numbers that were made candidates, in order: gathered for it, or found by their errors or gains."""
         pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
@@ -238,6 +243,8 @@ class Simulator:
         present: set[int] = set()
         back: list[int] = []
         for save in self.saves:
+            if save.record.kind == "part":
+                continue  # one of those that are merged later
             labels = set(save.design.labels.tolist())
             back += sorted(labels & gone)
             gone |= present - labels

@@ -113,7 +113,7 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
     name, simulator, options = run
     simulator.run(name, options)
     turns = len(simulator.turns)
-    saved = [k for k, turn in enumerate(simulator.turns) if isinstance(turn[0], Save)]
+    saved = [k for k, turn in enumerate(simulator.turns) for one in turn if isinstance(one, Save)]
     at = data.draw(st.integers(0, turns - 2))
     assert simulator.run(name, options, stop_at=at) is Termination.ABORTED
     assert len(simulator.turns) == at + 2

@@ -180,7 +180,7 @@ def test_it_ends_when_asked_to():
 
     def interrupted():
         asked.append(1)
-        return Termination.TIME if len(asked) > 12 else None
+        return Termination.TIME if len(asked) > 25 else None
 
     whole, _ = fitted()
     journal, reason = fitted(interrupted=interrupted)

@@ -12,7 +12,7 @@ from simulator import Simulator, wave
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
-from partirvm.strategies.instructions import Gather, Log, Save, Solve, Solved
+from partirvm.strategies.instructions import Gather, Save, Solve, Solved
 from partirvm.strategies.passes import GramPass, ScorePass
 from partirvm.strategies.problem import Options
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 def levels(simulator):
     """Numbers of fits on each level, the last fit not among them."""
-    found = [log.record.level for log in simulator.passes(Log)]
+    found = [line.record.level for line in simulator.parts]
     return [found.count(level) for level in range(max(found) + 1)]
 
 
@@ -33,7 +33,24 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
     simulator = Simulator(*wave(120, noise=0.3))
     assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
     assert levels(simulator) == expected
-    assert [type(turn[0]) for turn in simulator.turns].count(Save) == 1
+    assert [save.record.kind for save in simulator.saves].count("final") == 1
+
+
+@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+def test_the_best_part_so_far_is_the_model(likelihood):
+    """A part is saved where it has more evidence per row than all before it, on any level; the others are logged."""
+    simulator = Simulator(*wave(120, noise=0.3))
+    simulator.run("split-merge", Options(13, "order", likelihood, likelihood_rows=50))
+    fits = [event.fit for event in simulator.heard_of(Solved)]
+    evidence = [fit.log_evidence / fit.n for fit in fits]
+    best = [value > max(evidence[:k], default=-np.inf) for k, value in enumerate(evidence)]
+    assert [isinstance(line, Save) for line in simulator.parts] == best[: len(simulator.parts)]
+    assert best[0]
+    assert not all(best)
+    for line, fit in zip(simulator.parts, fits, strict=False):
+        if isinstance(line, Save):
+            assert line.fit is fit
+            assert line.design.labels.tolist() == [label for label in fit.labels.tolist() if label != BIAS]
 
 
 def test_a_level_is_asked_for_at_once():
@@ -45,7 +62,7 @@ def test_a_level_is_asked_for_at_once():
     assert gather[0].rows.tolist() == list(range(120))
     assert [type(i) for i in passes] == [GramPass] * 6
     assert [type(i) for i in solves] == [Solve] * 6
-    assert [type(i) for i in logs] == [Log] * 6
+    assert [i.record.number for i in logs] == [1, 2, 3, 4, 5, 6]
     for number, pass_ in enumerate(passes):
         assert pass_.new.labels.tolist() == list(range(20 * number, 20 * number + 20))
         assert pass_.rows is None
@@ -69,7 +86,7 @@ def test_how_many_run_side_by_side_changes_no_bit(likelihood):
     for batch in (1, 1500, 10**6):
         simulator = Simulator(*wave(120, noise=0.3))
         simulator.run("split-merge", Options(20, "order", likelihood, likelihood_rows=50, batch=batch))
-        found.append((spelled(simulator.saves), spelled(simulator.passes(Log))))
+        found.append((spelled(simulator.saves), spelled(simulator.parts)))
         most = max(len(turn) for turn in simulator.turns if isinstance(turn[0], Solve))
         assert most == {1: 1, 1500: 3, 10**6: 6}[batch]
     assert found[0] == found[1] == found[2]
@@ -106,7 +123,7 @@ def test_parts_are_scored_on_held_out_rows():
     fits = [event.fit for event in simulator.heard if isinstance(event, Solved)]
     passes = simulator.passes(ScorePass)
     X, y = simulator.held_out
-    for log, pass_, fit in zip(simulator.passes(Log), passes, fits, strict=False):
+    for log, pass_, fit in zip(simulator.parts, passes, fits, strict=False):
         mean = simulator.scaling.t_shift[0] + simulator.phi(pass_.design, X) @ fit.posterior.mean
         np.testing.assert_allclose(log.record.held_out_rmse, np.sqrt(np.mean((y - mean) ** 2)), rtol=1e-12)
 

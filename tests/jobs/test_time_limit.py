@@ -1,0 +1,134 @@
+"""A run whose time is up leaves a model, whenever that is: its last one, or a small fit of a few rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partirvm.backends import LocalExecutor
+from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import MemoryJournal, Watcher
+from partirvm.jobs.timer import Timer
+from partirvm.service.fitting import run
+from partirvm.service.preparing import prepare
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.early import CLASS_ROWS, FLOPS, ROWS, STEPS, effort
+from partirvm.types import Columns, FitParameters
+
+N = 900
+
+
+def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
+    """A plane with a wave, or on which side of it a row lies."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-3, 3, size=(N, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=N)
+    return X, (y > 0).astype(float) if classes else y
+
+
+def rows_of(classes: bool) -> ArraySource:
+    """The same in tiles of 128 rows."""
+    columns = Columns(("a", "b"), "y", classes=("below", "above")) if classes else None
+    return ArraySource(*arrays(classes), tile_rows=128, columns=columns)
+
+
+class After(Watcher):
+    """Answers ``TIME`` from poll number ``at`` on, and counts what was done after that."""
+
+    def __init__(self, at: float) -> None:
+        self.at, self.polls, self.steps, self.tiles = at, 0, 0, 0
+
+    def __call__(self) -> Termination | None:
+        self.polls += 1
+        return Termination.TIME if self.polls > self.at else None
+
+    @property
+    def over(self) -> bool:
+        return self.polls > self.at
+
+    def on_tiles(self, name, done, total, rows):
+        self.tiles += self.over
+
+    def on_step(self, info, candidates):
+        self.steps += self.over
+
+
+def ended(asked: FitParameters, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
+    """Prepare and run with the time up at a poll."""
+    source, executor, after, journal = rows_of(classes), LocalExecutor(1), After(at), MemoryJournal()
+    prepared = prepare(source, asked, executor, interrupted=after)
+    outcome = run(prepared, executor, journal, interrupted=after, watcher=after)
+    executor.close()
+    return after, journal, outcome.reason
+
+
+def error(journal: MemoryJournal, classes: bool) -> float:
+    """Error of the model on its rows in units of a model's that knows nothing but the mean or the frequencies."""
+    (X, y), model = arrays(classes), journal.model
+    assert model is not None
+    if classes:
+        return float(np.mean((model.predict_proba(X)[:, 1] > 0.5) != y) / min(y.mean(), 1 - y.mean()))
+    return float(np.sqrt(np.mean((np.ravel(model.predict(X)) - y) ** 2)) / y.std())
+
+
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize("gamma", [0.4, "learn"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
+    """At the first poll, while the kernel is learned, in the middle, at the last poll."""
+    partition = 60 if gamma == 0.4 else "auto"
+    rounds = None if strategy in ("basic", "split-merge") else 4
+    asked = FitParameters(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
+    whole, _, reason = ended(asked, classes, np.inf)
+    assert reason is not Termination.TIME
+    kinds = set()
+    for part in (0.0, 1 / 3, 1 - 1.5 / whole.polls):
+        after, journal, reason = ended(asked, classes, int(part * whole.polls))
+        assert reason is Termination.TIME
+        saved = [entry["kind"] for entry in journal.history if entry["saved"]]
+        assert "final" not in saved
+        assert error(journal, classes) < 0.6
+        early = saved[-1] == "early"
+        assert saved.count("early") == early
+        kinds.add(saved[-1])
+        # the tile or iteration at hand; an early fit has so many steps, and at most so many passes of 8 tiles
+        assert after.steps <= 1 + early * STEPS
+        assert after.tiles <= 2 + early * 8 * (STEPS + 3)
+    assert "early" in kinds
+    if strategy != "basic" and gamma == 0.4:
+        assert kinds & {"round", "part"}
+
+
+def test_an_early_fit_has_bounded_cost():
+    """Steps × multiplications and additions stay below the bound, however many columns, targets or classes."""
+    source, executor = rows_of(False), LocalExecutor(1)
+    problem = prepare(source, FitParameters(gamma=0.4), executor).problem
+    executor.close()
+    assert effort(problem, ROWS) == (300, STEPS)
+    many = replace(problem, powers=np.ones(100))
+    candidates, steps = effort(many, ROWS)
+    assert (steps, STEPS * 100 * (candidates + 1) ** 3 <= FLOPS) == (STEPS, True)
+    classes = replace(problem, likelihood="multinomial", n_classes=20)
+    candidates, steps = effort(classes, CLASS_ROWS)
+    assert candidates >= 10
+    assert 1 <= steps <= STEPS
+    assert steps == 1 or steps * (CLASS_ROWS * (candidates + 1) ** 2 * 20 * 21 + (20 * candidates + 20) ** 3) <= FLOPS
+
+
+def test_a_timer_counts_from_its_beginning():
+    """By the clock that it is given; what a person asks for comes first."""
+    now = [100.0]
+    timer = Timer(10.0, clock=lambda: now[0])
+    asked: list[Termination] = []
+    either = timer.after(lambda: asked[-1] if asked else None)
+    for moment, expected in ((100.0, None), (110.0, None), (110.1, Termination.TIME)):
+        now[0] = moment
+        assert timer() is either() is expected
+        assert timer.seconds == pytest.approx(moment - 100.0)
+    asked.append(Termination.ABORTED)
+    assert either() is Termination.ABORTED
+    assert Timer(None, clock=lambda: now[0])() is None
