@@ -115,8 +115,9 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         The last fit has converged when the evidence changes by less than tol·N nats.
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
-    kernel_store : {"auto", "memory", "zarr", "recompute"}
-        Where blocks of the kernel stay between passes; "auto" measures.
+    kernel_store : {"auto", "memory", "zarr", "none"}
+        Where blocks of the kernel stay between passes; "auto" keeps none, as the passes of a regression bring
+        new columns.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None
