@@ -160,7 +160,8 @@ AnyPosterior: TypeAlias = Posterior | JointPosterior
 def factorise(H: Float) -> tuple[Float, Float, float]:
     """Scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter) with SHS + jitter·I = LLᵀ.
 
-    H is overwritten: its memory becomes that of L. Raises ``NumericalError`` if H is not finite or not positive definite for any jitter.
+    H is overwritten: its memory becomes that of L. Raises ``NumericalError`` if H is not finite or not positive
+    definite for any jitter.
     """
     diagonal = np.diagonal(H)
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):

@@ -89,10 +89,10 @@ def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
 def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):
     """Newton steps see the same columns again; a limit that was given may be filled."""
     monkeypatch.setattr("partirvm.service.preparing.calibrate", lambda source, problem: replace(RATES, copy=0.0))
-    X, y = rows(60_000)
+    X, y = rows(400_000)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
-    limit = resident_memory() + (150 << 20)
+    limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.backends.local.available_memory", lambda: limit / 0.7)
     asked = replace(ASKED, likelihood="full", partition_size=100)
     auto = prepare(source, asked, executor).plan
