@@ -113,6 +113,7 @@ def prepare(
         problem.n_outputs if problem.classifies else problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
+        problem.classifies,
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,8 @@ shapes = st.builds(
     n_features=st.integers(1, 200),
     n_targets=st.integers(1, 3),
     tile_rows=st.sampled_from([1, 100, 2048, 16384]),
+    n_outputs=st.integers(1, 30),
+    classes=st.booleans(),
 )
 
 
@@ -33,13 +37,14 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
     R = min(shape.tile_rows, shape.n_rows)
     B = min(PANEL_ROWS, R)
-    tiles = -(-shape.n_rows // shape.tile_rows)
-    levels = max((tiles - 1).bit_length(), 1)
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * f * (M + P) * P
-    waiting = f * (levels + threads + 1) * (M + P) * P
-    passing = threads * (tile + panel + block) + waiting + 3 * f * (M + P) ** 2
-    solving = 10 * f * (M + P) ** 2
-    best = 2 * f * (M + P) ** 2 if held_out else 0
+    tiles, C = -(-shape.n_rows // shape.tile_rows), shape.n_outputs
+    threads, levels = min(threads, tiles), (tiles - 1).bit_length()
+    node = f * (M + P) * P * (C if shape.classes else 1)
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * node
+    held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
+    passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
+    solving = solved * f * (M + P) ** 2
+    best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
     assert (found.passing, found.solving) == (passing + best, solving + best)
     assert found.peak == max(passing, solving) + best
@@ -49,7 +54,7 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
 def test_more_of_anything_never_needs_less(shape, kept, candidates, threads, held_out):
     """Monotone in kept columns, candidates, threads, features and held-out rows."""
     peak = step_bytes(shape, kept, candidates, threads, held_out=held_out).peak
-    wider = DataShape(shape.n_rows, shape.n_features + 1, shape.n_targets, shape.tile_rows)
+    wider = replace(shape, n_features=shape.n_features + 1)
     for more in (
         step_bytes(shape, kept + 1, candidates, threads, held_out=held_out),
         step_bytes(shape, kept, candidates + 1, threads, held_out=held_out),
@@ -101,7 +106,7 @@ def test_a_batch_takes_its_memory(shape, candidates, threads, elements):
     levels = max((-(-shape.n_rows // shape.tile_rows) - 1).bit_length(), 1)
     alone = step_bytes(shape, 0, candidates, threads)
     batch = step_bytes(shape, 0, candidates, threads, elements=elements)
-    assert batch.batch == 8 * elements * (4 * threads + levels + 9)
+    assert batch.batch == 8 * shape.n_outputs * elements * (4 * threads + levels + 9)
     assert batch.passing - alone.passing == batch.solving - alone.solving == batch.batch
 
 
@@ -127,7 +132,7 @@ def test_a_whole_pass_needs_more(held_out):
 @pytest.mark.parametrize("outputs", [1, 10])
 def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
     """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""
-    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs), 100, 400, 400 << 20
+    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
     most = most_columns(shape, P, 2, budget, pool=Q, whole=True)
     M = most - P
     step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
