@@ -152,10 +152,13 @@ def _batch_element(shape: DataShape, threads: int) -> int:
     return FLOAT * shape.n_outputs * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
 
 
-def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) -> int:
-    """E: squared columns of fits side by side, as ``spare`` bytes allow, from one fit of P candidates to ``BATCH``."""
+def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH) -> int:
+    """E: squared columns of fits side by side, as ``spare`` bytes allow: from one fit of P candidates to ``BATCH``.
+
+    No more than there are ``fits`` of P candidates.
+    """
     one = (candidates + shape.n_leading) ** 2
-    return min(max(spare // _batch_element(shape, threads), one), BATCH * one)
+    return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
 
 
 def kept_bytes(

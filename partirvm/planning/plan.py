@@ -335,7 +335,8 @@ def make_plan(
     step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
     elements = 0
     if strategy == "split-merge":
-        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2)
+        together = _partitions(joining or shape.n_rows, candidates, shape.n_kernels)
+        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2, together)
         step = replace(step, batch=step_bytes(shape, 0, 1, threads, elements=elements).batch)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads, so that a round fits under the memory limit",)

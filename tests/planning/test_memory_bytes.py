@@ -121,6 +121,11 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).batch > spare
 
 
+def test_a_batch_is_no_larger_than_all_fits_together():
+    """Three partitions of 100 candidates and the bias: 3 · 101² squared columns, whatever memory there is."""
+    assert batch_elements(DataShape(300, 4, 1, 2048), 100, 2, 1 << 40, 3) == 3 * 101**2
+
+
 @pytest.mark.parametrize("held_out", [False, True])
 def test_a_whole_pass_needs_more(held_out):
     """All columns at once: statistics of (M + P)² instead of (M + P)·P on their way up the sum."""
