@@ -71,6 +71,7 @@ DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
     "2,000 × 500": numbers(2_000, 500),
     "1,200 × 3, hardly noisy": numbers(1_200, 3, 0.001),
     "1,200 × 3": numbers(1_200, 3),
+    "400 × 3": numbers(400, 3),
     "20,000 × 6, 30 targets": numbers(20_000, 6, targets=30),
     "600 × 6, 30 targets": numbers(600, 6, targets=30),
     "30,000 × 4, 2 classes": labels(30_000, 4, 2),
@@ -79,6 +80,7 @@ DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 MANY, SOME = "80,000 × 4", "8,000 × 4"
+LEAST = "400 × 3"
 WIDE, FEW, LESS = "20,000 × 500", "1,200 × 3, hardly noisy", "1,200 × 3"
 TARGETS, FEW_TARGETS = "20,000 × 6, 30 targets", "600 × 6, 30 targets"
 TWO, FIFTY, FEW_OF_TWO = "30,000 × 4, 2 classes", "6,000 × 8, 50 classes", "600 × 4, 2 classes"
@@ -109,9 +111,9 @@ SETTINGS = (
     Setting("basic, fixed point, all kept", FEW, 320,
             {"gamma": 3000.0, "strategy": "basic", "solver": "fixed-point"}),
     Setting("basic, auto, few kept", FEW, 320, {"gamma": 2.0, "strategy": "basic"}),
-    Setting("basic, several widths", LESS, 1536,
+    Setting("basic, several widths", LEAST, 384,
             {"gamma": 2.0, "strategy": "basic", "gamma_multiples": (1.0, 8.0, 64.0)}),
-    Setting("basic, prior of α, EM", LESS, 320,
+    Setting("basic, prior of α, EM", LEAST, 256,
             {"gamma": 30.0, "strategy": "basic", "alpha_prior": (1e-3, 1e-3), "updates": "em"}),
     Setting("500 features", WIDE, 256, rounds(200, 2, 0.002)),
     Setting("500 features, learned", "2,000 × 500", 320, rounds(100, 1, "auto")),
