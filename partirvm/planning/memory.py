@@ -7,7 +7,7 @@ of the process itself:
     tile      = 3 f R (d + T + 1)                      read, decoded, handed on
     panel     = 2 f B (M + Q + d + 2)                  design blocks, and their weighted or widened copies
     node      = f max((M + P) P, M Q)                  statistic of a gram pass, or of the pool's pass
-    block     = 3 node                                 sum so far, the panel's product, the new sum
+    block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
     solve     = (4 T + 6) f (M + P)²                   statistics, active ones, H, factor, inverse, model
@@ -130,9 +130,9 @@ def step_bytes(
     return StepBytes(
         tile=tile,
         panel=panel,
-        block=3 * node,
+        block=2 * node,
         waiting=waiting,
-        gram=busy * (tile + panel + 3 * node) + waiting + (3 * C if shape.classes else C + 3) * square,
+        gram=busy * (tile + panel + 2 * node) + waiting + (3 * C if shape.classes else C + 3) * square,
         solve=(12 * C if shape.classes else 4 * C + 6) * square,
         best=2 * C * square if held_out else 0,
         batch=elements * _batch_element(shape, threads),

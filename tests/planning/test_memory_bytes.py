@@ -40,7 +40,7 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     tiles, C = -(-shape.n_rows // shape.tile_rows), shape.n_outputs
     threads, levels = min(threads, tiles), (tiles - 1).bit_length()
     node = f * (M + P) * P * (C if shape.classes else 1)
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * node
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 2 * node
     held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
     solving = solved * f * (M + P) ** 2
@@ -97,7 +97,7 @@ def test_a_pool_takes_its_memory():
     shape, f, M, P, Q, threads = DataShape(10**6, 4, 1, 8192), 8, 1000, 100, 400, 2
     plain, pooled = step_bytes(shape, M, P, threads), step_bytes(shape, M, P, threads, pool=Q)
     assert pooled.panel - plain.panel == 2 * f * PANEL_ROWS * (Q - P)
-    assert pooled.block == 3 * f * M * Q > plain.block == 3 * f * (M + P) * P
+    assert pooled.block == 2 * f * M * Q > plain.block == 2 * f * (M + P) * P
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(0, 10**7))
@@ -143,7 +143,7 @@ def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs)
     step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
     assert step.peak <= budget
     assert step.panel == 2 * 8 * PANEL_ROWS * (max(most, M + Q) + 4 + 2)
-    assert step.block == 3 * 8 * outputs * most**2 >= 3 * 8 * outputs * M * Q
+    assert step.block == 2 * 8 * outputs * most**2 >= 2 * 8 * outputs * M * Q
 
 
 @given(shapes, st.integers(1, 3000), st.integers(1, 5000), st.integers(1, 64), st.integers(1, 16384))
