@@ -69,15 +69,13 @@ class _Kept:
     """What is kept of one panel. ``wanted`` are the labels that its last run asked for."""
 
     run: int = -1
-    wanted: set[int] = field(default_factory=set)
+    wanted: Int = field(default_factory=lambda: NONE)
     segments: list[Segment] = field(default_factory=list)
 
-    def turn(self, run: int, labels: Int) -> set[int]:
+    def turn(self, run: int, labels: Int) -> Int:
         """Begin or go on with a run that wants these labels; the labels to be kept through it."""
-        alive = self.wanted | set(labels.tolist())
-        if run != self.run:
-            self.run, self.wanted = run, set()
-        self.wanted |= set(labels.tolist())
+        alive = np.union1d(self.wanted, labels)
+        self.run, self.wanted = run, labels if run != self.run else alive
         return alive
 
 
@@ -96,6 +94,11 @@ class Shelf:
     def used(self) -> int:
         """Bytes kept."""
         return self._used
+
+    @property
+    def n_panels(self) -> int:
+        """Panels of which something is kept."""
+        return len(self._kept)
 
     def begin(self, keeping: Keeping) -> None:
         """Hear of a run: drop what has become stale or exceeds the budget that holds from now on."""
@@ -123,10 +126,11 @@ class Shelf:
         try:
             return self._fill(kept, run, design, X, out.T[design.n_leading :])
         finally:
-            with self._lock:
-                twin = self._kept.setdefault(key, kept)
-                if twin is not kept:  # the same task ran twice at once
-                    self._release(kept.segments)
+            if kept.segments:  # a panel of which there is no room to keep anything costs nothing
+                with self._lock:
+                    twin = self._kept.setdefault(key, kept)
+                    if twin is not kept:  # the same task ran twice at once
+                        self._release(kept.segments)
 
     def clear(self) -> None:
         """Drop all."""
@@ -184,10 +188,10 @@ class Shelf:
             self._used += nbytes
         return count, nbytes
 
-    def _prune(self, kept: _Kept, alive: set[int]) -> None:
+    def _prune(self, kept: _Kept, alive: Int) -> None:
         segments = []
         for segment in kept.segments:
-            stays = np.array([label in alive for label in segment.labels.tolist()], dtype=np.bool_)
+            stays = np.isin(segment.labels, alive)
             if stays.any():
                 before = segment.nbytes
                 segment.compact(np.flatnonzero(stays))

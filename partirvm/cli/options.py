@@ -325,7 +325,8 @@ _FIT = (
         default="auto",
         metavar="S",
         help="Where kernel values are kept between passes: memory (what the fit leaves of --memory-limit), zarr "
-        "(beside the job), none (evaluated in every pass), or auto (measured on the first tile). Changes no result.",
+        "(beside the job), none (evaluated in every pass), or auto: none of numbers, what was measured fastest of "
+        "classes. Changes no result.",
     ),
     click.option(
         "--validation",

@@ -197,7 +197,11 @@ class Greedy:
         return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
 
     def fit(self) -> HyperState:
-        """The fit of the active columns, in the order of the candidates, with a posterior of their own."""
+        """The fit of the active columns, in the order of the candidates, with a posterior of their own.
+
+        The last word: no action can follow.
+        """
+        self.active.clear()
         order = np.argsort(self.active.columns)
         columns, alpha = self.active.columns[order], self.active.alpha[order]
         statistics = self.active.statistics.take(columns)

@@ -12,6 +12,7 @@ their rows cost little more than G does.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +59,9 @@ class DesignRows:
 
     def gram(self) -> GramBlock:
         """What all columns add to none: the whole of ΦᵀWΦ."""
-        whole = self.joined()
-        block = GramBlock.of(np.zeros((len(whole.blocks[0]), 0)), whole.blocks[0], whole.targets[0])
-        return replace(block, n=self.n, log_weight=self.log_weight)
+        parts = zip(self.blocks, self.targets, strict=True)
+        whole = reduce(GramBlock.accumulate, (GramBlock.of(Phi[:, :0], Phi, target) for Phi, target in parts))
+        return replace(whole, n=self.n, log_weight=self.log_weight)
 
     def __add__(self, other: DesignRows) -> DesignRows:
         return DesignRows(
@@ -119,10 +120,12 @@ class OnDemand:
     def take(self, columns: Int) -> GramStatistics:
         """Statistics of the columns at these positions, in this order, whose rows of G are there."""
         gram = self._rows[np.ix_(self._place[columns], columns)]
+        symmetric = gram + gram.T
+        symmetric *= 0.5
         return GramStatistics(
             basis=self.basis,
             labels=self.labels[columns],
-            gram=0.5 * (gram + gram.T),
+            gram=symmetric,
             projection=self.projection[columns],
             energy=self.energy,
             offset=self.offset[columns],

@@ -160,7 +160,8 @@ AnyPosterior: TypeAlias = Posterior | JointPosterior
 def factorise(H: Float) -> tuple[Float, Float, float]:
     """Scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter) with SHS + jitter·I = LLᵀ.
 
-    Raises ``NumericalError`` if H is not finite or not positive definite for any jitter.
+    H is overwritten: its memory becomes that of L. Raises ``NumericalError`` if H is not finite or not positive
+    definite for any jitter.
     """
     diagonal = np.diagonal(H)
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
@@ -173,14 +174,20 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     scale = 1.0 / np.sqrt(diagonal)
     if not len(H):
         return np.zeros((0, 0), order="F"), scale, 0.0
-    scaled = H * scale
-    scaled *= scale[:, None]
+    H *= scale
+    H *= scale[:, None]
+    L = np.ascontiguousarray(H).T  # H is symmetric: its transpose is stored as LAPACK wants it
+    unit = L.diagonal().copy()
     for jitter in JITTERS:
-        attempt = scaled.T.copy(order="F")  # H is symmetric: its transpose is copied as it lies
-        attempt.flat[:: len(H) + 1] += jitter
-        factor, info = lapack.dpotrf(attempt, lower=1, clean=1, overwrite_a=1)
+        np.fill_diagonal(L, unit + jitter)
+        L, info = lapack.dpotrf(L, lower=1, clean=0, overwrite_a=1)
+        for k in range(1, len(L)):  # above the diagonal SHS is still there, for another try
+            if info == 0:
+                L[:k, k] = 0.0
+            else:
+                L[k, :k] = L[:k, k]
         if info == 0:
-            return factor, scale, jitter
+            return L, scale, jitter
     raise NumericalError(
         f"the posterior precision of {len(H)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )

@@ -54,7 +54,7 @@ class ActiveColumns:
             self._rows[i] = statistics.row(column)
         self.place[self._columns] = np.arange(len(columns))
         self.M = len(columns)
-        self.posterior: Posterior = self.refresh(beta)
+        self.posterior: Posterior = self._anew(beta)
 
     @property
     def columns(self) -> Int:
@@ -78,24 +78,34 @@ class ActiveColumns:
 
     def refresh(self, beta: float) -> Posterior:
         """Everything anew at this β: one Cholesky factorisation, 2M³ + KM² flops."""
-        self.beta, M = beta, self.M
+        del self.posterior  # not held beside the one that takes its place
+        self.posterior = self._anew(beta)
+        return self.posterior
+
+    def _anew(self, beta: float) -> Posterior:
+        self.beta, M, room = beta, self.M, len(self._Sigma)
+        del self._Sigma  # nor this
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
         if isinstance(self.statistics, GramStatistics) and back.any():
             self.statistics = self.statistics.shift(-back)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
+        self._Sigma = np.zeros((room, room), order="F")
         if M:
-            inverse = lapack.dpotri(found.factor, lower=1)[0]
-            inverse += np.tril(inverse, -1).T
-            inverse *= found.scale
-            inverse *= found.scale[:, None]
-            self._Sigma[:] = 0.0
-            self._Sigma[:M, :M] = inverse
+            inverse, Sigma = lapack.dpotri(found.factor, lower=1)[0], self._Sigma[:M, :M]
+            np.add(inverse, inverse.T, out=Sigma)  # the other triangle is zero
+            np.fill_diagonal(Sigma, np.diagonal(inverse))
+            del inverse
+            Sigma *= found.scale
+            Sigma *= found.scale[:, None]
         self._mean[:M] = found.mean
         offset, projection = self.statistics.offset[self.columns, 0], self.statistics.projection[:, 0]
         self.S, self.Q = sparsity_quality(found, beta, offset, self._rows[:M], self.diagonal, projection)
-        self.posterior = found
         return found
+
+    def clear(self) -> None:
+        """Let go of what actions need, once they are over: M × K and M × M numbers."""
+        self._rows, self._Sigma = self._rows[:0, :0].copy(), self._Sigma[:0, :0].copy()
 
     def add(self, column: int, alpha: float, likely: tuple[Int, Float] | None = None) -> None:
         """Activate a candidate at this α; ``likely`` are candidates that may come next, and how much they promise."""
@@ -195,8 +205,11 @@ class ActiveColumns:
 
     def _grow(self) -> None:
         M, room = self.M, self.M + ROOM
-        rows, Sigma = np.empty((room, self._rows.shape[1])), np.zeros((room, room), order="F")
-        rows[:M], Sigma[:M, :M] = self._rows, self._Sigma
-        self._rows, self._Sigma = rows, Sigma
+        rows = np.empty((room, self._rows.shape[1]))
+        rows[:M] = self._rows
+        self._rows = rows
+        Sigma = np.zeros((room, room), order="F")
+        Sigma[:M, :M] = self._Sigma
+        self._Sigma = Sigma
         self._mean, self._alpha = np.resize(self._mean, room), np.resize(self._alpha, room)
         self._columns = np.resize(self._columns, room)

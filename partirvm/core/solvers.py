@@ -80,18 +80,17 @@ def solve(
 ) -> tuple[HyperState, Termination]:
     """A dense fit: from ``state`` until the rule ends it. ``on_step`` hears of each step, and may raise to leave.
 
-    Actions from nothing may have their candidates in a ``pool``, beside a ``state`` all of whose columns have entered,
-    or of "fast" one without columns.
+    For "fast" the candidates may be in a ``pool``, beside a ``state`` without columns.
     """
     if solver == "fast":
         return grow(state, rule, on_step, pool=pool)
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
     if solver == "fixed-point" or rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
-    return _best(state, rule, on_step, pool)
+    return _best(state, rule, on_step)
 
 
-def _best(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
+def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """The better of the fixed point, revived and improved, and of what grows from nothing."""
     cost = state.n_columns**3
 
@@ -106,10 +105,12 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     if reason is not Termination.CONVERGED:
         return found, reason
-    best, reason = improve(revive(found, state, rule, on_step), state, rule, on_step)
+    fits = [found]
+    del found  # two M × M matrices, which are not held beside those of the fits that follow
+    best, reason = improve(revive(fits.pop(), state, rule, on_step), state, rule, on_step)
     if state.entered is not None and state.entered.all():
         free = replace(rule, guard=False)
-        grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough, pool=pool)
+        grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough)
         if grown.log_evidence > best.log_evidence:
             best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
@@ -174,8 +175,8 @@ def improve(
     loose = _loose(rule, fit)
     gain = np.inf
     while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
-        grown, _ = grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + REFRESHES), on_step)
-        turned, _ = maximise(grown, loose, on_step)
+        few = replace(loose, max_iterations=fit.iteration + REFRESHES)
+        turned, _ = maximise(grow(_among(whole, fit), few, on_step)[0], loose, on_step)
         if not _better(fit, turned):
             fit = replace(fit, iteration=turned.iteration)
             break

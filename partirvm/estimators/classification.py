@@ -123,7 +123,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
     kernel_store : {"auto", "memory", "zarr", "none"}
-        Where blocks of the kernel stay between passes; "auto" measures.
+        Where blocks of the kernel stay between passes; "auto" measures what is fastest, and takes a quarter of
+        an "auto" memory_limit at most.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None

@@ -118,7 +118,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     heuristic_rows : int
         Most rows on which partition_size="auto" measures.
     kernel_store : {"auto", "memory", "zarr", "none"}
-        Where blocks of the kernel stay between passes; "auto" measures.
+        Where blocks of the kernel stay between passes; "auto" keeps none, as the passes of a regression bring
+        new columns.
     random_state : int, RandomState or None
         Shuffles rows in memory and draws random candidates.
     client : distributed.Client or None

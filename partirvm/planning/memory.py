@@ -1,23 +1,24 @@
 """Bytes of each step of a fit, as closed formulas.
 
 f = 8 bytes. A fit of M kept columns, P candidates and Q ≥ P columns on trial, over tiles of R rows, d features and T
-targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads, takes on top of the process itself:
+targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads (no more than there are tiles), takes on top
+of the process itself:
 
     tile      = 3 f R (d + T + 1)                      read, decoded, handed on
     panel     = 2 f B (M + Q + d + 2)                  design blocks, and their weighted or widened copies
     node      = f max((M + P) P, M Q)                  statistic of a gram pass, or of the pool's pass
-    block     = 3 node                                 sum so far, the panel's product, the new sum
+    block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
-    pass      = threads (tile + panel + block) + waiting + 3 f (M + P)²
-    solve     = 10 f (M + P)²                          statistics, active ones, H, factor, inverse, model
-    best      = 2 f (M + P)²                           only with held-out rows: the best round is kept
+    pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
+    solve     = (4 T + 6) f (M + P)²                   statistics, active ones, H, factor, inverse, model
+    best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       fits side by side whose squared columns sum to E
     kept      = limit − all that, less f B C threads   most kernel blocks kept of C columns, where P = C and M = 0, or
                                                        Q on trial if that takes more
 
-A fit of classes has C linear predictors, and C times node, solve and best: each pass brings all columns at once, C M²
-of them; the batch holds statistics of two passes for each fit. One of T targets with shared vectors is counted like C =
-T: a posterior of each target stays, and the nodes of its passes, which share their Gram matrix, are smaller than that.
+Targets that share vectors share their Gram matrix, and each has a posterior of its own. A fit of classes has C linear
+predictors: C times node and, with C for T, best; 3 C f (M + P)² in each pass and 12 C f (M + P)² in the solve. Each
+pass brings all columns at once, C M² of them; the batch holds statistics of two passes for each fit.
 
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
 ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.
@@ -51,7 +52,8 @@ class DataShape:
     """What the formulas need to know: rows, features, targets, rows per tile, linear predictors, kernels.
 
     ``n_leading`` columns beside the candidates are in every fit: the bias, or room for it, and functions of the fit's
-    own. Without a kernel (0 of them) they are all.
+    own. Without a kernel (0 of them) they are all. Linear predictors are of ``classes``, or of targets that share
+    vectors.
     """
 
     n_rows: int
@@ -61,6 +63,7 @@ class DataShape:
     n_outputs: int = 1
     n_kernels: int = 1
     n_leading: int = 1
+    classes: bool = False
 
     @property
     def n_candidates(self) -> int:
@@ -117,20 +120,21 @@ def step_bytes(
     ``elements`` is E.
     """
     columns, d, C = kept + candidates, shape.n_features, shape.n_outputs
+    busy = min(threads, shape.n_tiles)
     rows = min(shape.tile_rows, shape.n_rows)
     tile = 3 * FLOAT * rows * (d + shape.n_targets + 1)
     panel = 2 * FLOAT * min(PANEL_ROWS, rows) * (kept + max(candidates, pool) + d + 2)
-    node = FLOAT * C * max(columns * candidates, kept * pool)
-    square = FLOAT * C * columns**2
-    waiting = (ceil(log2(max(shape.n_tiles, 2))) + threads + 1) * node
+    node = FLOAT * (C if shape.classes else 1) * max(columns * candidates, kept * pool)
+    square = FLOAT * columns**2
+    waiting = (ceil(log2(shape.n_tiles)) + busy + 1) * node
     return StepBytes(
         tile=tile,
         panel=panel,
-        block=3 * node,
+        block=2 * node,
         waiting=waiting,
-        gram=threads * (tile + panel + 3 * node) + waiting + 3 * square,
-        solve=10 * square,
-        best=2 * square if held_out else 0,
+        gram=busy * (tile + panel + 2 * node) + waiting + (3 * C if shape.classes else C + 3) * square,
+        solve=(12 * C if shape.classes else 4 * C + 6) * square,
+        best=2 * C * square if held_out else 0,
         batch=elements * _batch_element(shape, threads),
     )
 
@@ -148,10 +152,13 @@ def _batch_element(shape: DataShape, threads: int) -> int:
     return FLOAT * shape.n_outputs * (4 * threads + ceil(log2(max(shape.n_tiles, 2))) + 9)
 
 
-def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int) -> int:
-    """E: squared columns of fits side by side, as ``spare`` bytes allow, from one fit of P candidates to ``BATCH``."""
+def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH) -> int:
+    """E: squared columns of fits side by side, as ``spare`` bytes allow: from one fit of P candidates to ``BATCH``.
+
+    No more than there are ``fits`` of P candidates.
+    """
     one = (candidates + shape.n_leading) ** 2
-    return min(max(spare // _batch_element(shape, threads), one), BATCH * one)
+    return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
 
 
 def kept_bytes(

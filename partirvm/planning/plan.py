@@ -69,7 +69,8 @@ class Plan:
 
     ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
     classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was.
-    ``joining`` are the rows that strategies which take them in order have still to take, None for all.
+    ``joining`` are the rows that strategies which take them in order have still to take, None for all; ``columns`` the
+    most columns M + P that are expected.
     """
 
     shape: DataShape
@@ -93,6 +94,7 @@ class Plan:
     kernel_store: KernelStore | None = None
     learned: str | None = None
     joining: int | None = None
+    columns: int = 0
 
     @property
     def partitions(self) -> int:
@@ -114,11 +116,6 @@ class Plan:
         """Expected peak resident bytes of a process, itself included."""
         kept = 0 if self.kernel_store is None else self.kernel_store.resident
         return self.machine.base + ALLOWANCE + self.bytes.peak + kept
-
-    @property
-    def columns(self) -> int:
-        """The most columns M + P that are expected."""
-        return min(max(cost.kept + cost.candidates for cost in self.rounds), self.max_columns)
 
     def room(self, columns: int) -> int:
         """Bytes that a process may keep of kernel blocks while the fit has so many columns."""
@@ -329,13 +326,17 @@ def make_plan(
         shape.n_leading,
     )
     costs = _costs(work, strategy, candidates, stop_fraction, max_rounds, joining or shape.n_rows)
-    expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
+    if strategy == "split-merge":
+        expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
+    else:
+        expected = _expected_columns(costs, stop_fraction, columns)
     kept = 0 if whole else expected - candidates
     pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
     step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
     elements = 0
     if strategy == "split-merge":
-        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2)
+        together = _partitions(joining or shape.n_rows, candidates, shape.n_kernels)
+        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2, together)
         step = replace(step, batch=step_bytes(shape, 0, 1, threads, elements=elements).batch)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads, so that a round fits under the memory limit",)
@@ -360,6 +361,7 @@ def make_plan(
         notes=notes,
         learned=learned,
         joining=joining,
+        columns=expected,
     )
 
 
@@ -390,6 +392,22 @@ def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bo
         for one in plan.rounds[1:]
     ]
     return replace(plan, threads=threads, bytes=replace(step, batch=plan.bytes.batch), rounds=(plan.rounds[0], *rounds))
+
+
+def _expected_columns(costs: list[RoundCost], stop_fraction: float, most: int) -> int:
+    """The most columns M + P that the rounds are expected to have, of the ``most`` that fit.
+
+    A fit ends once its vectors have fallen to ``stop_fraction`` of its candidates, or without that: halfway between
+    this and all of them is assumed to stay, as it did on kin40k and etopo20. A round of more columns than fit is none.
+    """
+    kept, stays, columns = costs[0].kept, 0.5 * (1.0 + stop_fraction), 0
+    for cost in costs:
+        kept = max(kept, cost.kept)
+        if columns and kept + cost.candidates > most:
+            break
+        columns = max(columns, kept + cost.candidates)
+        kept = costs[0].kept + int(stays * (kept + cost.candidates - costs[0].kept))
+    return min(columns, most)
 
 
 def _partitions(rows: int, partition_size: int, n_kernels: int) -> int:

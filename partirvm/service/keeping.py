@@ -37,8 +37,11 @@ def keeping_blocks(prepared: Prepared, executor: Executor, beside: Path | None =
     folder = _folder(beside) if store.where == "zarr" else None
     keeping = Keeping(uuid.uuid4().hex, store.where, 0, folder=None if folder is None else str(folder))
 
-    # on disk twice the bytes expected: chunks are rarely full, and go when none of their columns is wanted
-    blocks = Blocks(keeping, plan.room if folder is None else lambda columns: 2 * store.bytes)
+    def room(columns: int) -> int:
+        """In memory what the plan counts; on disk twice that: chunks with few wanted columns stay whole."""
+        return 2 * store.bytes if store.where == "zarr" else min(plan.room(columns), store.bytes)
+
+    blocks = Blocks(keeping, room)
     try:
         yield blocks
     finally:

@@ -22,7 +22,7 @@ from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Looking, Rates, Seen
-from partirvm.planning.keeping import KernelStore, choose
+from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
 from partirvm.service.bases import codes_seen, resolve_basis
@@ -121,6 +121,7 @@ def prepare(
         problem.n_outputs if problem.classifies else problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
+        problem.classifies,
     )
     machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
     measuring = Measuring(source, shape, machine, parameters, executor, interrupted, began)
@@ -172,7 +173,7 @@ def prepare(
     )
     if selection == ALL_WEIGHTS:
         plan = weighing_all(plan, rates, held_out=held_out is not None, shrink_threads=executor.elastic)
-    plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters))
+    plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters, problem))
     if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
@@ -384,16 +385,20 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
     )
 
 
-def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters) -> KernelStore:
+def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters, problem: Problem) -> KernelStore:
     """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
+    spare = plan.room(plan.columns)
+    if parameters.kernel_store == parameters.memory_limit == "auto":
+        spare = min(spare, int(SHARE * plan.machine.limit))
     return choose(
         parameters.kernel_store,
         rates,
         plan.shape.n_rows,
         plan.columns,
         plan.machine.workers,
-        plan.room(plan.columns),
+        spare,
         measure_disk,
+        repeats=problem.classifies,
     )

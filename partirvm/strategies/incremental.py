@@ -2,7 +2,8 @@
 
 A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
 its fits see all rows; the one fit of ``basic`` keeps it. Where actions solve that, it needs the Gram matrix of columns
-that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``).
+that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``). Where the
+fixed point comes before them the Gram matrix is made of the design at once, and the design let go.
 """
 
 from __future__ import annotations
@@ -66,11 +67,9 @@ class Basic(Incremental):
 
     def _on_design(self, state: Any, event: Any) -> Answer:
         """Actions take what they need of the Gram matrix; the fixed point needs all of it."""
-        design, rows = state.incoming, event.statistic.joined()
-        pool = Pool(design.basis, labels_of(design), rows)
+        design = state.incoming
         if state.options.solver == "auto":
-            state, (solve,) = self._on_gram(state, Passed(rows.gram()))
-            assert isinstance(solve, Solve)
-            return state, (replace(solve, pool=pool),)
+            return self._on_gram(state, Passed(event.statistic.gram()))
+        pool = Pool(design.basis, labels_of(design), event.statistic.joined())
         state = replace(state, phase=Phase.FIT, design=design, incoming=None, seen=state.options.final_likelihood)
         return state, (Solve(state.fit, self._rule(state), state.candidates, state.options.solver, pool),)

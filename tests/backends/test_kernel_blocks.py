@@ -130,6 +130,16 @@ def test_every_executor_and_store_gives_the_same_bits(executor, data, memory, ke
     single.close()
 
 
+@pytest.mark.parametrize("where", STORES)
+def test_panels_of_which_nothing_is_kept_take_no_memory(keep, where):
+    """Without room for a single column the shelf holds nothing about a panel, however many there are."""
+    blocks, X = keep(where, budget=100), rows()[0][:500]
+    for tile in range(50):
+        out = np.empty((MANY.n_columns, len(X))).T
+        TileBlocks(tile, blocks.keeping).block(MANY, X, out, "", 0)
+    assert shelf_of(blocks.keeping).n_panels == 0
+
+
 def counts(executor, data, blocks, pass_):
     """What one run of a pass fetched."""
     before, blocks.fetched = blocks.fetched, Fetched()

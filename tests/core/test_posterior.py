@@ -138,7 +138,7 @@ def test_exact_copies_without_prior_are_factorised_with_a_jitter(rng):
     """Two equal columns and no prior: H is singular; the least jitter that works is used and reported."""
     column = rng.normal(size=30)
     G = np.outer([1.0, 1.0], [1.0, 1.0]) * (column @ column)
-    L, S, jitter = factorise(G)
+    L, S, jitter = factorise(G.copy())
     assert jitter in module.JITTERS
     assert jitter > 0.0
     scaled = S[:, None] * G * S + jitter * np.eye(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,8 @@ shapes = st.builds(
     n_features=st.integers(1, 200),
     n_targets=st.integers(1, 3),
     tile_rows=st.sampled_from([1, 100, 2048, 16384]),
+    n_outputs=st.integers(1, 30),
+    classes=st.booleans(),
 )
 
 
@@ -33,13 +37,14 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
     f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
     R = min(shape.tile_rows, shape.n_rows)
     B = min(PANEL_ROWS, R)
-    tiles = -(-shape.n_rows // shape.tile_rows)
-    levels = max((tiles - 1).bit_length(), 1)
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 3 * f * (M + P) * P
-    waiting = f * (levels + threads + 1) * (M + P) * P
-    passing = threads * (tile + panel + block) + waiting + 3 * f * (M + P) ** 2
-    solving = 10 * f * (M + P) ** 2
-    best = 2 * f * (M + P) ** 2 if held_out else 0
+    tiles, C = -(-shape.n_rows // shape.tile_rows), shape.n_outputs
+    threads, levels = min(threads, tiles), (tiles - 1).bit_length()
+    node = f * (M + P) * P * (C if shape.classes else 1)
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + P + d + 2), 2 * node
+    held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
+    passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
+    solving = solved * f * (M + P) ** 2
+    best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, held_out=held_out)
     assert (found.passing, found.solving) == (passing + best, solving + best)
     assert found.peak == max(passing, solving) + best
@@ -49,7 +54,7 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out):
 def test_more_of_anything_never_needs_less(shape, kept, candidates, threads, held_out):
     """Monotone in kept columns, candidates, threads, features and held-out rows."""
     peak = step_bytes(shape, kept, candidates, threads, held_out=held_out).peak
-    wider = DataShape(shape.n_rows, shape.n_features + 1, shape.n_targets, shape.tile_rows)
+    wider = replace(shape, n_features=shape.n_features + 1)
     for more in (
         step_bytes(shape, kept + 1, candidates, threads, held_out=held_out),
         step_bytes(shape, kept, candidates + 1, threads, held_out=held_out),
@@ -92,7 +97,7 @@ def test_a_pool_takes_its_memory():
     shape, f, M, P, Q, threads = DataShape(10**6, 4, 1, 8192), 8, 1000, 100, 400, 2
     plain, pooled = step_bytes(shape, M, P, threads), step_bytes(shape, M, P, threads, pool=Q)
     assert pooled.panel - plain.panel == 2 * f * PANEL_ROWS * (Q - P)
-    assert pooled.block == 3 * f * M * Q > plain.block == 3 * f * (M + P) * P
+    assert pooled.block == 2 * f * M * Q > plain.block == 2 * f * (M + P) * P
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(0, 10**7))
@@ -101,7 +106,7 @@ def test_a_batch_takes_its_memory(shape, candidates, threads, elements):
     levels = max((-(-shape.n_rows // shape.tile_rows) - 1).bit_length(), 1)
     alone = step_bytes(shape, 0, candidates, threads)
     batch = step_bytes(shape, 0, candidates, threads, elements=elements)
-    assert batch.batch == 8 * elements * (4 * threads + levels + 9)
+    assert batch.batch == 8 * shape.n_outputs * elements * (4 * threads + levels + 9)
     assert batch.passing - alone.passing == batch.solving - alone.solving == batch.batch
 
 
@@ -116,6 +121,11 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).batch > spare
 
 
+def test_a_batch_is_no_larger_than_all_fits_together():
+    """Three partitions of 100 candidates and the bias: 3 · 101² squared columns, whatever memory there is."""
+    assert batch_elements(DataShape(300, 4, 1, 2048), 100, 2, 1 << 40, 3) == 3 * 101**2
+
+
 @pytest.mark.parametrize("held_out", [False, True])
 def test_a_whole_pass_needs_more(held_out):
     """All columns at once: statistics of (M + P)² instead of (M + P)·P on their way up the sum."""
@@ -127,13 +137,13 @@ def test_a_whole_pass_needs_more(held_out):
 @pytest.mark.parametrize("outputs", [1, 10])
 def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
     """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""
-    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs), 100, 400, 400 << 20
+    shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
     most = most_columns(shape, P, 2, budget, pool=Q, whole=True)
     M = most - P
     step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
     assert step.peak <= budget
     assert step.panel == 2 * 8 * PANEL_ROWS * (max(most, M + Q) + 4 + 2)
-    assert step.block == 3 * 8 * outputs * most**2 >= 3 * 8 * outputs * M * Q
+    assert step.block == 2 * 8 * outputs * most**2 >= 2 * 8 * outputs * M * Q
 
 
 @given(shapes, st.integers(1, 3000), st.integers(1, 5000), st.integers(1, 64), st.integers(1, 16384))

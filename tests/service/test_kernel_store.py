@@ -12,17 +12,19 @@ import pytest
 
 from partirvm import service
 from partirvm.backends import LocalExecutor
+from partirvm.backends.process import resident_memory
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.state import Status
 from partirvm.planning.cost import Rates
 from partirvm.planning.keeping import Disk, choose
+from partirvm.planning.memory import ALLOWANCE
 from partirvm.service.carrying import asked_parameters
 from partirvm.service.fitting import run
 from partirvm.service.keeping import PREFIX
 from partirvm.service.preparing import prepare
-from partirvm.types import FitParameters
+from partirvm.types import Columns, FitParameters
 
 RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
 QUICK, SLOW = Disk(1e-9, 1e-9, 1 << 40), Disk(1e-8, 1e-8, 1 << 40)
@@ -57,12 +59,49 @@ def data(tmp_path_factory):
 )
 def test_the_choice_is_arithmetic(asked, rates, spare, disk, where):
     """Where fetching takes less than half of evaluating; memory first, as far as a quarter of the blocks fits."""
-    found = choose(asked, rates, 10_000, 100, 1, spare, lambda: disk)
+    found = choose(asked, rates, 10_000, 100, 1, spare, lambda: disk, repeats=True)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100
     if where == "memory":
         assert found.bytes <= spare
     assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"), [("auto", "none"), ("memory", "memory"), ("zarr", "zarr"), ("none", "none")]
+)
+def test_passes_that_bring_new_columns_keep_none_unless_asked_to(asked, where):
+    """However fast memory and disk are, and however much of both there is."""
+    assert choose(asked, RATES, 10_000, 100, 1, 1 << 40, lambda: QUICK, repeats=False).where == where
+
+
+@pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
+def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
+    """Nor does the plan count memory for them, though a copy is measured to take no time at all."""
+    monkeypatch.setattr("partirvm.service.preparing.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    executor = LocalExecutor(1)
+    plan = prepare(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
+    executor.close()
+    assert (plan.kernel_store.where, plan.kernel_store.resident) == ("none", 0)
+    assert plan.peak == plan.machine.base + ALLOWANCE + plan.bytes.peak
+
+
+def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):
+    """Newton steps see the same columns again; a limit that was given may be filled."""
+    monkeypatch.setattr("partirvm.service.preparing.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    X, y = rows(400_000)
+    classes = Columns(("a", "b"), classes=("no", "yes"))
+    source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
+    limit = resident_memory() + (400 << 20)
+    monkeypatch.setattr("partirvm.backends.local.available_memory", lambda: limit / 0.7)
+    asked = replace(ASKED, likelihood="full", partition_size=100)
+    auto = prepare(source, asked, executor).plan
+    given = prepare(source, replace(asked, memory_limit=limit), executor).plan
+    executor.close()
+    assert auto.kernel_store.where == given.kernel_store.where == "memory"
+    assert auto.machine.limit == pytest.approx(limit, abs=1)
+    assert auto.kernel_store.bytes <= limit / 4 < given.kernel_store.bytes
+    assert given.peak <= limit
 
 
 def test_another_store_is_refused():
@@ -135,7 +174,7 @@ from partirvm.data import ZarrSource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.service.fitting import run
 from partirvm.service.preparing import prepare
-from partirvm.types import FitParameters
+from partirvm.types import Columns, FitParameters
 
 pytestmark = pytest.mark.bits
 

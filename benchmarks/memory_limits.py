@@ -1,0 +1,227 @@
+"""Peak memory of odd fits against what their plans say: every kind of statistic, strategy and solver, on small limits.
+
+    python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
+
+Data are generated and ingested once. Each setting runs in a process of its own, stopped after ``--seconds``, and the
+table has a line for each: its memory limit, the peak that the plan expects (the process, the allowance and the
+formulas of ``planning.memory`` together), the peak resident memory that the operating system reports (VmHWM), and
+their ratio. It should lie between 0.5 and 1.0, and no peak above its limit. A prediction is judged by the plan of the
+fit before it, whose process has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import apart, say, within, write
+
+COLUMNS = {
+    "setting": "", "data": "", "limit_mib": ".0f", "planned_mib": ".0f", "peak_mib": ".0f", "ratio": ".2f",
+    "vectors": "", "wall_seconds": ".1f", "note": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A fit of DATA with options under a limit (MiB); ``then`` is what is done with its job by another process."""
+
+    name: str
+    data: str
+    limit: int
+    asked: dict[str, Any] = field(default_factory=dict)
+    held_out: bool = False
+    then: str = ""
+
+
+def numbers(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
+    """Rows of a smooth function of the first two of d inputs, with noise; several targets are phases of it."""
+
+    def rows() -> tuple[Any, Any]:
+        rng = np.random.default_rng(7)
+        X = rng.uniform(-1, 1, size=(n, d))
+        waves = np.column_stack([np.sin(6 * X[:, 0] + k) + X[:, 1] * X[:, 0] for k in range(targets)])
+        y = waves + noise * rng.standard_normal(waves.shape)
+        return X, y if targets > 1 else y[:, 0]
+
+    return rows
+
+
+def labels(n: int, d: int, classes: int) -> Callable[[], tuple[Any, Any]]:
+    """Rows whose class is the slice of a noisy wave in which they lie."""
+
+    def rows() -> tuple[Any, Any]:
+        X, y = numbers(n, d, 0.2)()
+        return X, np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y).astype(str)
+
+    return rows
+
+
+DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "80,000 × 4": numbers(80_000, 4),
+    "8,000 × 4": numbers(8_000, 4),
+    "20,000 × 500": numbers(20_000, 500),
+    "2,000 × 500": numbers(2_000, 500),
+    "1,200 × 3, hardly noisy": numbers(1_200, 3, 0.001),
+    "1,200 × 3": numbers(1_200, 3),
+    "400 × 3": numbers(400, 3),
+    "20,000 × 6, 30 targets": numbers(20_000, 6, targets=30),
+    "600 × 6, 30 targets": numbers(600, 6, targets=30),
+    "30,000 × 4, 2 classes": labels(30_000, 4, 2),
+    "6,000 × 8, 50 classes": labels(6_000, 8, 50),
+    "600 × 4, 2 classes": labels(600, 4, 2),
+}
+
+MANY, SOME = "80,000 × 4", "8,000 × 4"
+LEAST = "400 × 3"
+WIDE, FEW, LESS = "20,000 × 500", "1,200 × 3, hardly noisy", "1,200 × 3"
+TARGETS, FEW_TARGETS = "20,000 × 6, 30 targets", "600 × 6, 30 targets"
+TWO, FIFTY, FEW_OF_TWO = "30,000 × 4, 2 classes", "6,000 × 8, 50 classes", "600 × 4, 2 classes"
+
+
+def rounds(partition: int, number: int, gamma: Any = 2.0, **asked: Any) -> dict[str, Any]:
+    """Options of so many rounds of P candidates."""
+    return {"partition_size": partition, "max_rounds": number, "gamma": gamma, **asked}
+
+
+SETTINGS = (
+    Setting("working set", MANY, 192, rounds(200, 4)),
+    Setting("working set, nearly all columns kept", MANY, 256, rounds(300, 4, 300.0)),
+    Setting("wide P", MANY, 512, rounds(1500, 1, 300.0)),
+    Setting("candidates by gain", MANY, 256, rounds(200, 3, selection="gain")),
+    Setting("candidates at random, held-out rows", MANY, 256, rounds(300, 3, 100.0, selection="random"), held_out=True),
+    Setting("every row weighed (map-weight)", LESS, 512, rounds(100, 3, 100.0, selection="map-weight")),
+    Setting("partition size measured", MANY, 256, {"gamma": 2.0, "max_rounds": 2}),
+    Setting("kernel learned", SOME, 256, rounds(100, 1, "auto")),
+    Setting("incremental, a sample", SOME, 256, rounds(400, 6, 30.0, strategy="incremental", likelihood="sample")),
+    Setting("incremental, all rows", SOME, 256, rounds(300, 4, 30.0, strategy="incremental", likelihood="full")),
+    Setting("split-merge, all rows", LESS, 384,
+            {"gamma": 30.0, "partition_size": 300, "strategy": "split-merge"}),
+    Setting("split-merge, own rows", LESS, 256,
+            {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge", "likelihood": "partition"}),
+    Setting("basic, auto, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic"}),
+    Setting("basic, fast, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic", "solver": "fast"}),
+    Setting("basic, fixed point, all kept", FEW, 320,
+            {"gamma": 3000.0, "strategy": "basic", "solver": "fixed-point"}),
+    Setting("basic, auto, few kept", FEW, 320, {"gamma": 2.0, "strategy": "basic"}),
+    Setting("basic, several widths", LEAST, 384,
+            {"gamma": 2.0, "strategy": "basic", "gamma_multiples": (1.0, 8.0, 64.0)}),
+    Setting("basic, prior of α, EM", LEAST, 256,
+            {"gamma": 30.0, "strategy": "basic", "alpha_prior": (1e-3, 1e-3), "updates": "em"}),
+    Setting("500 features", WIDE, 256, rounds(200, 2, 0.002)),
+    Setting("500 features, learned", "2,000 × 500", 320, rounds(100, 1, "auto")),
+    Setting("500 features, linear basis beside", WIDE, 320, rounds(200, 2, 0.002, basis="linear")),
+    Setting("500 features, no kernel", WIDE, 256, {"kernel": None, "basis": "linear"}),
+    Setting("several widths", MANY, 256, rounds(450, 3, gamma_multiples=(1.0, 8.0, 64.0))),
+    Setting("30 targets", TARGETS, 384, rounds(120, 2)),
+    Setting("30 targets, held-out rows", TARGETS, 512, rounds(100, 2, selection="random"), held_out=True),
+    Setting("30 targets, basic", FEW_TARGETS, 1536, {"gamma": 20.0, "strategy": "basic"}),
+    Setting("2 classes", TWO, 256, rounds(250, 2, kernel_store="none")),
+    Setting("2 classes, blocks in memory", TWO, 256, rounds(100, 2, kernel_store="memory")),
+    Setting("2 classes, blocks in Zarr", TWO, 256, rounds(100, 2, kernel_store="zarr")),
+    Setting("2 classes, fast", TWO, 256, rounds(150, 2, solver="fast")),
+    Setting("2 classes, basic", FEW_OF_TWO, 256, {"gamma": 20.0, "strategy": "basic"}),
+    Setting("2 classes, incremental", TWO, 256, rounds(200, 3, strategy="incremental", likelihood="sample")),
+    Setting("2 classes, split-merge", FEW_OF_TWO, 256,
+            {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge"}),
+    Setting("50 classes", FIFTY, 512, rounds(50, 1)),
+    Setting("50 classes, each against the rest", FIFTY, 512, rounds(50, 1, multi_class="ovr")),
+    Setting("numbers, blocks in memory", MANY, 256, rounds(100, 3, kernel_store="memory")),
+    Setting("numbers, blocks in Zarr", MANY, 256, rounds(100, 3, kernel_store="zarr")),
+    Setting("predict with intervals", MANY, 192, rounds(300, 2, 30.0), then="interval"),
+    Setting("predict, augmented", MANY, 192, rounds(300, 2, 30.0), then="augment"),
+    Setting("evaluate", MANY, 192, rounds(300, 2, 30.0), then="evaluate"),
+)  # fmt: skip
+
+
+def make(folder: str, name: str) -> dict[str, Any]:
+    """Ingest rows of this name; those held out are of the same kind, and fewer."""
+    from partirvm import ingest
+
+    X, y = DATA[name]()
+    place = Path(folder, name)
+    classes = y.dtype.kind == "U"
+    ingest((X, y), place / "train.zarr", classes=classes)
+    ingest((X[: min(len(X), 4000)], y[:4000]), place / "other.zarr", like=str(place / "train.zarr"))
+    return {}
+
+
+def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
+    """Fit as a job, in this process; what the plan expects."""
+    from partirvm import service
+    from partirvm.types import FitParameters
+
+    warnings.simplefilter("ignore")
+    place = Path(folder, setting.data)
+    parameters = FitParameters(memory_limit=setting.limit << 20, **setting.asked)
+    held_out = str(place / "other.zarr") if setting.held_out else None
+    done = service.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
+    assert done.plan is not None
+    return {
+        "planned_mib": done.plan.peak / 2**20,
+        "formula_mib": done.plan.bytes.peak / 2**20,
+        "vectors": done.model.n_vectors if done.model else None,
+    }
+
+
+def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
+    """Predict or evaluate, in this process."""
+    from partirvm import service
+
+    warnings.simplefilter("ignore")
+    place = Path(folder, setting.data)
+    train, other, output = str(place / "train.zarr"), str(place / "other.zarr"), f"{job}-{setting.then}.parquet"
+    if setting.then == "evaluate":
+        service.evaluate(job, train)
+    elif setting.then == "augment":
+        service.predict(job, other, output, augment=train)
+    else:
+        service.predict(job, train, output, interval=0.95)
+    return {}
+
+
+def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
+    """A line of the table."""
+    job = str(Path(folder, "job-" + "".join(c if c.isalnum() else "-" for c in setting.name)))
+    about = {"setting": setting.name, "data": setting.data, "limit_mib": setting.limit}
+    try:
+        found = within(seconds, fit, folder, setting, job)
+        if setting.then:
+            found |= within(seconds, after, folder, setting, job)
+    except (TimeoutError, ChildProcessError) as error:
+        return {**about, "note": str(error)}
+    ratio = found["peak_mib"] / found["planned_mib"]
+    note = "above its limit" if found["peak_mib"] > setting.limit else "" if 0.5 <= ratio <= 1 else "off"
+    return {**about, **found, "ratio": ratio, "note": note}
+
+
+def main() -> None:
+    """Ingest, fit, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="settings whose name or data hold this text")
+    parser.add_argument("--seconds", type=float, default=120.0, help="most seconds of each process (120)")
+    parser.add_argument("--folder", help="where to put some 300 MB for the time being (the system's temporary folder)")
+    parser.add_argument("--output", default="benchmarks/results", help="folder of the table (benchmarks/results)")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as folder:
+        for setting in SETTINGS:
+            if options.only not in f"{setting.name}; {setting.data}":
+                continue
+            if not Path(folder, setting.data).exists():
+                apart(make, folder, setting.data)
+            rows.append(measured(folder, setting, options.seconds))
+            say("  ".join(format(rows[-1].get(key) or "", spec if rows[-1].get(key) else "")
+                          for key, spec in COLUMNS.items()))  # fmt: skip
+    write(options.output, "memory_limits", rows, COLUMNS)
+
+
+if __name__ == "__main__":
+    main()
