@@ -31,6 +31,8 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.storage import open_folder
+from partirvm.storage.folder import read_json, to_json
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
@@ -459,10 +461,9 @@ def test_who_was_fenced_off_removes_nothing(data, tmp_path):
         def on_step(self, info, candidates):
             store = JobStore(place)
             held = store.holder()
-            folder = tmp_path / "job" / "lease" / f"{held.epoch + 1:06d}.json"
+            folder = open_folder(place)
             if held.epoch == 1:
-                claim = (tmp_path / "job" / "lease" / "000001.json").read_text()
-                folder.write_text(claim.replace('"epoch": 1', '"epoch": 2'))
+                folder.write("lease/000002.json", to_json({**read_json(folder, "lease/000001.json"), "epoch": 2}))
 
     with pytest.raises(LeaseError, match="taken over"):
         service.fit(data, place, ASKED, watcher=Robbed())
