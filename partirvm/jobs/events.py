@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
-from partirvm.errors import CutShortError, MissingDataError
+from partirvm.errors import CutShortError, FormatError, MissingDataError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.lease import Lease, epochs, limits, valid
 
@@ -62,6 +63,18 @@ class EventLog:
         if lost:
             raise MissingDataError(f"{self._folder.location}: the claim of epoch {min(lost)} is missing from lease/")
         return events
+
+    def newest_model(self) -> str:
+        """The newest model that an event names, "" if none does.
+
+        Events that are missing or damaged are passed over: a model can be used whatever became of them.
+        """
+        marks, found = limits(self._folder, ROW), [""]
+        for number in self._numbers():
+            with suppress(MissingDataError, FormatError):
+                event = read_json(self._folder, _name(number))
+                found += [event["model"]] if "model" in event and valid(event["epoch"], (0, number), marks) else []
+        return max(found)
 
     def mark(self) -> tuple[int, int]:
         """Where the row has come to. The epoch is left at 0: numbers alone are in the order of writing."""

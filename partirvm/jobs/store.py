@@ -260,7 +260,7 @@ class JobStore:
         self.spec()
         while True:
             name = self._models.current()
-            named = max((event["model"] for event in self.events() if "model" in event), default="")
+            named = self._log.newest_model()
             if name is None or name < named:
                 newer = self._models.current()
                 if newer != name:

@@ -233,7 +233,7 @@ def test_a_full_disk_is_an_error_of_the_segment(tmp_path):
 
 
 def test_what_an_older_fit_left_off_is_not_kept(data, keep):
-    """A design without an origin, as in checkpoints of earlier versions: every pass evaluates."""
+    """A design without an origin: every pass evaluates."""
     executor, blocks = LocalExecutor(1), keep("memory")
     pass_ = ResidualPass(design([5, 900]), np.ones((2, 1)))
     for _ in range(2):

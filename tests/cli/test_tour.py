@@ -232,8 +232,9 @@ def test_another_kernel(tour, cli, tmp_path, kernel):
     job, output = str(tmp_path / "job"), tmp_path / "predicted.csv"
     choices = ("--kernel", kernel, "--partition-size", "60", "--max-rounds", "3", "--quiet")
     assert cli("fit", tour.train, job, *choices)[0] == 0
-    assert cli("predict", job, tour.test, str(output), "--quiet")[0] == 0
-    status, out, _ = cli("evaluate", job, tour.test)
+    allowed = ["--allow-code"] * (":" in kernel)
+    assert cli("predict", job, tour.test, str(output), "--quiet", *allowed)[0] == 0
+    status, out, _ = cli("evaluate", job, tour.test, *allowed)
     assert status == 0
     assert json.loads(out)["rmse"] < 1.0
 

@@ -456,10 +456,9 @@ def test_who_was_fenced_off_removes_nothing(data, tmp_path):
         def on_step(self, info, candidates):
             store = JobStore(place)
             held = store.holder()
-            folder = tmp_path / "job" / "lease" / f"{held.epoch + 1:06d}.json"
+            folder = open_folder(place)
             if held.epoch == 1:
-                claim = read_json(open_folder(str(tmp_path / "job")), "lease/000001.json")
-                folder.write_bytes(to_json({**claim, "epoch": 2}))
+                folder.write("lease/000002.json", to_json({**read_json(folder, "lease/000001.json"), "epoch": 2}))
 
     with pytest.raises(LeaseError, match="taken over"):
         service.fit(data, place, ASKED, watcher=Robbed())

@@ -13,8 +13,10 @@ import zarr
 from partirvm import RVMRegressor, ingest, load_model, open_job, service, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
-from partirvm.errors import DataError, DataWarning, FormatError, UsageError
+from partirvm.data.layout import FORMAT
+from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.state import Status
+from partirvm.storage.folder import digest
 from partirvm.types import FitParameters
 
 NAMES = ("warmth", "wind/speed")
@@ -73,18 +75,18 @@ def test_data(folder):
     group = zarr.open_group(str(folder / "train.zarr"), mode="r")
     assert group["y"].shape == (500, 2)
     assert group["y"].chunks == (data.tile_rows, 2)
-    assert (group.attrs["format"], group.attrs["targets"]) == (3, list(NAMES))
+    assert (group.attrs["format"], group.attrs["targets"]) == (FORMAT, list(NAMES))
     assert "2 targets" in repr(data)
 
 
-def test_one_target_is_stored_as_ever(folder, tmp_path):
-    """In the format that earlier versions read, whatever its name; a comma in it separates only where it has to."""
+def test_one_target_is_stored_without_others(folder, tmp_path):
+    """Without targets' names, whatever its own; a comma in it separates only where it has to."""
     X, Y = rows(60, 0)
     table = pd.DataFrame({"a": X[:, 0], "fare, usd": Y[:, 0]})
     table.to_csv(tmp_path / "t.csv", index=False)
     data = ingest(tmp_path / "t.csv", tmp_path / "one.zarr", target="fare, usd")
-    attributes = zarr.open_group(str(tmp_path / "one.zarr"), mode="r").attrs
-    assert (attributes["format"], "targets" in attributes, data.columns.targets) == (1, False, ())
+    assert zarr.open_group(str(tmp_path / "one.zarr"), mode="r").attrs["targets"] == []
+    assert data.columns.targets == ()
     assert zarr.open_group(str(tmp_path / "one.zarr"), mode="r")["y"].shape == (60,)
     alone = ingest(folder / "train.csv", tmp_path / "alone.zarr", target=[NAMES[0]], features=["a", "b"])
     assert (alone.n_targets, alone.columns.target) == (1, "warmth")
@@ -214,7 +216,6 @@ def test_rows_that_are_appended(folder, tmp_path):
     np.testing.assert_array_equal(contents(data)[1], Y)
     np.testing.assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
     data.verify()
-    assert zarr.open_group(str(place), mode="r").attrs["format"] == 3
     assert job.update().wait(60) is Status.DONE
     model = job.model()
     assert model.n_rows == 630
@@ -262,9 +263,8 @@ def test_refusals(folder, tmp_path):
         ingest((X, Y), tmp_path / "nan.zarr")
     assert not (tmp_path / "no").exists()
     group = zarr.open_group(swapped, mode="r+")
-    group.attrs["targets"] = [*NAMES, "third"]
-    with pytest.raises(DataError, match="array 'y' has other columns"):
-        ZarrSource(swapped)
-    group.attrs["format"] = 4
-    with pytest.raises(FormatError, match="has format 4, and this version of partirvm reads format 3"):
+    about = {name: value for name, value in group.attrs.asdict().items() if name != "digest"}
+    about["targets"] = [*NAMES, "third"]
+    group.attrs.put({**about, "digest": digest(about)})
+    with pytest.raises(DataError, match="array 'y' is damaged: its shape is"):
         ZarrSource(swapped)
