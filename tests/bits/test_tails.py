@@ -51,7 +51,9 @@ def values(kernel, X, Z):
     return out
 
 
-@pytest.mark.parametrize("kernel", [*(case.kernel for case in KERNELS), PRODUCT], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [*(case.kernel for case in KERNELS), PRODUCT], ids=[*(case.name for case in KERNELS), "product"]
+)
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
 def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, columns):
