@@ -3,9 +3,13 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 import fault_cases  # noqa: E402
 
-fault_cases.listen(os.environ["LISTEN_IN"])
+
+def dask_setup(worker: Any) -> None:
+    """Called by ``dask worker --preload``."""
+    fault_cases.listen(os.environ["LISTEN_IN"])
