@@ -234,7 +234,7 @@ def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, test
     """The most test rows, ``most`` at most and in whole pieces, of a pass within ``budget`` bytes; 0 if none fit.
 
     >>> augment_rows(DataShape(20_000_000, 16, 1, 8192), 1000, 2, 200 << 20, 8192, 3840)
-    480
+    720
     """
     for rows in range(most - most % EXTRA_COLUMNS, 0, -EXTRA_COLUMNS):
         if augment_bytes(shape, columns, rows, threads, tested) <= budget:

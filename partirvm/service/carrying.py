@@ -333,7 +333,9 @@ def ending(store: JobStore) -> Iterator[None]:
         yield
     except BaseException as error:
         event: dict[str, Any] = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
-        if isinstance(error, ClusterError | ChangedDataError | MissingDataError):  # nothing is wrong with the job
+        if isinstance(error, ClusterError) or (
+            isinstance(error, ChangedDataError | MissingDataError) and _begun(store)
+        ):
             event = {"event": "interrupted", "reason": str(error)}
         elif not isinstance(error, Exception):
             event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
@@ -342,6 +344,11 @@ def ending(store: JobStore) -> Iterator[None]:
         with suppress(LeaseError, StorageError):
             store.record(event)
         raise
+
+
+def _begun(store: JobStore) -> bool:
+    """Whether a checkpoint was found, if one was needed: what is missing then are DATA."""
+    return fold(store.events()).status in {Status.RUNNING, Status.ABORTING}
 
 
 def carry(

@@ -165,8 +165,8 @@ def test_a_missing_event(breeder, data, whole, tmp_path):
 
 
 def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
-    """In the middle of a fit: MissingDataError that names it, the job has failed, its model stays; with the chunk back
-    it goes on."""
+    """In the middle of a fit: MissingDataError that names it, the job is interrupted, its model stays; with the chunk
+    back it goes on."""
     own = tmp_path / "own.zarr"
     shutil.copytree(data[0], own)
     store = queued((str(own), data[1]), tmp_path / "job", CASE)
@@ -178,14 +178,14 @@ def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
     assert error == "MissingDataError"
     assert str(own) in message
     state = store.state()
-    assert state.status is Status.FAILED
+    assert state.status is Status.INTERRUPTED
     assert message in state.reason
     assert len(state.history) >= 2
     before = bits(store.model())
     open_job(store.location).requeue()
     error, message = breeder.call(carry, job=store.location).error()
     assert error == "MissingDataError"
-    assert store.state().status is Status.FAILED
+    assert store.state().status is Status.INTERRUPTED
     assert bits(store.model()) == before
     shutil.move(tmp_path / "kept", lost)
     go_on(breeder, store)
@@ -203,7 +203,7 @@ def test_data_that_changed_meanwhile(breeder, data, whole, tmp_path):
     error, message = breeder.call(carry, job=store.location).error()
     assert error == "ChangedDataError"
     assert str(own) in message
-    assert store.state().status is Status.FAILED
+    assert store.state().status is Status.INTERRUPTED
     shutil.rmtree(own)
     (tmp_path / "kept.zarr").rename(own)
     go_on(breeder, store)

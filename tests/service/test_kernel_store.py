@@ -26,6 +26,8 @@ from partirvm.service.keeping import PREFIX
 from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
 
+pytestmark = pytest.mark.bits
+
 RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
 QUICK, SLOW = Disk(1e-9, 1e-9, 1 << 40), Disk(1e-8, 1e-8, 1 << 40)
 ASKED = FitParameters(gamma=0.5, partition_size=40, max_rounds=3)
@@ -175,8 +177,6 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.service.fitting import run
 from partirvm.service.preparing import prepare
 from partirvm.types import Columns, FitParameters
-
-pytestmark = pytest.mark.bits
 
 executor, journal = LocalExecutor(2), MemoryJournal()
 asked = FitParameters(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
