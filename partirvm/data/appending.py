@@ -47,9 +47,9 @@ def append(
 
     ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``resident`` are as ``ingest``
     has them; features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA
-    were shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does,
-    and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do not,
-    or where one of both has several targets and the other not the same ones.
+    were shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest``
+    does, and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do
+    not, or where one of both has several targets and the other not the same ones.
     """
     path = local_path(data)
     if path is None:
