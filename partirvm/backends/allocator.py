@@ -7,7 +7,10 @@ of slowly growing size, then ends up with half as much again as it ever held: 42
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 M_MMAP_THRESHOLD = -3
@@ -26,3 +29,22 @@ def return_freed_memory() -> bool:
         return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, THRESHOLD))
     except (OSError, AttributeError):
         return False
+
+
+ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+"""Environment variable that says where Arrow, which reads it when it is imported, takes memory from."""
+
+
+@contextmanager
+def arrow_from_system() -> Iterator[None]:
+    """Inside the block Arrow, unless imported before or told otherwise, takes to the system's allocator for good.
+
+    Its other ones keep for themselves what was freed.
+    """
+    told = ARROW_POOL in os.environ
+    os.environ.setdefault(ARROW_POOL, "system")
+    try:
+        yield
+    finally:
+        if not told:
+            os.environ.pop(ARROW_POOL, None)

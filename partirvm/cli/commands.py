@@ -99,7 +99,9 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Put the rows after those of DATA that are there, with their columns.")
-@click.option("--memory-limit", default="512MiB", type=options.Size(), help="Most resident memory to aim at.")
+@click.option(
+    "--memory-limit", default="auto", type=options.Size(), help="Most resident memory of the process; auto is 512MiB."
+)
 @options.overwrite
 @options.quiet
 @options.as_json

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,15 @@ def append(
     shuffle: int = 0,
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    resident: Callable[[], int] = lambda: 0,
 ) -> ZarrSource:
     """Append the rows of a table or arrays, or a single one, to DATA on this machine; returns the DATA, open.
 
-    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit`` and ``progress`` are as ``ingest`` has them;
-    features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA were
-    shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest`` does,
-    and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do not,
-    or where one of both has several targets and the other not the same ones.
+    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``resident`` are as ``ingest``
+    has them; features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA
+    were shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest``
+    does, and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do
+    not, or where one of both has several targets and the other not the same ones.
     """
     path = local_path(data)
     if path is None:
@@ -65,6 +66,7 @@ def append(
             memory_limit=memory_limit,
             tile_rows=old.tile_rows,
             progress=progress,
+            resident=resident,
             least=1,
         )
         new = ZarrSource(place)

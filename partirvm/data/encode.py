@@ -15,7 +15,7 @@ from partirvm.core.exact import LARGEST, require_exact
 from partirvm.data.checks import check_dtype, unknown_column
 from partirvm.data.labels import plain_label
 from partirvm.data.noise import weights_of_noise
-from partirvm.data.readers import Batch, Reader
+from partirvm.data.readers import Batch, Reader, numbers
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import text_column
 from partirvm.errors import DataError, UsageError
@@ -181,7 +181,7 @@ class Levels:
         coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
         labels = coded.dictionary.to_pylist()
         used = np.zeros(len(labels) + 1, dtype=bool)
-        places = coded.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
+        places = numbers(coded.indices.fill_null(len(labels)))
         used[places] = True
         table = [self._code(label) if used[place] else np.nan for place, label in enumerate(labels)]
         codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
@@ -387,8 +387,8 @@ class Encoder:
         ):
             raise _no_numbers(self._name, column, values)
         if kind.is_float64(values.type):
-            return values.to_numpy(zero_copy_only=False)
-        floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            return numbers(values)
+        floats = numbers(values.cast(pa.float64(), safe=False))
         require_exact(_whole_numbers(values, floats), self._name, self.n_rows, columns=[column])
         return floats
 
@@ -401,7 +401,7 @@ def _whole_numbers(values: Any, floats: Float) -> Any:
     [9007199254740993, 0]
     """
     if np.issubdtype(values.type.to_pandas_dtype(), np.integer):
-        return values.fill_null(0).to_numpy(zero_copy_only=False)
+        return numbers(values.fill_null(0))
     found = np.zeros(len(floats), dtype=object)
     for row in np.flatnonzero(np.abs(floats) >= LARGEST):
         found[row] = values[int(row)].as_py()

@@ -20,14 +20,14 @@ from partirvm.data.source import Float
 BUCKETS = 256
 """How many key ranges are spilled to at a time: up to as many open files."""
 
-READ_BYTES = 4 << 20
+READ_BYTES = 2 << 20
 """About how much is read at once of a range that has to be cut again, and written at once of one that has one key."""
 
 
 class ExternalSorter:
     """Sorts records of ``width`` float64 numbers by the first of them, the key, in bounded memory. A context manager.
 
-    Records are appended to one of ``BUCKETS`` files by key range. A range that turns out larger than ``memory`` is cut
+    Records are appended to one of ``BUCKETS`` files by key range. A range that turns out larger than memory is cut
     again into ranges of its own, so nothing needs to be known beforehand but the interval that the keys lie in.
 
     Parameters
@@ -38,8 +38,6 @@ class ExternalSorter:
         Numbers per record, the key included.
     low, high : float
         Keys lie in [low, high).
-    memory : int
-        Bytes that the records of one range may take up while they are sorted. The peak is about twice this.
 
     Examples
     --------
@@ -51,11 +49,9 @@ class ExternalSorter:
     [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]]
     """
 
-    def __init__(
-        self, folder: Path, width: int, *, low: float = 0.0, high: float = 1.0, memory: int = 64 << 20
-    ) -> None:
+    def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float = 1.0) -> None:
         self.n_records = 0
-        self._folder, self._memory = Path(folder), memory
+        self._folder, self._memory = Path(folder), 0
         self._spills = itertools.count()
         self._spill = self._new_spill(width, low, high)
 
@@ -64,8 +60,12 @@ class ExternalSorter:
         self._spill.add(records)
         self.n_records += len(records)
 
-    def blocks(self) -> Iterator[Float]:
-        """All records in the order of their keys, block by block: arrays (rows, width). Can be asked for once."""
+    def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
+        """All records in the order of their keys, block by block: arrays (rows, width). Can be asked for once.
+
+        ``memory`` is how many bytes the records of a range may take while they are sorted; the peak is twice this.
+        """
+        self._memory = memory
         return self._sorted(self._spill)
 
     def close(self) -> None:
@@ -82,9 +82,7 @@ class ExternalSorter:
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
         for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
-                records = _read(path, spill.columns)
-                path.unlink()
-                yield records[np.argsort(records[:, 0], kind="stable")]
+                yield _taken_in_order(path, spill.columns)  # without a name, which would keep it
             elif lowest == highest:  # one key, more often than memory holds: in the order in which they came
                 yield from _batches(path, spill.columns)
                 path.unlink()
@@ -119,10 +117,10 @@ class Spool:
         _write(self._file, records)
         self.n_records += len(records)
 
-    def blocks(self) -> Iterator[Float]:
-        """All records in the order in which they came, block by block."""
+    def blocks(self, memory: int = READ_BYTES) -> Iterator[Float]:
+        """All records in the order in which they came, block by block, of ``memory`` bytes at most."""
         self._file.close()
-        return _batches(self._folder / "spool", self._width)
+        return _batches(self._folder / "spool", self._width, min(memory, READ_BYTES))
 
     def close(self) -> None:
         """Delete what was spooled."""
@@ -190,13 +188,14 @@ def _write(file: BinaryIO, records: Float) -> None:
         view = view[file.write(view) :]
 
 
-def _read(path: Path, columns: int) -> Float:
-    records: NDArray[Any] = np.fromfile(path, dtype=np.float64)
-    return records.reshape(-1, columns)
+def _taken_in_order(path: Path, columns: int) -> Float:
+    records: NDArray[Any] = np.fromfile(path, dtype=np.float64).reshape(-1, columns)
+    path.unlink()
+    return records[np.argsort(records[:, 0], kind="stable")]
 
 
-def _batches(path: Path, columns: int) -> Iterator[Float]:
-    rows = max(READ_BYTES // (8 * columns), 1)
+def _batches(path: Path, columns: int, size: int = READ_BYTES) -> Iterator[Float]:
+    rows = max(size // (8 * columns), 1)
     with path.open("rb") as file:
         while len(flat := np.fromfile(file, dtype=np.float64, count=rows * columns)):
             yield flat.reshape(-1, columns)

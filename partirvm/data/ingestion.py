@@ -17,13 +17,14 @@ import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
+from partirvm.data.budget import Budget
 from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
-from partirvm.data.encode import Encoder, assign_roles
+from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter, Spool
 from partirvm.data.layout import DataAttributes, create_arrays
 from partirvm.data.publish import Publication, publication, storing
-from partirvm.data.readers import Reader, open_reader
+from partirvm.data.readers import Batch, Reader, open_reader
 from partirvm.data.source import Columns, Float, Tile, tile_rows_for
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource
@@ -32,9 +33,8 @@ from partirvm.quoting import listed, quoted
 
 Progress = Callable[[str, int, int | None], None]
 
-DEFAULT_MEMORY = 512 << 20
-BASE_MEMORY = 256 << 20
-"""Bytes that the interpreter and the libraries take up by themselves, about."""
+UNKNOWN_ROWS = 1 << 40
+"""For sizes of tiles where the number of rows is not known before they are read."""
 
 
 def ingest(
@@ -53,6 +53,7 @@ def ingest(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    resident: Callable[[], int] = lambda: 0,
 ) -> ZarrSource:
     """Make DATA, a Zarr group of shuffled rows in tiles, of a table or arrays. Streams; leaves nothing half-written.
 
@@ -87,13 +88,16 @@ def ingest(
         ``source`` lacks a target of theirs, and ``target`` names no other, the DATA are unlabelled: good for prediction
         only, and one row is enough.
     memory_limit : int, optional
-        Bytes of peak resident memory of this process to aim at; 512 MiB unless given.
+        Bytes of peak resident memory of this process. Unless given 512 MiB, or 256 MiB beside a process that holds
+        more.
     tile_rows : int, optional
         Rows per tile; a function of the shape unless given.
     overwrite : bool
         Replace DATA that stands there already.
     progress : callable, optional
         Called with (phase, rows done, rows in all or None); phases are "read" and "write".
+    resident : callable
+        Returns the bytes that this process holds; without it the limit is on what the ingest takes by itself.
 
     Returns
     -------
@@ -107,6 +111,8 @@ def ingest(
         be read.
     UsageError
         Options that contradict each other, a table without a target and without ``like``.
+    MemoryLimitError
+        The limit cannot be held; nothing was read or written.
     ExistsError, StorageError
         The place is taken, full or read-only.
 
@@ -133,6 +139,7 @@ def ingest(
         tile_rows=tile_rows,
         overwrite=overwrite,
         progress=progress,
+        resident=resident,
     )
     for message in _remarks(made, duplicates):
         warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
@@ -149,6 +156,7 @@ def written(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    resident: Callable[[], int] = lambda: 0,
     least: int = 2,
 ) -> tuple[DataAttributes, DuplicateCounter]:
     """Write DATA as ``ingest`` does, from ``least`` rows on; what they are, and what is known of duplicates.
@@ -158,18 +166,18 @@ def written(
     reader = open_reader(source)
     assigned = assign_roles(reader, **roles)
     encoder = Encoder(assigned, reader, roles["like"])
-    working = _working_memory(memory_limit)
+    width = 2 + len(assigned.wanted)
+    tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, _tile_width(assigned))
+    import zarr.codecs  # noqa: F401  (what it takes counts as the process's own)
+
+    budget = Budget.of(memory_limit, resident)
+    batch_bytes = budget.batch_bytes(reader.name, width, tile, reader.held(assigned.wanted), reader.leaner)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
-        width = 2 + len(assigned.wanted)
-        with (
-            Spool(place.spill, width)
-            if seed is None
-            else ExternalSorter(place.spill, width, memory=working // 4) as rows
-        ):
-            _read(reader, encoder, rows, seed, working // 16, report, least if assigned.targets else 1)
+        with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:
+            _read(reader, encoder, rows, seed, batch_bytes, report, least if assigned.targets else 1)
             writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
-            attributes = writer.write(rows.blocks())
+            attributes = writer.write(rows.blocks(budget.sort_bytes(width, tile)))
         place.commit(attributes.to_json())
     return attributes, writer.duplicates
 
@@ -183,9 +191,8 @@ def _known_columns(like: Any) -> Columns | None:
     return found
 
 
-def _working_memory(limit: int | None) -> int:
-    limit = DEFAULT_MEMORY if limit is None else limit
-    return max(limit - BASE_MEMORY, limit // 4, 16 << 20)
+def _tile_width(roles: Roles) -> int:
+    return len(roles.features) + max(len(roles.targets) - 1, 0)
 
 
 def _read(
@@ -201,17 +208,25 @@ def _read(
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
-        start, n = encoder.n_rows, len(batch[roles.features[0]])
-        records = np.empty((n, 2 + len(roles.wanted)))
-        encoder.encode(batch, into=records[:, 2:])
-        records[:, 1] = np.arange(start, start + n)
-        records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+        records = _records(batch, encoder, rng)
         if encoder.bad == 0:
             with storing("the spill files beside the data"):
                 rows.add(records)
+        del batch, records  # before the next one is read
         report("read", encoder.n_rows, reader.n_rows)
     check_row_count(encoder.n_rows, least, reader.name)
     encoder.check()
+
+
+def _records(batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> Float:
+    """The records of a batch."""
+    roles = encoder.roles
+    start, n = encoder.n_rows, len(batch[roles.features[0]])
+    records = np.empty((n, 2 + len(roles.wanted)))
+    encoder.encode(batch, into=records[:, 2:])
+    records[:, 1] = np.arange(start, start + n)
+    records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+    return records
 
 
 class _Writer:
@@ -229,7 +244,7 @@ class _Writer:
         roles = encoder.roles
         self._d, self._n, self._seed, self._report = len(roles.features), n_rows, seed, report
         self._weighted, self._n_targets = roles.weights is not None, len(roles.targets)
-        self._tile_rows = tile_rows or tile_rows_for(n_rows, self._d + max(self._n_targets - 1, 0))
+        self._tile_rows = tile_rows or tile_rows_for(n_rows, _tile_width(roles))
         self._columns, self._remaps = encoder.columns(), encoder.remaps()
         with storing("the data"):
             self._arrays = create_arrays(
@@ -316,6 +331,7 @@ def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
         if start < len(block):
             held.append(block[start:].copy())
             count += len(block) - start
+        del block  # before the next one is read
     if held:
         yield np.concatenate(held)
 

@@ -28,6 +28,7 @@ class NpzReader:
     """
 
     untyped = False
+    leaner = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self.name, self._filesystem = path, filesystem
@@ -70,25 +71,32 @@ class NpzReader:
                 f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together."
             )
 
+    def held(self, wanted: Sequence[str]) -> int:
+        """Arrays in Fortran order, whose rows lie scattered: read whole, in pieces that are then joined."""
+        return 2 * sum(self._heads[name].nbytes for name in self._read(wanted) if self._heads[name].fortran)
+
+    def _read(self, wanted: Sequence[str]) -> list[str]:
+        """The arrays that these columns are in; X always."""
+        assert self.features is not None
+        targets = [name for name in wanted if name in self.targets]
+        return ["X", *["y"] * bool(targets), *(name for name in wanted if name not in (*self.features, *targets))]
+
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Rows of X with the same rows of the other arrays."""
         assert self.features is not None
         assert self.n_rows is not None
-        targets = [name for name in wanted if name in self.targets]
-        others = ["y"] * bool(targets) + [name for name in wanted if name not in (*self.features, *targets)]
+        _, *others = self._read(wanted)
         step = rows_per_batch(batch_bytes, len(self.features) + len(self.targets) + len(others))
         with ExitStack() as stack:
             stack.enter_context(reading_file(self.name))
             file = stack.enter_context(open_binary(self._filesystem, self.name))
             archive = stack.enter_context(zipfile.ZipFile(file))
-            streams = {
-                name: _stream(stack, archive, name, self._heads[name], 16 * batch_bytes) for name in ("X", *others)
-            }
+            streams = {name: _stream(stack, archive, name, self._heads[name]) for name in ("X", *others)}
             for start in range(0, self.n_rows, step):
                 rows = min(step, self.n_rows - start)
                 X = streams["X"](rows)
                 batch = by_column(self.features, X) | {name: streams[name](rows) for name in others}
-                yield batch | (by_column(self.targets, batch["y"]) if targets else {})
+                yield batch | (by_column(self.targets, batch["y"]) if "y" in others else {})
 
 
 class _Head:
@@ -96,6 +104,10 @@ class _Head:
 
     def __init__(self, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> None:
         self.shape, self.fortran, self.dtype = shape, fortran and len(shape) > 1, dtype
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 def _head(archive: zipfile.ZipFile, name: str) -> _Head:
@@ -108,12 +120,12 @@ def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
 
 
-def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head, limit: int) -> Any:
+def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) -> Any:
     """A function that returns the next n rows of an array of the archive."""
     file = stack.enter_context(archive.open(f"{name}.npy"))
     _read_head(file)
     if head.fortran:
-        return _whole_array(file, name, head, limit)
+        return _whole_array(file, head)
     row_bytes = head.dtype.itemsize * math.prod(head.shape[1:])
 
     def next_rows(n: int) -> np.ndarray[Any, Any]:
@@ -125,14 +137,8 @@ def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head, 
     return next_rows
 
 
-def _whole_array(file: Any, name: str, head: _Head, limit: int) -> Any:
-    """The same for an array in Fortran order: its rows lie scattered, so it is read whole where memory allows."""
-    size = head.dtype.itemsize * math.prod(head.shape)
-    if size > limit:
-        raise DataError(
-            f"the array {name} is in Fortran order, cannot be streamed and needs {size >> 20} MiB, of {limit >> 20} "
-            "MiB at hand. Save np.ascontiguousarray(X), or raise the memory limit."
-        )
+def _whole_array(file: Any, head: _Head) -> Any:
+    """The same for an array in Fortran order, read whole."""
     whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
     position = 0
 

@@ -28,7 +28,7 @@ class Reader(Protocol):
 
     ``features`` are the columns that are features unless the user says otherwise (None: all but targets and weights);
     ``targets`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
-    tell numbers from text.
+    tell numbers from text. ``leaner`` says how the source could be read in less memory.
     """
 
     name: str
@@ -38,10 +38,25 @@ class Reader(Protocol):
     weights: str | None
     n_rows: int | None
     untyped: bool
+    leaner: str
+
+    def held(self, wanted: Sequence[str]) -> int:
+        """Bytes that reading these columns takes beside the batches."""
+        ...
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Stream the wanted columns, about ``batch_bytes`` at a time; those in ``levels`` hold labels, not numbers."""
         ...
+
+
+class Lean:
+    """What readers have in common that hold nothing beside their batches."""
+
+    leaner = ""
+
+    def held(self, wanted: Sequence[str]) -> int:
+        """Bytes that reading these columns takes beside the batches."""
+        return 0
 
 
 def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
@@ -51,6 +66,18 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
     131072
     """
     return max(batch_bytes // (8 * max(n_columns, 1)), 64)
+
+
+def numbers(values: Any) -> np.ndarray[Any, Any]:
+    """An Arrow array of numbers as a NumPy array, a missing one, which only floats may have, as NaN.
+
+    Arrow's own ``to_numpy`` imports pandas, some 45 MiB.
+
+    >>> import pyarrow as pa
+    >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
+    ([1.5, nan], [3])
+    """
+    return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
 def open_reader(source: Any) -> Reader:
@@ -88,7 +115,7 @@ def is_frame(value: Any) -> bool:
     return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
 
 
-class PairReader:
+class PairReader(Lean):
     """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask. ``y`` may be None.
 
     The columns of y (N, T) are called ``y0``, ``y1``, …
@@ -179,7 +206,7 @@ def _known_chunks(array: Any) -> Any:
     return array
 
 
-class FrameReader:
+class FrameReader(Lean):
     """A pandas or Dask data frame; a Dask one is computed partition by partition.
 
     ``categorical`` are its columns of pandas' categorical type: such features are categories without being named.

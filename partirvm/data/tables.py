@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
-from partirvm.data.readers import Batch, Reader, rows_per_batch
+from partirvm.data.pages import LEAST_BUFFER, columns_bytes
+from partirvm.data.readers import Batch, Lean, Reader, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
@@ -18,7 +19,8 @@ from partirvm.storage import open_filesystem, reading
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
-BUFFER_BYTES = 1 << 20
+MOST_BUFFER = 1 << 20
+"""Bytes of a Parquet file that are read at once for a column, at most: enough for a store far away."""
 
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
 """Whole numbers in CSV that float64 may round; one of more digits may be too large for it, and infinite."""
@@ -86,40 +88,56 @@ class ParquetReader:
     targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = False
+    leaner = ", take fewer columns (`--features`), or write the file with smaller pages"
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
         self.name, self._files = url, files
         self.n_rows: int | None = 0
+        self._largest = (-1, files[0], 0)
         for filesystem, path in files:
             with reading_file(path), open_binary(filesystem, path) as file:
-                found, rows = _parquet_head(file)
+                found, rows, groups = _parquet_head(file)
             if path == files[0][1]:
                 self.columns = found
             same_columns(url, self.columns, path, found, files[0][1])
             self.n_rows += rows
+            for number, size in enumerate(groups):
+                if size > self._largest[0]:
+                    self._largest = (size, (filesystem, path), number)
+
+    def held(self, wanted: Sequence[str]) -> int:
+        """Pages, dictionaries and buffers of these columns in the largest row group."""
+        import pyarrow.parquet as pq
+
+        _, (filesystem, path), number = self._largest
+        with reading_file(path), open_binary(filesystem, path) as file:
+            metadata = pq.read_metadata(file)
+            return columns_bytes(file, metadata.row_group(number), wanted) if metadata.num_row_groups else 0
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         """Record batches of every file in turn."""
         import pyarrow.parquet as pq
 
         rows = rows_per_batch(batch_bytes, len(wanted))
+        buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
         for filesystem, path in self._files:
             with reading_file(path), open_binary(filesystem, path) as file:
-                parquet = pq.ParquetFile(
-                    file, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
-                )
+                parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True)
                 for batch in parquet.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False):
                     yield {name: batch.column(name) for name in wanted}
 
 
-def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int]:
+def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
+    """Names of the columns, rows, and the bytes of every row group."""
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file, pre_buffer=False)
-    return tuple(parquet.schema_arrow.names), parquet.metadata.num_rows
+    metadata = parquet.metadata
+    sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
+    return tuple(parquet.schema_arrow.names), metadata.num_rows, sizes
 
 
-class CsvReader:
+class CsvReader(Lean):
     """CSV files with a header and the same columns, parsed block by block.
 
     Every wanted column that is not text is parsed as float64 from its first value on, so a column of whole numbers may
@@ -161,13 +179,16 @@ class CsvReader:
         return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of every file in turn. Raises ``DataError`` for whole numbers that float64 rounds."""
-        block_size = max(batch_bytes // 4, 1 << 16)
-        numbers = [name for name in wanted if name not in levels]
+        """Parsed blocks of every file in turn. Raises ``DataError`` for whole numbers that float64 rounds.
+
+        Arrow reads 32 blocks ahead: these are two thirds of the memory that a batch stands for.
+        """
+        block_size = max(batch_bytes // 12, 1 << 16)
+        plain = [name for name in wanted if name not in levels]
         for filesystem, path in self._files:
             large: set[str] = set()
             for batch in self._blocks(filesystem, path, wanted, levels, block_size):
-                found = {name for name in numbers if name not in large and _any_large(batch.column(name))}
+                found = {name for name in plain if name not in large and _any_large(batch.column(name))}
                 if found:
                     self._require_exact(filesystem, path, found, block_size)
                     large |= found
@@ -202,8 +223,7 @@ class CsvReader:
         for batch in self._blocks(filesystem, path, names, names, block_size):
             for name in names:
                 texts = batch.column(name)
-                whole = pc.fill_null(pc.match_substring_regex(texts, WHOLE), False).to_numpy(zero_copy_only=False)
-                rows = np.flatnonzero(whole)
+                rows = numbers(pc.indices_nonzero(pc.match_substring_regex(texts, WHOLE)))
                 place = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
                 if place is not None:
                     row = int(rows[place[0]])
@@ -213,7 +233,7 @@ class CsvReader:
 
 def _any_large(column: Any) -> bool:
     """Whether a column of float64 has a number that may have been rounded to a whole one."""
-    return bool((np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST).any())
+    return bool((np.abs(numbers(column)) >= LARGEST).any())
 
 
 def _decompressed(file: BinaryIO, path: str) -> Any:

@@ -6,6 +6,8 @@ import functools
 from typing import Any
 
 from partirvm import data as _data
+from partirvm.backends.allocator import arrow_from_system, return_freed_memory
+from partirvm.backends.process import resident_memory
 from partirvm.data import ZarrSource
 from partirvm.data.appending import append as _append
 from partirvm.errors import UsageError
@@ -24,10 +26,15 @@ def ingest(
     With ``append`` the rows go after those of DATA that are there (``data.appending``).
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    if not append:
-        return _data.ingest(source, data, memory_limit=limit, **options)
+    options |= {"memory_limit": limit, "resident": resident_memory}
+    return_freed_memory()
+    with arrow_from_system():
+        return _append_to(source, data, options) if append else _data.ingest(source, data, **options)
+
+
+def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
     given = [name for name in KEPT if options.pop(name, None)]
     if given:
         raise UsageError(f"append takes {', '.join(given)} from DATA: leave it out, or make new DATA")
     shuffle = options.pop("shuffle", 0)
-    return _append(source, data, memory_limit=limit, shuffle=0 if shuffle is None else int(shuffle), **options)
+    return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)

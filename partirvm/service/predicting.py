@@ -228,13 +228,13 @@ def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interv
         columns = (Column("label", model.classes), *columns)
     with (
         open_output(path, partial.place(f"output{path.suffix}"), columns, n_rows, partial.check) as write,
-        ExternalSorter(partial.place("spill"), width=partial.width, high=float(n_rows), memory=SORT_MEMORY) as sorter,
+        ExternalSorter(partial.place("spill"), width=partial.width, high=float(n_rows)) as sorter,
     ):
         for number in range(partial.n_tiles):
             records = partial.tile(number)
             far += int(records[:, -1].sum())
             sorter.add(records)
-        for block in sorter.blocks():
+        for block in sorter.blocks(SORT_MEMORY):
             values = block[:, 1:-1]
             if isinstance(model, ClassModel):
                 values = np.column_stack([values[:, : len(model.classes)].argmax(axis=1), values])

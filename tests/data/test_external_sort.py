@@ -18,11 +18,11 @@ def sort(keys: np.ndarray, cuts: list[int], memory: int, low: float = 0.0, high:
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:
         spill = Path(folder, "spill")
-        with ExternalSorter(spill, 2, low=low, high=high, memory=memory) as sorter:
+        with ExternalSorter(spill, 2, low=low, high=high) as sorter:
             for batch in np.split(records, sorted(cuts)):
                 sorter.add(batch)
             assert sorter.n_records == len(keys)
-            found = list(sorter.blocks())
+            found = list(sorter.blocks(memory))
             assert not any(spill.iterdir()), "every file is deleted once it was read"
         assert not spill.exists()
     return np.concatenate([np.empty((0, 2)), *found])
@@ -64,9 +64,9 @@ def test_keys_outside_the_interval_are_refused(key: float, tmp_path: Path) -> No
 
 def test_blocks_fit_the_memory(tmp_path: Path) -> None:
     keys = np.random.default_rng(1).random((50_000, 1))
-    with ExternalSorter(tmp_path / "spill", 1, memory=4096) as sorter:
+    with ExternalSorter(tmp_path / "spill", 1) as sorter:
         sorter.add(keys)
-        sizes = [block.nbytes for block in sorter.blocks()]
+        sizes = [block.nbytes for block in sorter.blocks(4096)]
     assert max(sizes) <= 4096
     assert sum(sizes) == keys.nbytes
 

@@ -1,0 +1,104 @@
+"""How much memory the columns of a Parquet row group take while they are read, from its metadata and page headers.
+
+A column is read page by page. Of each one the reader holds a page as it is stored and as it is decompressed, the
+dictionary likewise, and a buffer of the file. Row groups say nothing of the size of a page, which some writers let be
+as large as the row group: only the header before each page does, a struct in Thrift's compact encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+LEAST_BUFFER = 64 << 10
+"""Bytes of the file that are read at once for a column, at least."""
+
+DICTIONARY = 2
+"""The type of a page that holds the dictionary of its column."""
+
+HEAD = 4096
+"""Bytes that a page header has at most, unless it holds long text in its statistics."""
+
+
+def columns_bytes(file: BinaryIO, group: Any, wanted: Sequence[str]) -> int:
+    """Bytes that the wanted columns of a row group (Arrow's metadata) take while they are read, beside what comes out.
+
+    Looks at the first page of every column, and at all pages of the largest: its data pages stand for all.
+    """
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    chunks = [chunk for chunk in chunks if _root(chunk.path_in_schema, wanted)]
+    if not chunks:
+        return 0
+    largest = max(chunks, key=lambda chunk: chunk.total_uncompressed_size)
+    page = max((size for kind, size in _pages(file, largest) if kind != DICTIONARY), default=0)
+    total = 0
+    for chunk in chunks:
+        kind, first = next(_pages(file, chunk), (DICTIONARY, 0))
+        dictionary = first if kind == DICTIONARY else 0
+        total += LEAST_BUFFER + 2 * (dictionary + max(first - dictionary, min(page, chunk.total_uncompressed_size)))
+    return total
+
+
+def _root(path: str, wanted: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in wanted)
+
+
+def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
+    """Type and decompressed bytes of every page of a column, until a header that cannot be read."""
+    place: int = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        place = min(place, chunk.dictionary_page_offset)
+    end = place + chunk.total_compressed_size
+    while place < end:
+        file.seek(place)
+        try:
+            (kind, size, stored), length = _header(file.read(HEAD))
+        except (IndexError, KeyError, ValueError):
+            return
+        yield kind, max(size, stored)
+        place += length + stored
+
+
+def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
+    """Type, decompressed and stored bytes of the page after this header, and the header's own length.
+
+    >>> _header(bytes.fromhex("1500 15d00f 15e007 2c 1564 1500 00 00 ff".replace(" ", "")))
+    ((0, 1000, 496), 14)
+    """
+    fields, end = _struct(text, 0)
+    return (fields[1], fields[2], fields[3]), end
+
+
+def _struct(text: bytes, place: int) -> tuple[dict[int, int], int]:
+    """The integers of a struct by field number, and where it ends. Raises ``IndexError`` where the text ends before."""
+    fields: dict[int, int] = {}
+    number = 0
+    while head := text[place]:
+        place += 1
+        number += head >> 4
+        if not head >> 4:
+            number, place = _integer(text, place)
+        kind = head & 15
+        if kind in (4, 5, 6):
+            fields[number], place = _integer(text, place)
+        elif kind == 8:  # text
+            length, place = _natural(text, place)
+            place += length
+        elif kind == 12:
+            _, place = _struct(text, place)
+        elif kind not in (1, 2):  # true and false have no more bytes; headers hold no other kinds
+            raise ValueError(f"an unexpected field of type {kind}")
+    return fields, place + 1
+
+
+def _natural(text: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while text[place] & 128:
+        value |= (text[place] & 127) << shift
+        place, shift = place + 1, shift + 7
+    return value | text[place] << shift, place + 1
+
+
+def _integer(text: bytes, place: int) -> tuple[int, int]:
+    value, place = _natural(text, place)
+    return (value >> 1) ^ -(value & 1), place
