@@ -32,7 +32,7 @@ from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 5
+FORMAT = 6
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale", "active")
 

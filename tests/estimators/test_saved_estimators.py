@@ -8,8 +8,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import PolynomialFeatures
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
@@ -134,6 +136,35 @@ def test_rows_that_joined_later(tmp_path):
     np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
     with pytest.raises(UsageError, match="comes from a file: fit again"):
         found.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier", "independent targets"])
+def test_metadata_requests_come_back(kind, tmp_path):
+    """What ``set_fit_request`` and its like asked, whether routing is on or off while loading; a clone has them too."""
+    X, y = wave()
+    with sklearn.config_context(enable_metadata_routing=True):
+        if kind == "classifier":
+            fitted = RVMClassifier(gamma=0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight="w")
+            fitted.fit(X, y > 0)
+        else:
+            asking = RVMRegressor(gamma=0.5, multi_output="independent").set_fit_request(sample_weight=True)
+            asking.set_score_request(sample_weight="w")
+            fitted = asking.fit(X, y if kind == "regressor" else np.column_stack([y, -y]))
+    save_model(fitted, tmp_path / "m")
+    for loaded in (load_model(tmp_path / "m"), clone(load_model(tmp_path / "m"))):
+        routing = loaded.get_metadata_routing()
+        assert routing.fit.requests["sample_weight"] is True
+        assert routing.score.requests["sample_weight"] == "w"
+        assert routing.fit.requests["validation"] is None
+    with sklearn.config_context(enable_metadata_routing=True):
+        weights = np.linspace(0.5, 2.0, N)
+        scores = cross_validate(
+            load_model(tmp_path / "m"),
+            X,
+            y > 0 if kind == "classifier" else y,
+            params={"sample_weight": weights, "w": weights},
+        )
+    assert len(scores["test_score"]) == 5
 
 
 def test_a_model_stays_a_model(tmp_path):
