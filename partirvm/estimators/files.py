@@ -1,7 +1,8 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
 An estimator is its model's file with the estimator's parameters, and what its attributes hold beside the model, as JSON
-in it (``jobs.codec``); one with a fit of its own for each target has a folder inside it for each. Never pickle.
+in it (``jobs.codec``); one with a fit of its own for each target has a folder inside it for each, and their digests.
+Never pickle.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
-from partirvm.errors import FormatError, UsageError
+from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
@@ -71,11 +72,20 @@ def save_model(
         raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
     if not hasattr(model, "estimators_"):
-        write_model(model.model_, location, estimator=_encoded(model), storage_options=storage_options)
+        _write(model, location, storage_options)
         return
-    write_sealed(location, KIND, FORMAT, {"estimator": _encoded(model)}, {}, storage_options=storage_options)
-    for number, one in enumerate(model.estimators_):
-        save_model(one, f"{location}/{number}", storage_options=storage_options)
+
+    def each() -> dict[str, list[str]]:
+        folders = enumerate(model.estimators_)
+        return {"digests": [_write(one, f"{location}/{number}", storage_options) for number, one in folders]}
+
+    about = {"estimator": _encoded(model)}
+    write_sealed(location, KIND, FORMAT, about, {}, inside=each, storage_options=storage_options)
+
+
+def _write(one: Any, location: str, storage_options: dict[str, Any] | None) -> str:
+    """Write an estimator of one model; returns the digest of the file."""
+    return write_model(one.model_, location, estimator=_encoded(one), storage_options=storage_options)
 
 
 def load_model(
@@ -113,7 +123,7 @@ def load_model(
         return job.store.model(allow_code=allow_code)
     if _is_of_targets(location, storage_options):
         about, _ = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
-        return _of_targets(location, about["estimator"], allow_code, storage_options)
+        return _of_targets(location, about, allow_code, storage_options)
     model, saved = load_saved(location, allow_code=allow_code, storage_options=storage_options)
     if saved is None:
         return model
@@ -126,13 +136,18 @@ def _is_of_targets(location: str, storage_options: dict[str, Any] | None) -> boo
     return bool(open_sealed(location, "model", storage_options)[1].get("kind") == KIND)
 
 
-def _of_targets(location: str, saved: Any, allow_code: bool, storage_options: dict[str, Any] | None) -> RVMRegressor:
-    unfitted, value = _unfitted(saved, location, allow_code)
-    found = cast(RVMRegressor, unfitted)
-    found.estimators_ = [
-        load_model(f"{location}/{number}", allow_code=allow_code, storage_options=storage_options)
-        for number in range(value["targets"])
-    ]
+def _of_targets(
+    location: str, about: dict[str, Any], allow_code: bool, storage_options: dict[str, Any] | None
+) -> RVMRegressor:
+    found = cast(RVMRegressor, _unfitted(about["estimator"], location, allow_code)[0])
+    found.estimators_ = []
+    for number, digest in enumerate(about["digests"]):
+        place = f"{location}/{number}"
+        if open_sealed(place, "model", storage_options)[1].get("digest") != digest:
+            raise MissingDataError(
+                f"{place}: this is not the model of target {number} that was saved: restore the file, or make it again"
+            )
+        found.estimators_.append(load_model(place, allow_code=allow_code, storage_options=storage_options))
     return found._take_each()
 
 
@@ -145,9 +160,7 @@ def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     if value["class"] not in CLASSES:
         raise UsageError(f"a {value['class']} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
-    if hasattr(estimator, "estimators_"):
-        value["targets"] = len(estimator.estimators_)
-    else:
+    if not hasattr(estimator, "estimators_"):
         value |= estimator._beside_model()
     try:
         tree, arrays = CODEC.encode(_plain(value))

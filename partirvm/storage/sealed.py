@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,16 +42,18 @@ def write_sealed(
     arrays: Mapping[str, Array],
     *,
     compress: bool = False,
+    inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
-) -> None:
-    """Write JSON and arrays of numbers to a folder or URL with nothing there.
+) -> str:
+    """Write JSON and arrays of numbers to a folder or URL with nothing there; returns the digest of it all.
+
+    ``inside`` writes what else lies in the folder, before the attributes, and returns more JSON.
 
     Raises ``ExistsError`` if something is there, ``StorageError`` where it cannot be written.
     """
     import zarr
 
     said = {name: _said(np.asarray(array)) for name, array in arrays.items()}
-    attributes = {**about, "kind": kind, "format": version, "arrays": said}
     with storing(location):
         try:
             group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
@@ -59,7 +61,10 @@ def write_sealed(
             raise ExistsError(f"{location}: there is something here already, it is never written over") from error
         for name, array in arrays.items():
             _write(group, name, array, said[name]["chunks"], compress)
-        group.update_attributes({**attributes, "digest": digest(attributes)})
+        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": said}
+        seal = digest(attributes)
+        group.update_attributes({**attributes, "digest": seal})
+    return seal
 
 
 def read_sealed(

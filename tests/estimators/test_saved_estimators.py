@@ -127,6 +127,21 @@ def test_several_targets_come_back(how, tmp_path):
             load_model(tmp_path / "m")
 
 
+@pytest.mark.parametrize("other", ["that of target 1", "of another estimator"])
+def test_a_target_has_the_model_that_was_saved(other, tmp_path):
+    """A part that is whole, but not the one that was saved, is damage; it is named."""
+    X, y = wave()
+    for name, targets in (("m", [y, -y]), ("n", [2 * y, y])):
+        save_model(RVMRegressor(gamma=0.5, multi_output="independent").fit(X, np.transpose(targets)), tmp_path / name)
+    first, taken = tmp_path / "m" / "0", tmp_path / ("m/1" if other == "that of target 1" else "n/0")
+    first.rename(tmp_path / "away")
+    taken.rename(first)
+    (tmp_path / "away").rename(taken)
+    with pytest.raises(MissingDataError, match=rf"{first}: this is not the model of target 0"):
+        load_model(tmp_path / "m")
+    assert type(load_model(first)) is RVMRegressor
+
+
 def test_rows_that_joined_later(tmp_path):
     """``partial_fit`` needs its sample, which no file holds; augmented predictions know that rows have joined."""
     X, y = wave()
