@@ -32,7 +32,7 @@ from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 5
+FORMAT = 6
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale", "active")
 
@@ -45,8 +45,10 @@ def save_model(
     *,
     estimator: Any = None,
     storage_options: dict[str, Any] | None = None,
-) -> None:
+) -> str:
     """Write a model to a folder or fsspec URL that must not exist yet; ``estimator`` is JSON to keep beside it.
+
+    Returns the digest of the file.
 
     Raises ``ExistsError`` if something is there, ``StorageError`` if it cannot be written.
     """
@@ -64,7 +66,9 @@ def save_model(
         "active": design.active,
     }
     about = {**_about(model), "estimator": estimator}
-    write_sealed(os.fspath(location), KIND, FORMAT, about, arrays, compress=True, storage_options=storage_options)
+    return write_sealed(
+        os.fspath(location), KIND, FORMAT, about, arrays, compress=True, storage_options=storage_options
+    )
 
 
 def _about(model: Saved) -> dict[str, Any]:

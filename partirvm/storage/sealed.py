@@ -5,15 +5,18 @@
 
 ``arrays`` says of each array the dtype, the shape, the chunks and a hash of its bytes; ``digest`` is a hash of all
 other attributes. The attributes are written last: a group without them is not whole. An array is compared with what is
-said of it before anything is allocated, and its bytes with their hash afterwards.
+said of it before anything is allocated, and its bytes with their hash afterwards. A declared shape alone allocates
+nothing: no chunk is larger than ``CHUNK``, and all chunks must be there.
 
 Only groups of Zarr's format 3 are opened: in format 2 an array may name codecs that run code.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,10 @@ from partirvm.storage.folder import digest, reading, storing
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
-"""Bytes of a chunk, where a row of the array is not larger."""
+"""Bytes of a chunk at most."""
+
+AT_ONCE = 64
+"""How many chunks a store is asked for at once."""
 
 
 def write_sealed(
@@ -36,16 +42,18 @@ def write_sealed(
     arrays: Mapping[str, Array],
     *,
     compress: bool = False,
+    inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
-) -> None:
-    """Write JSON and arrays of numbers to a folder or URL with nothing there.
+) -> str:
+    """Write JSON and arrays of numbers to a folder or URL with nothing there; returns the digest of it all.
+
+    ``inside`` writes what else lies in the folder, before the attributes, and returns more JSON.
 
     Raises ``ExistsError`` if something is there, ``StorageError`` where it cannot be written.
     """
     import zarr
 
     said = {name: _said(np.asarray(array)) for name, array in arrays.items()}
-    attributes = {**about, "kind": kind, "format": version, "arrays": said}
     with storing(location):
         try:
             group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
@@ -53,7 +61,10 @@ def write_sealed(
             raise ExistsError(f"{location}: there is something here already, it is never written over") from error
         for name, array in arrays.items():
             _write(group, name, array, said[name]["chunks"], compress)
-        group.update_attributes({**attributes, "digest": digest(attributes)})
+        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": said}
+        seal = digest(attributes)
+        group.update_attributes({**attributes, "digest": seal})
+    return seal
 
 
 def read_sealed(
@@ -117,10 +128,17 @@ def require_array(stored: Any, said: Mapping[str, Any], place: str) -> None:
 
 def _said(array: Array) -> dict[str, Any]:
     """What attributes say of an array."""
-    shape = array.shape
-    rows = max(CHUNK // max(array[:1].nbytes, 1), 1)
-    chunks = [min(rows, max(shape[0], 1)), *(max(n, 1) for n in shape[1:])]
-    return {"dtype": _little(array).str, "shape": list(shape), "chunks": chunks, "hash": _hash(array)}
+    chunks = _chunks(array.shape, array.dtype.itemsize)
+    return {"dtype": _little(array).str, "shape": list(array.shape), "chunks": chunks, "hash": _hash(array)}
+
+
+def _chunks(shape: Sequence[int], itemsize: int) -> list[int]:
+    """The chunks of an array, of ``CHUNK`` bytes at most: whole rows where they fit."""
+    left, chunks = CHUNK // itemsize, []
+    for n in reversed(shape):
+        chunks.append(max(min(n, left), 1))
+        left //= chunks[-1]
+    return chunks[::-1]
 
 
 def _little(array: Array) -> np.dtype[Any]:
@@ -152,7 +170,46 @@ def _read(group: Any, name: str, said: Mapping[str, Any], place: str) -> Array:
     with reading(place, "restore the file, or make it again", MissingDataError):
         stored = group[name]
         require_array(stored, said, place)
+        _require_chunks(stored, place)
         array: Array = np.asarray(stored[...])
     if _hash(array) != said["hash"]:
-        raise MissingDataError(f"{place} is damaged, or has lost a chunk: restore the file, or make it again")
+        raise MissingDataError(
+            f"{place} is damaged, its bytes are not those that were written: restore the file, or make it again"
+        )
     return array
+
+
+def _require_chunks(stored: Any, place: str) -> None:
+    """Raise ``MissingDataError`` unless a Zarr array has its chunks, all of them, and none is too large to allocate.
+
+    Zarr would allocate the declared shape, and fill what it does not find with zeros.
+    """
+    chunks = _chunks(stored.shape, stored.dtype.itemsize)
+    if list(stored.chunks) != chunks:
+        raise MissingDataError(
+            f"{place} is damaged: its chunks are {list(stored.chunks)}, and should be {chunks}: restore the file, or "
+            "make it again"
+        )
+    lost = _lost_chunk(stored)
+    if lost is not None:
+        raise MissingDataError(f"{place} has lost a chunk, {lost} is missing: restore the file, or make it again")
+
+
+def _lost_chunk(stored: Any) -> str | None:
+    """The first chunk that is not in the store of a Zarr array; the search ends there, however large the shape is."""
+    from zarr.core.sync import sync
+
+    grid = [-(-n // chunk) for n, chunk in zip(stored.shape, stored.chunks, strict=True)]
+    needed = math.prod(grid)
+
+    async def search() -> str | None:
+        for start in range(0, needed, AT_ONCE):
+            places = (np.unravel_index(number, grid) for number in range(start, min(start + AT_ONCE, needed)))
+            names = [stored.metadata.encode_chunk_key(tuple(map(int, place))) for place in places]
+            there = await asyncio.gather(*(stored.store.exists(f"{stored.path}/{name}") for name in names))
+            if not all(there):
+                return str(names[there.index(False)])
+        return None
+
+    found: str | None = sync(search())
+    return found

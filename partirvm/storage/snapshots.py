@@ -49,7 +49,7 @@ class Snapshots:
         self._folder, self._kept = folder, kept
 
     def publish(
-        self, write: Callable[[str], None], about: dict[str, Any] | None = None, lease: Lease | None = None
+        self, write: Callable[[str], object], about: dict[str, Any] | None = None, lease: Lease | None = None
     ) -> str:
         """Let ``write`` fill a fresh place with a group, and make it the one to use. Returns its name.
 

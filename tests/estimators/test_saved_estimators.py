@@ -8,8 +8,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import PolynomialFeatures
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
@@ -125,6 +127,21 @@ def test_several_targets_come_back(how, tmp_path):
             load_model(tmp_path / "m")
 
 
+@pytest.mark.parametrize("other", ["that of target 1", "of another estimator"])
+def test_a_target_has_the_model_that_was_saved(other, tmp_path):
+    """A part that is whole, but not the one that was saved, is damage; it is named."""
+    X, y = wave()
+    for name, targets in (("m", [y, -y]), ("n", [2 * y, y])):
+        save_model(RVMRegressor(gamma=0.5, multi_output="independent").fit(X, np.transpose(targets)), tmp_path / name)
+    first, taken = tmp_path / "m" / "0", tmp_path / ("m/1" if other == "that of target 1" else "n/0")
+    first.rename(tmp_path / "away")
+    taken.rename(first)
+    (tmp_path / "away").rename(taken)
+    with pytest.raises(MissingDataError, match=rf"{first}: this is not the model of target 0"):
+        load_model(tmp_path / "m")
+    assert type(load_model(first)) is RVMRegressor
+
+
 def test_rows_that_joined_later(tmp_path):
     """``partial_fit`` needs its sample, which no file holds; augmented predictions know that rows have joined."""
     X, y = wave()
@@ -134,6 +151,35 @@ def test_rows_that_joined_later(tmp_path):
     np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
     with pytest.raises(UsageError, match="comes from a file: fit again"):
         found.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier", "independent targets"])
+def test_metadata_requests_come_back(kind, tmp_path):
+    """What ``set_fit_request`` and its like asked, whether routing is on or off while loading; a clone has them too."""
+    X, y = wave()
+    with sklearn.config_context(enable_metadata_routing=True):
+        if kind == "classifier":
+            fitted = RVMClassifier(gamma=0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight="w")
+            fitted.fit(X, y > 0)
+        else:
+            asking = RVMRegressor(gamma=0.5, multi_output="independent").set_fit_request(sample_weight=True)
+            asking.set_score_request(sample_weight="w")
+            fitted = asking.fit(X, y if kind == "regressor" else np.column_stack([y, -y]))
+    save_model(fitted, tmp_path / "m")
+    for loaded in (load_model(tmp_path / "m"), clone(load_model(tmp_path / "m"))):
+        routing = loaded.get_metadata_routing()
+        assert routing.fit.requests["sample_weight"] is True
+        assert routing.score.requests["sample_weight"] == "w"
+        assert routing.fit.requests["validation"] is None
+    with sklearn.config_context(enable_metadata_routing=True):
+        weights = np.linspace(0.5, 2.0, N)
+        scores = cross_validate(
+            load_model(tmp_path / "m"),
+            X,
+            y > 0 if kind == "classifier" else y,
+            params={"sample_weight": weights, "w": weights},
+        )
+    assert len(scores["test_score"]) == 5
 
 
 def test_a_model_stays_a_model(tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from partirvm import RVMRegressor, ingest, load_model, open_job, save_model, service, submit
 from partirvm.cli import main
@@ -131,6 +132,25 @@ def test_a_saved_estimator(code, tmp_path):
     found = load_model(tmp_path / "m", allow_code=True)
     assert not (code / "imported").exists()
     found.predict(X)
+    assert (code / "imported").exists()
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+@pytest.mark.parametrize("parameter", ["kernel", "basis"])
+def test_parameters_of_a_saved_estimator(parameter, targets, code, tmp_path):
+    """Its model has no function, the next fit of its parameters has: refused too, and each target's own fit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    y = X[:, :targets] + 0.1 * rng.normal(size=(100, targets))
+    fitted = RVMRegressor(gamma=0.5, multi_output="independent").fit(X, y)
+    fitted.set_params(**{parameter: f"own_code:{parameter}"}, gamma="auto" if parameter == "kernel" else 0.5)
+    save_model(fitted, tmp_path / "m")
+    forget(code)
+    with pytest.raises(UsageError, match=rf"own_code:{parameter}.*allow_code=True"):
+        load_model(tmp_path / "m")
+    found = load_model(tmp_path / "m", allow_code=True)
+    assert not (code / "imported").exists()
+    clone(found).fit(X, y)
     assert (code / "imported").exists()
 
 

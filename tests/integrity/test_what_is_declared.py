@@ -16,6 +16,8 @@ from partirvm.data.layout import DataAttributes
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
+from partirvm.storage import sealed
+from partirvm.storage.folder import digest
 from partirvm.types import FitParameters
 
 ASKED = FitParameters(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
@@ -92,6 +94,59 @@ def test_no_shape_is_believed(kind, data, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
+
+
+@pytest.mark.parametrize("kind", ["model", "checkpoint"])
+@pytest.mark.parametrize("chunks", ["of bounded size", "as large as the array"])
+def test_no_shape_is_believed_because_the_attributes_agree(chunks, kind, tmp_path):
+    """The digest is renewed, so that only the chunks in the store tell how large the array is; so with 10^18 rows."""
+    if kind == "model":
+        X = np.random.default_rng(0).normal(size=(60, 2))
+        save_model(RVMRegressor(gamma=0.5).fit(X, X[:, 0]), tmp_path / "m")
+        place, name, read = tmp_path / "m", "x_shift", load_model
+    else:
+        save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "m"))
+        place, name, read = tmp_path / "m", "a0", lambda place: load_checkpoint(str(place))
+    for size in (10**12, 10**18):
+        length = 2**20 if chunks == "of bounded size" else size  # of 8 bytes each
+
+        def declare(about, size=size, length=length):
+            about["shape"] = [size]
+            about["chunk_grid"]["configuration"]["chunk_shape"] = [length]
+
+        def agree(head, size=size, length=length):
+            attributes = head["attributes"]
+            attributes["arrays"][name] |= {"shape": [size], "chunks": [length]}
+            del attributes["digest"]
+            attributes["digest"] = digest(attributes)
+
+        edit(place / name / "zarr.json", declare)
+        edit(place / "zarr.json", agree)
+        tracemalloc.start()
+        says = r"lost a chunk, c/1 is missing" if chunks == "of bounded size" else "its chunks are"
+        with pytest.raises(MissingDataError, match=rf"{place}: array '{name}' of the {kind} .*{says}"):
+            read(place)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 50_000_000
+
+
+@pytest.mark.parametrize("shape", [(3, 40), (2, 300), (2, 3, 500), (1000,), (0, 5), (5, 0)])
+def test_no_chunk_is_larger_than_the_bound(shape, tmp_path, monkeypatch):
+    """Rows larger than a chunk are split; every array comes back, and any chunk that is lost is named."""
+    monkeypatch.setattr(sealed, "CHUNK", 1024)
+    array = np.random.default_rng(0).normal(size=shape)
+    sealed.write_sealed(str(tmp_path / "g"), "partirvm-model", 1, {}, {"a": array})
+    files = sorted(path for path in (tmp_path / "g" / "a").rglob("*") if path.is_file() and path.name != "zarr.json")
+    assert all(path.stat().st_size <= 1024 for path in files)
+    assert len(files) >= array.nbytes / 1024
+    np.testing.assert_array_equal(sealed.read_sealed(str(tmp_path / "g"), "partirvm-model", 1)[1]["a"], array)
+    for path in files[::3]:
+        content = path.read_bytes()
+        path.unlink()
+        with pytest.raises(MissingDataError, match=f"{path.relative_to(tmp_path / 'g' / 'a').as_posix()} is missing"):
+            sealed.read_sealed(str(tmp_path / "g"), "partirvm-model", 1)
+        path.write_bytes(content)
 
 
 def test_a_number_in_an_event_that_changed(job, tmp_path, capsys):
