@@ -390,9 +390,12 @@ class Job:
         Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
         is a named function and ``allow_code`` is false.
         """
-        if self.status() is Status.CANCELLED:
-            raise UsageError(f"{self.location} was cancelled: its model was discarded")
-        return self.store.model(allow_code=allow_code)
+        try:
+            return self.store.model(allow_code=allow_code)
+        except MissingDataError:
+            if self.status() is Status.CANCELLED:
+                raise UsageError(f"{self.location} was cancelled: its model was discarded") from None
+            raise
 
     def relevance(self) -> dict[str, float] | None:
         """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.
