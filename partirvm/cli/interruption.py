@@ -1,7 +1,8 @@
-"""Ctrl-C during a fit: the first asks it to stop and keep its model, the second stops it at once.
+"""Ctrl-C and polite kills. During a fit the first asks it to stop and keep its model, the second stops it at once.
 
 A signal may arrive inside a write to stderr, where another write is an error (``reentrant call``): the handler counts,
-and the message is printed by the fit when it polls.
+and the message is printed by the fit when it polls. Once a command has heard that it has to end, further signals are
+ignored, so that it ends with its own message and status.
 """
 
 from __future__ import annotations
@@ -9,14 +10,41 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """For the length of a command: the first Ctrl-C or polite kill raises ``KeyboardInterrupt``, others are ignored.
+
+    So what is half-written gets removed. A process that is ``alone`` with the command goes on ignoring them until it
+    exits: Python's own handlers would print a traceback, and change the status. Else the earlier handlers come back.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self._alone = alone
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for number in SIGNALS:
+            self._before[number] = signal.signal(number, _interrupt)
+            if self._before[number] is signal.SIG_IGN and number == signal.SIGINT:
+                signal.signal(number, signal.SIG_IGN)  # a shell runs it in the background: Ctrl-C means others
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not (self._alone and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN):
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
 
 class Interruption:
     """Counts Ctrl-C and polite kills, once ``listen`` has been called and until the block ends.
 
-    The second raises ``KeyboardInterrupt``; later ones are ignored, so that what it interrupted can be recorded.
-    ``announce`` is called with a message for people by the first ``poll`` after the first signal.
+    The second raises ``KeyboardInterrupt``; later ones are ignored. If there was one, they are ignored after the block,
+    too, until ``Signals`` ends. ``announce`` is called with a message for people by the first ``poll`` after the first
+    signal.
     """
 
     def __init__(self, announce: Callable[[str], None]) -> None:
@@ -27,7 +55,7 @@ class Interruption:
 
     def listen(self) -> None:
         """Take over the signals."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
             self._before[number] = signal.signal(number, self._hear)
 
     def poll(self) -> bool:
@@ -43,10 +71,25 @@ class Interruption:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if self._count:
+            _ignore()
+        else:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         if self._count == 2:
-            raise KeyboardInterrupt
+            # A flag would be seen at the next poll, where the first signal ends the fit anyway. Only an exception ends
+            # a wait for threads, for a store or for a cluster before that.
+            _interrupt(number, frame)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _ignore()
+    raise KeyboardInterrupt
+
+
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -185,6 +185,7 @@ def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 def resume(
     job: str,
     data: str | None,
+    validation: str | None,
     allow_code: bool,
     scheduler: str | None,
     detach: bool,
@@ -196,9 +197,9 @@ def resume(
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
     last bit. Only the limits below can be changed, each stays as it was unless given. DATA that were moved are given
-    with --data, and have to be those that the job was fitted to. A job that is done is left as it is. With --scheduler
-    it goes on on a cluster, wherever it ran before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model,
-    4 without one.
+    with --data, held-out DATA with --validation; they have to be those that the job was fitted with. A job that is done
+    is left as it is. With --scheduler it goes on on a cluster, wherever it ran before. Ctrl-C ends it as it ends a fit:
+    exit status 3 with a usable model, 4 without one.
 
     \b
     Examples:
@@ -214,9 +215,10 @@ def resume(
     with cluster(scheduler) as client:
         try:
             if detach:
-                service.Job(place(job, client)).resume(client=client, data=data, allow_code=allow_code, **changed)
+                moved = {"data": data, "validation": validation}
+                service.Job(place(job, client)).resume(client=client, allow_code=allow_code, **moved, **changed)
                 return detached(job, scheduler, as_json)
-            attempt = opened.requeue(data, allow_code=allow_code, **changed).attempt
+            attempt = opened.requeue(data, validation, allow_code=allow_code, **changed).attempt
         except DoneError as error:
             show(opened.progress(), str(error), as_json)
             return Status.DONE
@@ -241,6 +243,7 @@ def update(
     max_rounds: int | None,
     allow_code: bool,
     data: str | None,
+    validation: str | None,
     scheduler: str | None,
     detach: bool,
     quiet: bool,
@@ -265,9 +268,9 @@ def update(
     with cluster(scheduler) as client:
         if detach:
             grown = service.Job(place(job, client))
-            grown.update(client=client, max_rounds=max_rounds, data=data, allow_code=allow_code)
+            grown.update(client=client, max_rounds=max_rounds, data=data, validation=validation, allow_code=allow_code)
             return detached(job, scheduler, as_json)
-        attempt = opened.requeue_grown(max_rounds, data, allow_code=allow_code).attempt
+        attempt = opened.requeue_grown(max_rounds, data, validation, allow_code=allow_code).attempt
 
         def work(**hooks: Any) -> Any:
             return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
@@ -311,7 +314,7 @@ def _facts(job: Any) -> Any:
 
     state, told, spec = job.state(), job.progress(), job.store.spec()
     asked = job.asked()
-    del asked["validation"]
+    validation = asked.pop("validation")
     return JobFacts(
         location=job.location,
         status=state.status.value,
@@ -322,7 +325,7 @@ def _facts(job: Any) -> Any:
         began=state.began,
         ended=state.ended,
         seconds=told["seconds"],
-        spec={**spec, "parameters": asked, "data": job.data()},
+        spec={**spec, "parameters": asked, "data": job.data(), "validation": validation},
         plan=state.plan,
         history=state.history,
         relevance=_told(job.relevance),

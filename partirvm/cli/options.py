@@ -401,7 +401,13 @@ detach = click.option(
 )
 
 
-moved = click.option("--data", metavar="DATA", help="Where the DATA of JOB are now, if they were moved.")
+def moved(command: Command) -> Command:
+    """Where what a job reads is now."""
+    held_out = click.option(
+        "--validation", metavar="DATA", help="Where the held-out DATA of JOB are now, if they were moved."
+    )
+    data = click.option("--data", metavar="DATA", help="Where the DATA of JOB are now, if they were moved.")
+    return data(held_out(command))
 
 
 def limits(command: Command) -> Command:
@@ -422,7 +428,7 @@ def _params() -> list[click.Option]:
     return list(fit_options(nothing).__click_params__)  # type: ignore[attr-defined]
 
 
-RESUMED = ("max_rounds", "max_vectors", "time_limit", "memory_limit", "scheduler")
+RESUMED = ("max_rounds", "max_vectors", "time_limit", "memory_limit", "scheduler", "validation")
 
 
 def refused(command: Command) -> Command:

@@ -61,20 +61,21 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm.report.text import fit_facts, summary
     from partirvm.service.relevance import told_bases, told_targets
 
-    with progress_for(quiet=quiet) as progress, Interruption(progress.note) as stop:
+    with progress_for(quiet=quiet) as progress:
         begun = False
-        if resumed:
-            stop.listen()
-
-        def on_plan(made: Any) -> None:
-            nonlocal begun
-            begun = True
-            if not resumed:
-                stop.listen()
-            progress.on_plan(made)
-
         try:
-            fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
+            with Interruption(progress.note) as stop:
+                if resumed:
+                    stop.listen()
+
+                def on_plan(made: Any) -> None:
+                    nonlocal begun
+                    begun = True
+                    if not resumed:
+                        stop.listen()
+                    progress.on_plan(made)
+
+                fitted = work(watcher=progress, on_plan=on_plan, aborted=stop.poll)
         except ClusterError as error:
             if not begun:
                 raise

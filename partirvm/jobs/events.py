@@ -67,14 +67,16 @@ class EventLog:
     def newest_model(self) -> str:
         """The newest model that an event names, "" if none does.
 
-        Events that are missing or damaged are passed over: a model can be used whatever became of them.
+        Events that are missing or damaged are passed over: a model can be used whatever became of them. Models come in
+        the order of the events that count, so none is read before the last of those that name one.
         """
-        marks, found = limits(self._folder, ROW), [""]
-        for number in self._numbers():
+        marks = limits(self._folder, ROW)
+        for number in reversed(self._numbers()):
             with suppress(MissingDataError, FormatError):
                 event = read_json(self._folder, _name(number))
-                found += [event["model"]] if "model" in event and valid(event["epoch"], (0, number), marks) else []
-        return max(found)
+                if "model" in event and valid(event["epoch"], (0, number), marks):
+                    return str(event["model"])
+        return ""
 
     def mark(self) -> tuple[int, int]:
         """Where the row has come to. The epoch is left at 0: numbers alone are in the order of writing."""

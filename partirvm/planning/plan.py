@@ -305,7 +305,9 @@ def make_plan(
             + ALLOWANCE
             + step_bytes(shape, shape.n_leading, candidates, least, pool=looking.pool, held_out=held_out).peak
         )
-        what, less = f"one round of {candidates} candidates", "lower partition_size"
+        what, less = f"one round of {candidates:,} candidates", "lower partition_size"
+        if strategy == "basic":
+            less = "choose another strategy than 'basic', which takes all candidates at once"
         if shape.n_leading > 1:
             what += f" and {shape.n_leading:,} columns of the basis"
             less += " or take fewer basis functions"

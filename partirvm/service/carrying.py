@@ -210,9 +210,19 @@ def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any
     return next((event["fingerprint"] for event in reversed(events) if "fingerprint" in event), began)
 
 
-def place_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> str:
-    """Where the DATA of a job are: where a resume or an update said last, or where they were when it began."""
-    return str(next((event["data"] for event in reversed(events) if event.get("data")), spec["data"]))
+def places_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[str, str | None]:
+    """Where DATA and held-out DATA of a job are: as a resume or an update said last, or where they were when it began.
+
+    Raises ``UsageError`` where held-out DATA were given to a job that began without.
+    """
+
+    def last(name: str) -> Any:
+        return next((event[name] for event in reversed(events) if event.get(name)), spec[name])
+
+    data, validation = last("data"), last("validation")
+    if validation is not None and spec["validation"] is None:
+        raise UsageError(f"{validation}: the job began without held-out DATA, go on without --validation")
+    return str(data), validation
 
 
 def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
@@ -492,20 +502,30 @@ def _fingerprint(found: dict[str, Any]) -> Fingerprint:
 
 def same_sources(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[ZarrSource, ZarrSource | None]:
     """DATA and held-out DATA of a job, opened. Raises ``MissingDataError``, and ``ChangedDataError`` for others."""
-    source, held_out = sources(place_of(events, spec), spec["validation"])
-    _require_same(source, latest(events, spec["fingerprint"]))
-    if held_out is not None and spec.get("validation_fingerprint"):
-        _require_same(held_out, spec["validation_fingerprint"])
-    return source, held_out
+    data, _ = places_of(events, spec)
+    appended = "; with rows that were appended `partirvm update` goes on"
+    return _same(data, "--data", latest(events, spec["fingerprint"]), appended), same_held_out(events, spec)
 
 
-def _require_same(source: ZarrSource, began: dict[str, Any]) -> None:
+def same_held_out(events: list[dict[str, Any]], spec: dict[str, Any]) -> ZarrSource | None:
+    """Held-out DATA of a job, opened, None if it has none. Raises as ``same_sources`` does."""
+    _, validation = places_of(events, spec)
+    return None if validation is None else _same(validation, "--validation", spec["validation_fingerprint"])
+
+
+def _same(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
+    """What is at this place, which a resume changes by ``option``, if it is what it was when the job began."""
+    try:
+        source = ZarrSource(place)
+    except MissingDataError as error:
+        raise MissingDataError(f"{error}; if they were moved, say with {option} where they are") from error
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
             f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data "
-            "back, or say with --data where they are; with rows that were appended `partirvm update` goes on"
+            f"back, or say with {option} where they are{advice}"
         )
+    return source
 
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:

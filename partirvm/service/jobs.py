@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from partirvm.service.carrying import (
     changes,
     create,
     ending,
-    place_of,
+    places_of,
     sources,
     specification,
     take_over,
@@ -44,6 +44,9 @@ from partirvm.service.preparing import prepare
 from partirvm.service.relevance import relevances, told_bases
 from partirvm.service.requeueing import check_changes, requeue, requeue_grown
 from partirvm.types import FitParameters
+
+Place: TypeAlias = str | os.PathLike[str] | None
+"""A path or URL that a caller may leave out."""
 
 LOOK = 0.5
 """Seconds between two looks of one who waits."""
@@ -174,8 +177,10 @@ def submit(
     return made
 
 
-def _moved(data: str | os.PathLike[str] | None) -> str | None:
-    return None if data is None else absolute(os.fspath(data))
+def _moved(data: Place, validation: Place) -> dict[str, str]:
+    """The new places that were given."""
+    places = {"data": data, "validation": validation}
+    return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
 
 
 def _address(client: Any) -> str:
@@ -263,8 +268,8 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """What it was asked, as JSON: the parameters with what resumes have changed, and ``validation``."""
-        spec = self.store.spec()
-        return {**spec["parameters"], **changes(self.store.events()), "validation": spec["validation"]}
+        spec, events = self.store.spec(), self.store.events()
+        return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield its state now and whenever it has changed, until nobody is at work on it any more.
@@ -310,27 +315,28 @@ class Job:
         self,
         *,
         client: Any = None,
-        data: str | os.PathLike[str] | None = None,
+        data: Place = None,
+        validation: Place = None,
         allow_code: bool = False,
         **changed: Any,
     ) -> Job:
         """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
 
-        ``data`` is where its DATA are now, if they were moved. ``changed`` may hold the names in ``RESUMABLE``; a time
-        limit counts from the resume on. A job whose kernel or basis is a named function needs ``allow_code``, as only
-        the fit that was just submitted may run it unasked. Raises ``UsageError`` without that and for other changes,
-        ``DoneError`` where nothing is left to do, ``MissingDataError`` and ``ChangedDataError`` where its DATA are not
-        there or not those that it was fitted to, ``LeaseError`` while somebody is at work on it. It is left as it was
-        then.
+        ``data`` and ``validation`` are where its DATA and held-out DATA are now, if they were moved. ``changed`` may
+        hold the names in ``RESUMABLE``; a time limit counts from the resume on. A job whose kernel or basis is a named
+        function needs ``allow_code``, as only the fit that was just submitted may run it unasked. Raises ``UsageError``
+        without that and for other changes, ``DoneError`` where nothing is left to do, ``MissingDataError`` and
+        ``ChangedDataError`` where its DATA are not there or not those that it was fitted to, ``LeaseError`` while
+        somebody is at work on it. It is left as it was then.
         """
         check_changes(changed)
         if client is None:
-            self._start_here(self.requeue(data, allow_code=allow_code, **changed), allow_code)
+            self._start_here(self.requeue(data, validation, allow_code=allow_code, **changed), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
-        asked = absolute(self.location), _address(client), changed, _moved(data), allow_code
+        asked = absolute(self.location), _address(client), changed, _moved(data, validation), allow_code
         self._start_there(client, ask(client, requeue, *asked), allow_code)
         return self
 
@@ -339,7 +345,8 @@ class Job:
         *,
         client: Any = None,
         max_rounds: int | None = None,
-        data: str | os.PathLike[str] | None = None,
+        data: Place = None,
+        validation: Place = None,
         allow_code: bool = False,
     ) -> Job:
         """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
@@ -348,41 +355,41 @@ class Job:
         are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
         ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
         strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
-        what they are; balanced class weights are those of all rows. ``data`` is where its DATA are now, if they were
-        moved; ``allow_code`` is that of ``resume``. Raises ``UsageError`` where there are no new rows, or there is no
-        fit yet for them to join, ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while
-        somebody is at work on it.
+        what they are; balanced class weights are those of all rows. ``data``, ``validation`` and ``allow_code`` are
+        those of ``resume``. Raises ``UsageError`` where there are no new rows, or there is no fit yet for them to join,
+        ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while somebody is at work on it.
         """
         if client is None:
-            self._start_here(self.requeue_grown(max_rounds, data, allow_code=allow_code), allow_code)
+            self._start_here(self.requeue_grown(max_rounds, data, validation, allow_code=allow_code), allow_code)
             return self
         from partirvm.backends.detached import ask
 
         _require_shared(self.location)
         place = absolute(self.location)
-        asked = place, _address(client), max_rounds, _moved(data), allow_code
+        asked = place, _address(client), max_rounds, _moved(data, validation), allow_code
         self._start_there(client, ask(client, requeue_grown, *asked), allow_code)
         return self
 
     def requeue_grown(
         self,
         max_rounds: int | None = None,
-        data: str | os.PathLike[str] | None = None,
+        data: Place = None,
+        validation: Place = None,
         *,
         allow_code: bool = False,
     ) -> JobState:
         """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
-        return requeue_grown(self.location, "", max_rounds, _moved(data), allow_code)
+        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allow_code)
 
     def requeue(
-        self, data: str | os.PathLike[str] | None = None, *, allow_code: bool = False, **changed: Any
+        self, data: Place = None, validation: Place = None, *, allow_code: bool = False, **changed: Any
     ) -> JobState:
         """Queue it again, for ``carry_out``; raises as ``resume`` does."""
-        return requeue(self.location, "", changed, _moved(data), allow_code)
+        return requeue(self.location, "", changed, _moved(data, validation), allow_code)
 
     def data(self) -> str:
         """Where its DATA are, as far as it was told."""
-        return place_of(self.store.events(), self.store.spec())
+        return places_of(self.store.events(), self.store.spec())[0]
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """The model so far.
@@ -390,9 +397,12 @@ class Job:
         Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
         is a named function and ``allow_code`` is false.
         """
-        if self.status() is Status.CANCELLED:
-            raise UsageError(f"{self.location} was cancelled: its model was discarded")
-        return self.store.model(allow_code=allow_code)
+        try:
+            return self.store.model(allow_code=allow_code)
+        except MissingDataError:
+            if self.status() is Status.CANCELLED:
+                raise UsageError(f"{self.location} was cancelled: its model was discarded") from None
+            raise
 
     def relevance(self) -> dict[str, float] | None:
         """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.

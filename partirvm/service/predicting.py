@@ -264,12 +264,17 @@ def _identity(
 
 
 def _key(output: str, identity: dict[str, Any]) -> str:
-    """A hash of what a prediction is, where it is, and the size and time of the file, or of a Zarr group's metadata."""
+    """A hash of what a prediction is, where it is, and the names, sizes and times of its files."""
     path = Path(output).absolute()
-    group = path / "zarr.json"
-    stat = (group if group.exists() else path).stat()
-    facts = {"output": str(path), "size": stat.st_size, "time": stat.st_mtime_ns, **identity}
+    facts = {"output": str(path), "files": _files(path), **identity}
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _files(path: Path) -> list[tuple[str, int, int]]:
+    """Name below ``path``, size (bytes) and time of change (ns) of each file there, or of the file that it is."""
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    stats = [(str(file.relative_to(path)), file.stat()) for file in sorted(files)]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 def _digest(source: ZarrSource) -> str:

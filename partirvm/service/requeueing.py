@@ -17,9 +17,10 @@ from partirvm.service.carrying import (
     asked_parameters,
     changes,
     latest,
-    place_of,
+    places_of,
     require_allowed,
     require_grown,
+    same_held_out,
     same_sources,
     sources,
     take_over,
@@ -52,11 +53,12 @@ def check_changes(changed: dict[str, Any]) -> None:
 
 
 def requeue(
-    location: str, cluster: str, changed: dict[str, Any], data: str | None = None, allow_code: bool = False
+    location: str, cluster: str, changed: dict[str, Any], moved: dict[str, str], allow_code: bool = False
 ) -> JobState:
     """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does.
 
-    Its DATA, at ``data`` if that is given, are looked at first: where they are not there the job stays as it is.
+    ``moved`` may hold new places of its ``data`` and its ``validation``. Both are looked at first: where they are not
+    there the job stays as it is.
     """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
@@ -69,7 +71,6 @@ def requeue(
         asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
         _check_resumable(location, fold(events), before, asked)
-        moved = {} if data is None else {"data": data}
         same_sources([*events, moved], spec)
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
@@ -82,9 +83,12 @@ def requeue(
 
 
 def requeue_grown(
-    location: str, cluster: str, max_rounds: int | None, data: str | None = None, allow_code: bool = False
+    location: str, cluster: str, max_rounds: int | None, moved: dict[str, str], allow_code: bool = False
 ) -> JobState:
-    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does."""
+    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does.
+
+    ``moved`` is that of ``requeue``.
+    """
     store = JobStore(location)
     lease = store.acquire()
     try:
@@ -92,8 +96,8 @@ def requeue_grown(
         require_allowed(store, allow_code)
         if fold(events).status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
-        moved = {} if data is None else {"data": data}
-        place = place_of([*events, moved], spec)
+        place, _ = places_of([*events, moved], spec)
+        same_held_out([*events, moved], spec)
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore(allow_code=allow_code)
         state = require_growable(location, None if restored is None else restored.value["state"])

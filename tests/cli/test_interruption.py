@@ -12,6 +12,10 @@ import time
 
 import pytest
 from commandline import start
+from waiting import wait_for
+
+from partirvm.cli import main
+from partirvm.cli.interruption import SIGNALS, Signals
 
 ROUNDS = 100
 """Times that the first signal arrives at a random moment of the writing."""
@@ -62,9 +66,18 @@ def test_signals_inside_writes_to_stderr():
     assert text.count("Ctrl-C again") == ROUNDS
 
 
-@pytest.mark.parametrize("count", [1, 30])
-def test_many_signals_end_a_fit_in_order(tour, tmp_path, count):
-    """One signal keeps the model; any number of them ends with a status, a model, and no error."""
+def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
+    """Send the signals in turn until the process is over, spaced: such as are pending together count as one."""
+    for count in range(2_000):
+        if process.poll() is not None:
+            return
+        process.send_signal(signals[count % len(signals)])
+        time.sleep(0.03)
+
+
+@pytest.mark.parametrize("repeated", [(), (signal.SIGINT,), (signal.SIGTERM, signal.SIGINT)])
+def test_many_signals_end_a_fit_in_order(tour, tmp_path, repeated):
+    """One signal keeps the model; any number of them, to the last moment, ends with a status, a model, and no error."""
     job = str(tmp_path / "job")
     asked = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
     process = start("fit", tour.train, job, *asked, env=buffered())
@@ -72,10 +85,37 @@ def test_many_signals_end_a_fit_in_order(tour, tmp_path, count):
     for line in process.stderr:
         if line.split()[:1] == ["3"]:
             break
-    for _ in range(count):
-        process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    if repeated:
+        repeat(process, repeated)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 3, said
     assert "Traceback" not in said
     assert "error" not in said
     assert f"partirvm resume {job}" in (said if "stopped at once" in said else out)
+
+
+def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
+    """Whatever is half-written goes, and the status says that it failed."""
+    output = tmp_path / "d.zarr"
+    table = tmp_path / "long.csv"
+    rows = (tour.folder / "train.csv").read_text().splitlines()
+    table.write_text("\n".join([rows[0], *rows[1:] * 200]))
+    process = start("ingest", str(table), str(output), "--target", "fare", env=buffered())
+    wait_for(lambda: len(list(tmp_path.iterdir())) > 1, "something half-written")
+    repeat(process, (signal.SIGINT,))
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 4, said
+    assert "Traceback" not in said
+    assert "error: interrupted" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]
+
+
+def test_handlers_of_another_program_come_back(tmp_path):
+    """Where the command line runs inside another program it leaves the signals as they were, whatever it heard."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with pytest.raises(KeyboardInterrupt), Signals(alone=False):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    assert main(["status", str(tmp_path)]) == 2
+    assert [signal.getsignal(number) for number in SIGNALS] == before

@@ -12,10 +12,12 @@ import reference
 from reference import ReferenceStore, model
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.jobs import events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.service import Job
 from partirvm.storage import open_folder
-from partirvm.storage.folder import to_json
+from partirvm.storage.folder import read_json, to_json
 
 
 @pytest.fixture(params=["folder", "memory", "reference"])
@@ -398,3 +400,30 @@ def test_an_overwritten_job_that_is_put_back_is_free(place):
     JobStore.create(place, {"run": 2}, overwrite=True).discard()
     with JobStore(place).acquire():
         assert JobStore(place).spec()["run"] == 1
+
+
+def test_a_model_is_found_by_the_last_events_alone(tmp_path, monkeypatch):
+    """However long the history: the events are read backwards, to the first that names a model. A pointer is missed."""
+    store = JobStore.create(str(tmp_path / "job"), {})
+    store.record({"event": "queued"})
+    store.record({"event": "running"})
+    store.save(model(0))
+    for number in range(40):
+        store.record({"event": "fit", "n": number})
+    store.save(model(1))
+    store.record({"event": "fit", "n": 40})
+    store.record({"event": "done"})
+    read: list[str] = []
+
+    def counted(folder, name):
+        read.append(name)
+        return read_json(folder, name)
+
+    monkeypatch.setattr(events, "read_json", counted)
+    for job in (JobStore(store.location), Job(store.location)):
+        read.clear()
+        np.testing.assert_array_equal(job.model().mean, model(1).mean)
+        assert read == ["events/000044.json", "events/000043.json"]
+    max((tmp_path / "job" / "models").glob("*.json")).unlink()
+    with pytest.raises(MissingDataError, match="the pointer to its last model, is missing"):
+        Job(store.location).model()

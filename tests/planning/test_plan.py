@@ -89,6 +89,15 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
         plan_of(machine=Machine(2, machine.base, need - 1))
 
 
+def test_basic_that_cannot_fit_is_told_what_helps():
+    """All rows are its candidates whatever partition_size: 60,000² numbers fit nowhere, another strategy does."""
+    shape, machine = DataShape(60_000, 8, 1, 16384), Machine(2, 150 << 20, 1 << 30)
+    with pytest.raises(MemoryLimitError, match=r"60,000 candidates.*another strategy than 'basic'") as caught:
+        plan_of(shape=shape, strategy="basic", partition_size=60_000, machine=machine)
+    assert "partition_size" not in str(caught.value)
+    assert plan_of(shape=shape, strategy="working-set", machine=machine).partition_size == 500
+
+
 def test_fewer_threads_where_all_would_not_fit():
     """A note says so; without leave to shrink the limit of all threads counts."""
     shape = DataShape(1_000_000, 8, 1, 16384)

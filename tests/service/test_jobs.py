@@ -74,7 +74,7 @@ class Stopper(Watcher):
         return self.lines >= self.after
 
 
-def broken_off(data, job, asked=ASKED, after=1):
+def broken_off(data, job, asked=ASKED, after=1, **options):
     """A job whose process has left in mid-round."""
 
     class Broken(Stopper):
@@ -83,7 +83,7 @@ def broken_off(data, job, asked=ASKED, after=1):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        service.fit(data, job, asked, watcher=Broken(after))
+        service.fit(data, job, asked, watcher=Broken(after), **options)
     return open_job(job)
 
 
@@ -556,6 +556,39 @@ def test_data_that_moved_are_given_again(tmp_path):
     ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
     assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
     assert job.data() == str(before)
+
+
+def test_held_out_data_that_moved_are_given_again(tmp_path):
+    """By the same means, and held to their own fingerprint; an update reads them at the place last given."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(800, 2))
+    t = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
+    data = ingest((X[:600], t[:600]), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
+    before, now = tmp_path / "held.zarr", tmp_path / "moved.zarr"
+    ingest((X[600:], t[600:]), before, tile_rows=128, shuffle=None)
+    job = broken_off(data, str(tmp_path / "job"), validation=str(before))
+    before.rename(now)
+    events = len(job.store.events())
+    with pytest.raises(MissingDataError, match=r"held\.zarr.*--validation"):
+        job.resume()
+    with pytest.raises(ChangedDataError, match=r"rows\.zarr.*--validation"):
+        job.resume(validation=data)
+    assert len(job.store.events()) == events, "the job is as it was"
+    assert job.resume(validation=now).wait(timeout=60) is Status.DONE
+    assert job.asked()["validation"] == str(now)
+    assert job.state().history[-1]["held_out_rmse"] > 0
+    ingest((X[:50] + 0.1, t[:50]), data, append=True)
+    now.rename(before)
+    with pytest.raises(MissingDataError, match=r"moved\.zarr.*--validation"):
+        job.update(max_rounds=1)
+    assert job.update(validation=before, max_rounds=1).wait(timeout=60) is Status.DONE
+
+
+def test_held_out_data_cannot_be_given_later(tmp_path):
+    """A job that began without is another fit with them."""
+    job, _, _, now = moved_job(tmp_path)
+    with pytest.raises(UsageError, match="began without held-out DATA"):
+        job.resume(data=now, validation=now)
 
 
 def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):

@@ -520,3 +520,13 @@ def test_what_is_done_already_is_left_alone(folder, tmp_path, ending, monkeypatc
         predict("job")
     assert predict("job", overwrite=True) == rows
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("name", ["mean/c/0", "std/zarr.json"])
+def test_an_output_that_lost_a_file_is_not_done(folder, tmp_path, name):
+    """Each file of OUTPUT counts, not the metadata of its group alone: what is said to be done is whole."""
+    output, data = tmp_path / "p.zarr", str(folder / "d.zarr")
+    service.predict(str(folder / "job"), data, str(output))
+    (output / name).unlink()
+    with pytest.raises(ExistsError):
+        service.predict(str(folder / "job"), data, str(output))
