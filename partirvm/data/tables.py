@@ -161,17 +161,19 @@ class CsvReader:
         return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of every file in turn. Raises ``DataError`` for whole numbers that float64 rounds."""
+        """Parsed blocks of every file in turn.
+
+        Raises ``DataError`` for whole numbers that float64 rounds, at the end of their file.
+        """
         block_size = max(batch_bytes // 4, 1 << 16)
         numbers = [name for name in wanted if name not in levels]
         for filesystem, path in self._files:
             large: set[str] = set()
             for batch in self._blocks(filesystem, path, wanted, levels, block_size):
-                found = {name for name in numbers if name not in large and _any_large(batch.column(name))}
-                if found:
-                    self._require_exact(filesystem, path, found, block_size)
-                    large |= found
+                large |= {name for name in numbers if name not in large and _any_large(batch.column(name))}
                 yield {name: batch.column(name) for name in wanted}
+            if large:
+                self._require_exact(filesystem, path, large, block_size)
 
     def _blocks(
         self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
@@ -204,10 +206,11 @@ class CsvReader:
                 texts = batch.column(name)
                 whole = pc.fill_null(pc.match_substring_regex(texts, WHOLE), False).to_numpy(zero_copy_only=False)
                 rows = np.flatnonzero(whole)
-                place = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
-                if place is not None:
-                    row = int(rows[place[0]])
-                    raise rounded(path, name, f"row {start + row:,} (counted from 0)", int(texts[row].as_py()))
+                first = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
+                if first is not None:
+                    row = int(rows[first[0]])
+                    place = f"row {start + row:,} (counted from 0)"
+                    raise rounded(path, name, place, texts[row].as_py(), ingested=True)
             start += len(batch)
 
 

@@ -9,10 +9,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from partirvm.data.noise import noise_weights
-from partirvm.estimators.base import array_of, told_by_name
+from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
-from partirvm.frames import pandas_column
 from partirvm.model import Model, bases_of
 from partirvm.types import power_of_two
 
@@ -281,9 +280,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
         X is of any kind that ``fit`` takes, weights are (n,). Raises ``DataError`` for other features or rows.
         """
-        predicted = self.predict(X)
+        predicted, y = self.predict(X), numbers_of(y)
         with told_by_name():
-            y = np.asarray(array_of(pandas_column(y)), dtype=np.float64)
             unit = power_of_two(np.abs(y).max(axis=0))
             return float(r2_score(y / unit, predicted / unit, sample_weight=sample_weight))
 
