@@ -31,7 +31,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
     import pyarrow as pa
 
     try:
-        return pa.table(X).to_pandas()
+        return pa.table(X).to_pandas(date_as_object=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}, a {type(X).__name__} of {module}, cannot be read as a table: {error}") from error
 

@@ -49,6 +49,8 @@ def quoted(value: Any) -> str:
     >>> quoted("x" * 200_000)[50:]
     "xxxxxxxxxxx…' (200,000 characters)"
     """
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        value = value.item()
     if isinstance(value, str | bytes) and len(value) > LONGEST_VALUE:
         shown = repr(value[:LONGEST_VALUE])
         return f"{shown[:-1]}…{shown[-1]} ({len(value):,} characters)"

@@ -18,12 +18,15 @@ ROWS = "row {:,} (counted from 0)"
 """How messages name a row."""
 
 
-def require_exact(values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None) -> None:
+def require_exact(
+    values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None, ingested: bool = False
+) -> None:
     """Raise ``DataError`` for a whole number that float64 rounds, in an array (n,) or (n, d) whose row 0 is ``start``.
 
-    Integers of 64 bits, and integers and decimals of Python in an array of objects, are looked at; of anything else
-    nothing is asked. ``columns`` are the names of the d columns, ``x0``, ``x1``, … unless given. Masked values, which
-    an array of float64 would show, are refused too.
+    Integers of 64 bits, text, and integers, decimals and text in an array of objects are looked at; of anything else
+    nothing is asked. ``columns`` are
+    the names of the d columns, ``x0``, ``x1``, … unless given; ``ingested`` values may be named as labels. Masked
+    values, which an array of float64 would show, are refused too.
 
     >>> require_exact(np.array([2**53, 2**60]), "y")
     >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
@@ -35,15 +38,17 @@ def require_exact(values: Any, name: str, start: int = 0, *, rows: str = ROWS, c
     if place is not None:
         row, number = start + place[0], place[1] if len(place) > 1 else 0
         column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
-        raise rounded(name, column, rows.format(row), values[place])
+        raise rounded(name, column, rows.format(row), values[place], ingested=ingested)
 
 
 def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
     """The same of the numbers of a pandas data frame, whose categories are no numbers."""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
-        if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") in "iu":
+        kind = getattr(dtype, "kind", "O")
+        if isinstance(dtype, np.dtype) or (kind in "iuO" and not hasattr(dtype, "categories")):
             column = frame.iloc[:, place]
-            values = column.to_numpy() if isinstance(dtype, np.dtype) else column.fillna(0).to_numpy(f"{dtype.kind}8")
+            own = not isinstance(dtype, np.dtype) and kind != "O"
+            values = column.fillna(0).to_numpy(f"{kind}8") if own else column.to_numpy()
             require_exact(values, "the data frame", rows=rows, columns=[name])
 
 
@@ -67,13 +72,15 @@ def whole_numbers(values: Any) -> Any:
     return values
 
 
-def rounded(where: str, column: Any, place: str, value: Any) -> DataError:
+def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool = False) -> DataError:
     """The error for a whole number that float64 rounds."""
-    value = int(value)
+    value, labels = int(value), "make the column of a data frame categorical with astype('category')"
+    if ingested:
+        labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
     return DataError(
         f"{where}: the column {quoted(column)} holds the whole number {value} in {place}, which double precision would "
-        f"round to {_nearest(value)}. Leave identifiers out, or ingest them as categorical (`--categorical "
-        f"{named(column)}`, of a target `--classes`); where rounding does no harm, give decimal numbers (float64)."
+        f"round to {_nearest(value)}. Leave identifiers out, or {labels}; where rounding does no harm, "
+        "give decimal numbers (float64)."
     )
 
 
@@ -83,7 +90,7 @@ def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
     >>> first_rounded(np.array([2**63, 2**64 - 1], dtype=np.uint64)), first_rounded(np.array([-(2**53), 2**54 + 2]))
     ((1,), (1,))
     """
-    if values.dtype.kind == "O":
+    if values.dtype.kind in "OUS":
         return next((place for place, value in np.ndenumerate(values) if _is_rounded(value)), None)
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
         return None
@@ -95,6 +102,11 @@ def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
 
 
 def _is_rounded(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        try:
+            value = int(value)
+        except ValueError:
+            return False
     if not isinstance(value, int | Decimal | np.integer):
         return False
     try:

@@ -72,7 +72,9 @@ def check_dtype(name: str, dtype: Any) -> None:
     if kind in "fiub":
         return
     if kind == "c":
-        raise DataError(f"{name} holds complex numbers ({dtype}): take real and imaginary part as two features.")
+        raise DataError(
+            f"{name} holds complex numbers ({dtype}). Complex data not supported: pass two columns of reals."
+        )
     if kind in "mM":
         raise DataError(f"{name} holds dates or times ({dtype}): turn them into numbers first.")
     raise DataError(

@@ -64,7 +64,9 @@ def assign_roles(
 
     Raises ``DataError`` for an unknown name, ``UsageError`` for a clash.
     """
-    targets = _named(target, reader)
+    targets, categorical = _named(target, reader), tuple(map(str, categorical))
+    features = None if features is None else tuple(map(str, features))
+    weights, noise = (None if name is None else str(name) for name in (weights, noise))
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
         raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
@@ -110,11 +112,14 @@ def assign_roles(
     return roles
 
 
-def _named(target: str | Sequence[str] | None, reader: Reader) -> tuple[str, ...]:
-    """The targets that are asked for: a text that is no column may be several with commas between them."""
+def _named(target: Any, reader: Reader) -> tuple[str, ...]:
+    """The targets that are asked for: a text that is no column may be several with commas between them.
+
+    Of a data frame with integers for names these may be given, too.
+    """
     if isinstance(target, str) and target:
         return (target,) if target in reader.columns else tuple(name.strip() for name in target.split(","))
-    return tuple(target or ())
+    return tuple(map(str, target or ())) if np.iterable(target) or target is None else (str(target),)
 
 
 def _check_roles(roles: Roles, reader: Reader) -> None:
@@ -366,7 +371,7 @@ class Encoder:
     def _numbers(self, column: str, values: Any) -> Any:
         if not hasattr(values, "null_count"):
             check_dtype(f"{self._name}: the column {quoted(column)}", values.dtype)
-            require_exact(values, self._name, self.n_rows, columns=[column])
+            require_exact(values, self._name, self.n_rows, columns=[column], ingested=True)
             return values
         import pyarrow as pa
 
@@ -389,7 +394,7 @@ class Encoder:
         if kind.is_float64(values.type):
             return numbers(values)
         floats = numbers(values.cast(pa.float64(), safe=False))
-        require_exact(_whole_numbers(values, floats), self._name, self.n_rows, columns=[column])
+        require_exact(_whole_numbers(values, floats), self._name, self.n_rows, columns=[column], ingested=True)
         return floats
 
 

@@ -162,7 +162,7 @@ def _check(block: Labels, start: int = 0) -> None:
         )
     examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
     if len(examples) > 1:
-        mixed = " and ".join(f"{kind} ({label!r})" for kind, label in sorted(examples.items()))
+        mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
         raise DataError(f"the labels in y mix {mixed}: make them all of one type, such as text.")
 
 

@@ -179,20 +179,20 @@ class CsvReader(Lean):
         return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of every file in turn. Raises ``DataError`` for whole numbers that float64 rounds.
+        """Parsed blocks of every file in turn.
 
-        Arrow reads 32 blocks ahead: these are two thirds of the memory that a batch stands for.
+        Raises ``DataError`` for whole numbers that float64 rounds, at the end of their file. Arrow reads 32 blocks
+        ahead: these are two thirds of the memory that a batch stands for.
         """
         block_size = max(batch_bytes // 12, 1 << 16)
         plain = [name for name in wanted if name not in levels]
         for filesystem, path in self._files:
             large: set[str] = set()
             for batch in self._blocks(filesystem, path, wanted, levels, block_size):
-                found = {name for name in plain if name not in large and _any_large(batch.column(name))}
-                if found:
-                    self._require_exact(filesystem, path, found, block_size)
-                    large |= found
+                large |= {name for name in plain if name not in large and _any_large(batch.column(name))}
                 yield {name: batch.column(name) for name in wanted}
+            if large:
+                self._require_exact(filesystem, path, large, block_size)
 
     def _blocks(
         self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
@@ -224,10 +224,11 @@ class CsvReader(Lean):
             for name in names:
                 texts = batch.column(name)
                 rows = numbers(pc.indices_nonzero(pc.match_substring_regex(texts, WHOLE)))
-                place = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
-                if place is not None:
-                    row = int(rows[place[0]])
-                    raise rounded(path, name, f"row {start + row:,} (counted from 0)", int(texts[row].as_py()))
+                first = first_rounded(np.array([int(texts[int(row)].as_py()) for row in rows], dtype=object))
+                if first is not None:
+                    row = int(rows[first[0]])
+                    place = f"row {start + row:,} (counted from 0)"
+                    raise rounded(path, name, place, texts[row].as_py(), ingested=True)
             start += len(batch)
 
 

@@ -192,8 +192,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         weights = None
         if sample_weight is not None:
-            if not np.any(np.asarray(sample_weight)):
-                raise DataError("no row has a weight above zero: there is nothing to fit")
+            sample_weight = _weights(sample_weight, len(X))
             with told_by_name():
                 weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             present = weights > 0
@@ -210,11 +209,11 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         """
         numbers = is_regressor(self)
         if y:
-            targets = whole_numbers(pandas_column(y[0]))
+            targets = y[0]
             if targets is not None and not numbers:
-                targets = label_values(targets)
-            elif targets is not None and np.asarray(targets).dtype.kind in "OUS":
-                targets = numeric_array("y", targets)
+                targets = labels_of(targets)
+            elif targets is not None:
+                targets = numbers_of(targets)
             y = (targets,)
             checks |= {"y_numeric": numbers, "multi_output": numbers}
         with told_by_name():
@@ -232,7 +231,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             return as_source(validation)
         if len(validation) != 2:
             raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
-        X, y = pandas_frame(validation[0]), validation[1]
+        X, y = pandas_frame(validation[0], "the validation X"), validation[1]
         check_names(X, source.columns.features)
         if in_memory(X):
             X, y = self._rows(X, source.columns.categories, y)
@@ -294,6 +293,43 @@ def check_finite(X: Float, names: Any) -> None:
             f"X has {int(wrong.sum()):,} values that are NaN or infinite, the first in row {row:,} (counted from 0), "
             f"column {name!r}: remove or fill them"
         )
+
+
+def labels_of(y: Any) -> Labels:
+    """Labels in memory as an array of their own type. Raises ``DataError`` for missing ones, and for what is none."""
+    return label_values(whole_numbers(pandas_column(y)))
+
+
+def numbers_of(y: Any) -> NDArray[Any]:
+    """Targets in memory as an array of finite numbers. Raises ``DataError`` for others."""
+    targets = numeric_array("y", whole_numbers(pandas_column(y)))
+    _check_numbers("y", targets)
+    return targets
+
+
+def _check_numbers(name: str, values: NDArray[Any]) -> None:
+    """Raise ``DataError`` for targets or weights that are NaN or infinite, in the words of scikit-learn and by row."""
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
+        raise DataError(
+            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row "
+            f"{int(np.argwhere(wrong)[0][0]):,} (counted from 0): remove these rows, or fill the values in"
+        )
+
+
+def _weights(given: Any, n_rows: int) -> Any:
+    """Weights of so many rows, or one number for all. Raises ``DataError`` for others."""
+    weights = numeric_array("sample_weight", given)
+    if weights.ndim and weights.shape != (n_rows,):
+        raise DataError(
+            f"sample_weight has the shape {weights.shape}, and X has {n_rows:,} rows: it must be ({n_rows},), one "
+            "weight for each row"
+        )
+    _check_numbers("sample_weight", weights)
+    if not weights.any():
+        raise DataError("no row has a weight above zero: there is nothing to fit")
+    return weights if weights.ndim else float(weights)
 
 
 def check_names(X: Any, features: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,7 +17,7 @@ from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, told_by_name
+from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
@@ -342,6 +343,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         """Logarithms of the probabilities, (n, K); minus infinity where one is too small for a number."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Fraction of the rows of X (n, d), of any kind that ``fit`` takes, whose label y (n,) is predicted.
+
+        Weights are (n,). Raises ``DataError`` for missing labels, labels of several types, and other features or rows.
+        """
+        predicted, labels = self.predict(X), labels_of(y)
+        with told_by_name():
+            return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def predict(self, X: Any) -> Labels:
         """Labels (n,) of the most probable classes, of y's own type, at X as above."""

@@ -6,11 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from partirvm.data.noise import noise_weights
+from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
+from partirvm.types import power_of_two
 
 
 class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
@@ -271,6 +274,16 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         self._fit(source, self._held_out_source(validation, source, None), parameters, self._remember)
         self.__dict__.pop("estimators_", None)
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets, for targets of any scale.
+
+        X is of any kind that ``fit`` takes, weights are (n,). Raises ``DataError`` for other features or rows.
+        """
+        predicted, y = self.predict(X), numbers_of(y)
+        with told_by_name():
+            unit = power_of_two(np.abs(y).max(axis=0))
+            return float(r2_score(y / unit, predicted / unit, sample_weight=sample_weight))
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:

@@ -5,6 +5,7 @@ Arrays hold codes, frames hold labels. pandas is never imported; its frames are 
 
 from __future__ import annotations
 
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,9 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         if isinstance(X, np.ndarray | list | tuple):
-            require_exact(np.asanyarray(X), "X")
+            rows = np.asanyarray(X)
+            _check_text(rows)
+            require_exact(rows, "X")
         return X
     wrong = [name for name in levels_of(X) if name not in levels]
     if wrong:
@@ -60,6 +63,17 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     return X
 
 
+def _check_text(rows: NDArray[Any]) -> None:
+    """Refuse text in an array of rows (n, d) or (n,), unless it is written as a number."""
+    for place, value in np.ndenumerate(rows) if rows.dtype.kind in "OUS" else ():
+        if isinstance(value, str | bytes) and not _number(value):
+            column = f", column 'x{place[1]}'" if len(place) > 1 else ""
+            raise DataError(
+                f"X holds text, not numbers, in row {place[0]:,} (counted from 0){column}: {quoted(value)}. Code it as "
+                "numbers, or pass a data frame in which this column is categorical, with astype('category')"
+            )
+
+
 def _check_numbers(frame: Any, coded: set[Any]) -> None:
     """Refuse columns of text, dates or times but for those that are ``coded``."""
     dates, texts, example = [], [], ""
@@ -71,8 +85,10 @@ def _check_numbers(frame: Any, coded: set[Any]) -> None:
             dates.append(repr(str(name)))
             continue
         wrong = next((value for value in frame.iloc[:, place].dropna().tolist() if not _number(value)), None)
-        if wrong is not None:
-            example = example or f"{wrong!r}"[:60]
+        if isinstance(wrong, date | time | timedelta) or type(wrong).__name__ == "Period":
+            dates.append(repr(str(name)))
+        elif wrong is not None:
+            example = example or quoted(wrong)
             texts.append(repr(str(name)))
     if texts:
         raise DataError(

@@ -162,10 +162,10 @@ def _name(entry: Entry) -> str:
 
 
 def _noise(entry: Entry) -> str:
-    if entry.get("noise_variance") is None:
+    if entry.get("noise_sd") is None:
         return MISSING
     remark = ", raised" if entry.get("overconfident") else ", floor" if entry.get("floored") else ""
-    return format_error(entry["noise_variance"] ** 0.5) + remark
+    return format_error(entry["noise_sd"]) + remark
 
 
 def _memory(entry: Entry) -> str:

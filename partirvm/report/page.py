@@ -6,7 +6,6 @@ What the job was asked, what was planned, how it went and what came of it, for a
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -174,7 +173,7 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
         note = "; ".join([unit, *told])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
-    noise = [("Noise", format_error(math.sqrt(entry["noise_variance"])), "standard deviation")] if kind.noise else []
+    noise = [("Noise", format_error(entry["noise_sd"]), "standard deviation")] if kind.noise else []
     return cells + noise
 
 

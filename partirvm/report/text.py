@@ -211,7 +211,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "rounds": len(levels) + (last["kind"] == "final") if levels else last["number"],
         "fits": len(fits),
         **{quantity.key: last.get(quantity.key) for quantity in kind.every},
-        **({"noise_sd": last["noise_variance"] ** 0.5} if kind.noise else {}),
+        **({"noise_sd": last["noise_sd"]} if kind.noise else {}),
         "log_evidence": last["log_evidence"],
         "passes": sum(entry.get("passes", 0) for entry in history),
         "reason": outcome.reason.value,

@@ -145,8 +145,10 @@ class Record:
     learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
     that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``):
     the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
-    of ``one`` width and of ``each`` feature its own. Of several targets the evidence is that of all together, the noise
-    variance and the negative log density are means over targets, errors the root of the mean of squares.
+    of ``one`` width and of ``each`` feature its own.
+    ``noise_sd`` is the root of ``noise_variance``, which is None where a double does not hold it. Of several targets
+    the evidence is that of all together, the noise variance and the negative log density are means over targets,
+    errors the root of the mean of squares.
     ``overconfidence`` is the mean squared error of rows left out in units of the variance that the fit states
     (``core.left_out``); of an ``overconfident`` one the ``noise_variance`` is what these errors tell, instead of that
     of most evidence.
@@ -180,6 +182,7 @@ class Record:
     choice: dict[str, Any] | None = None
     overconfidence: float | None = None
     overconfident: bool = False
+    noise_sd: float | None = None
 
 
 @dataclass(frozen=True)

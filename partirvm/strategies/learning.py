@@ -34,7 +34,7 @@ from partirvm.strategies.evaluating import Evaluation, Point, evaluation
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Instruction, Log, Record, Saved, Stop
 from partirvm.strategies.likelihood import posterior_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import root_mean
+from partirvm.strategies.regressing import noise, root_mean
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -227,12 +227,11 @@ class Learning:
         assert best is not None
         scale = problem.empty.scaling.t_scale
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
-        numbers: dict[str, Any] = {"noise_variance": None, "train_rmse": None}
+        numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.classifies:
             numbers |= {"train_log_loss": best.surprise / best.rows, "train_error": best.wrong / best.rows}
         else:
-            with np.errstate(over="ignore"):
-                numbers["noise_variance"] = float((scale**2 / best.tied.beta).mean())
+            numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
         return Record(
             kind="kernel",

@@ -202,17 +202,22 @@ def root_mean(errors: Float) -> float:
     return float(np.sqrt(((errors / unit) ** 2).mean()) * unit)
 
 
+def noise(variance: Any, scale: Float) -> dict[str, Any]:
+    """What a line of history says of the noise whose variance is that of standardised targets of these scales (T,)."""
+    with np.errstate(over="ignore", under="ignore"):
+        mean = float(np.mean(scale**2 * variance))
+    return {"noise_variance": mean if np.isfinite(mean) else None, "noise_sd": root_mean(scale * np.sqrt(variance))}
+
+
 def record(problem: Problem, fit: HyperState, scores: Scores | None = None, **facts: Any) -> Record:
     """A fit's line of history, in the target's own units; ``facts`` are what the strategy knows of it."""
     scale, n = problem.empty.scaling.t_scale, fit.statistics.n
-    with np.errstate(over="ignore"):
-        noise = scale**2 * fit.noise_variance
     return Record(
         rows=n or problem.n_rows,
         vectors=fit.n_vectors,
         iterations=fit.iteration,
         log_evidence=float(fit.log_evidence - n * np.log(scale).sum()),
-        noise_variance=float(np.mean(noise)),
+        **noise(fit.noise_variance, scale),
         train_rmse=train_rmse(fit, scale),
         floored=fit.floored,
         overconfidence=None if fit.left_out is None else fit.left_out.overconfidence,

@@ -122,6 +122,11 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
             id="dates of a zone",
         ),
         pytest.param(NUMBERS.assign(day=[datetime.date(2020, 1, 1)] * 60), "the column 'day'", id="date objects"),
+        pytest.param(NUMBERS.assign(day=[datetime.date(2020, 1, 1)] * 60), "dates or times in", id="objects are dates"),
+        pytest.param(NUMBERS.assign(day=DAYS.to_period("D")), "dates or times in the column 'day'", id="periods"),
+        pytest.param(
+            NUMBERS.assign(day=pd.Series(DAYS).astype("date32[pyarrow]")), "dates or times in", id="dates of Arrow"
+        ),
         pytest.param(NUMBERS.assign(b=np.nan), r"X has 60 values.*row 0 \(counted from 0\), column 'b'", id="NaN"),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
@@ -163,6 +168,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param([1, "u"] * 30, r"mix numbers \(1\) and text \('u'\)", id="list of numbers and text"),
         pytest.param(np.array([1, "u"] * 30, dtype=object), r"mix numbers \(1\) and text", id="array"),
         pytest.param(pd.Series([1, "u"] * 30), r"mix numbers \(1\) and text", id="series"),
+        pytest.param([np.str_("u"), np.int64(1)] * 30, r"mix numbers \(1\) and text \('u'\)", id="of NumPy"),
         pytest.param([1, True] * 30, r"mix numbers \(1\) and truth values \(True\)", id="truth values"),
         pytest.param(NONE, "1 missing labels, the first in row 59", id="None in a list"),
         pytest.param(np.array(NONE, dtype=object), "1 missing labels, the first in row 59", id="None in an array"),
@@ -187,6 +193,62 @@ def test_labels_that_cannot_be_used_are_named(y, says):
     if "continuous" not in says and "<NA>" not in str(list(y)) and "nan" not in str(list(y)):
         with pytest.raises(DataError, match=says):
             model.fit(da.from_array(NUMBERS.to_numpy(), chunks=(20, 2)), da.from_array(blocks, chunks=20))
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_dates_of_other_libraries(library):
+    """Their dates are dates, not text."""
+    frame = FRAMES[library](NUMBERS.assign(day=pd.Series([datetime.date(2020, 1, 1)] * 60, dtype=object)))
+    with pytest.raises(DataError, match="dates or times in the column 'day'"):
+        RVMRegressor(**OPTIONS).fit(frame, np.arange(60))
+
+
+def test_integers_as_names_of_columns(tmp_path):
+    """They name target, weights, features and categories of an ingest; 0 is a name, too."""
+    frame = pd.DataFrame(np.random.default_rng(0).uniform(1, 2, (60, 4)))
+    data = ingest(frame, tmp_path / "a.zarr", target=0, features=[1, 2], categorical=[2], weights=3)
+    assert (data.columns.target, data.columns.features, list(data.columns.categories)) == ("0", ("1", "2"), ["2"])
+    assert ingest(frame, tmp_path / "b.zarr", target=[2, 0], noise=3).columns.targets == ("2", "0")
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        pytest.param({"y": [[1], [2, 3]] * 30}, "y is not a regular array", id="ragged"),
+        pytest.param({"y": np.where(np.arange(60) == 7, np.nan, 1)}, "y contains NaN: 1 .*row 7 .*remove", id="NaN"),
+        pytest.param({"y": np.where(np.arange(60) == 7, np.inf, 1)}, "y contains infinity.*row 7 ", id="infinite"),
+        pytest.param(
+            {"sample_weight": np.where(np.arange(60) > 57, np.nan, 1)}, "weight contains NaN: 2 .*row 58 .*fill", id="w"
+        ),
+        pytest.param({"sample_weight": [1, 2, 3]}, r"has the shape \(3,\), and X has 60 rows", id="three weights"),
+        pytest.param({"X": [["1", "a"]] * 60}, "X holds text.* row 0 .*column 'x1': 'a'.*category", id="text"),
+        pytest.param({"X": np.array([["1", "a"]] * 60)}, "X holds text.*column 'x1': 'a'", id="array of text"),
+    ],
+)
+def test_numbers_that_cannot_be_used_are_named(rows, says):
+    """Targets, weights and rows: what, in which row, and what to do."""
+    with pytest.raises(DataError, match=says):
+        RVMRegressor(**OPTIONS).fit(**{"X": NUMBERS, "y": np.arange(60), **rows})
+
+
+def test_validation_of_one_column_is_called_so():
+    with pytest.raises(DataError, match="the validation X is one column"):
+        RVMRegressor(**OPTIONS).fit(NUMBERS, np.arange(60), validation=(NUMBERS["a"], np.arange(60)))
+
+
+def test_score_refuses_what_a_fit_refuses():
+    """Labels that are missing, and targets that are no numbers; labels of every kind are counted."""
+    y = np.arange(60) >= 30
+    text = np.where(y, "u", "v")
+    model, numbers = RVMClassifier(**OPTIONS).fit(NUMBERS, text), RVMRegressor(**OPTIONS).fit(NUMBERS, y)
+    with pytest.raises(DataError, match="1 missing labels, the first in row 59"):
+        model.score(NUMBERS, NONE)
+    with pytest.raises(DataError, match="y contains NaN: 60"):
+        numbers.score(NUMBERS, np.full(60, np.nan))
+    right = (model.predict(NUMBERS) == text).mean()
+    for labels in (text, text.tolist(), pd.Series(text, dtype="category"), text.astype(object)):
+        assert model.score(NUMBERS, labels) == pytest.approx(right)
+    assert model.score(NUMBERS, text, sample_weight=(model.predict(NUMBERS) == text) + 0.0) == 1.0
 
 
 @pytest.mark.parametrize("labels", [[3, 7], [True, False], [0.0, 1.0]])

@@ -110,6 +110,40 @@ def test_a_job_of_a_huge_target(tmp_path, capsys):
     assert found["there"]["coverage_95"] == found["here"]["coverage_95"]
 
 
+@pytest.mark.parametrize("exponent", POWERS)
+@pytest.mark.filterwarnings("error")
+def test_score_of_targets_of_any_scale(exponent):
+    """R² does not depend on the target's unit, for right predictions and for wrong ones, of one target and of two."""
+    X, y = plane(60)
+    for target in (y, np.column_stack([y, 3 * y])):
+        here, there = (RVMRegressor(**OPTIONS).fit(X, np.ldexp(target, each)) for each in (0, exponent))
+        for sign in (1, -1):
+            found = there.score(X, sign * np.ldexp(target, exponent), sample_weight=1 + X[:, 0] ** 2)
+            wanted = here.score(X, sign * target, sample_weight=1 + X[:, 0] ** 2)
+            assert found == pytest.approx(wanted, rel=1e-12)
+            assert (found > 0) == (sign == 1)
+    mean = here.predict(X)
+    assert here.score(X, target) == pytest.approx((1 - ((target - mean) ** 2).sum(0) / (60 * target.var(0))).mean())
+
+
+@pytest.mark.parametrize("exponent", [-700, 0, 700])
+def test_noise_of_a_job_of_any_scale(tmp_path, capsys, exponent):
+    """``fit --json`` and the events state σ as the model does, a number, and are JSON."""
+
+    def no_json(name):
+        raise AssertionError(name)
+
+    X, y = plane(120)
+    data, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    ingest((X, np.ldexp(y, exponent)), data)
+    assert main(["fit", data, job, "--gamma", "learn", "--quiet", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=no_json)
+    assert facts["noise_sd"] == pytest.approx(load_model(job).noise_deviation[0], rel=1e-12)
+    assert 0 < facts["noise_sd"] < math.inf
+    events = [json.loads(path.read_text(), parse_constant=no_json) for path in (tmp_path / "job/events").iterdir()]
+    assert {event["event"] for event in events} >= {"fit", "done"}
+
+
 def test_augmented_predictions_of_a_huge_target():
     """RVM* at 2^700: the moderate ones times that."""
     X, y = plane(60)

@@ -65,4 +65,4 @@ def history(strategy, *, held_out=True):
 def regression(line):
     """The same line as one of a fit of numbers, before there were classes: without the keys of those."""
     old = {key: value for key, value in line.items() if not key.endswith(("_log_loss", "_error"))}
-    return {**old, "noise_variance": 0.25, "train_rmse": 0.5}
+    return {**old, "noise_variance": 0.25, "noise_sd": 0.5, "train_rmse": 0.5}

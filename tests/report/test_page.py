@@ -214,7 +214,7 @@ def test_a_job_of_another_version_is_shown(fitted):
     """Fields that are not there are left out."""
     job = fitted("working-set")
     needed = {"kind", "number", "level", "rows", "candidates", "vectors", "iterations", "termination", "seconds"}
-    needed |= {"train_rmse", "log_evidence", "noise_variance"}
+    needed |= {"train_rmse", "log_evidence", "noise_sd"}
     history = [{name: value for name, value in entry.items() if name in needed} for entry in job.history]
     check(page(replace(job, history=history, spec={}, queued=None, began=None, ended=None)))
 

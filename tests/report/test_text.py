@@ -206,7 +206,7 @@ def part(level):
 )
 def test_facts_of_every_strategy(strategy, history, rounds, fits):
     """Rounds leave a model, or are the levels of split-merge; fits are all but the heuristic's; N is the plan's."""
-    history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25}
+    history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5)
     found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, likelihood="sample", rho=0.12))
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 36_000)
