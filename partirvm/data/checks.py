@@ -73,7 +73,8 @@ def check_dtype(name: str, dtype: Any) -> None:
         return
     if kind == "c":
         raise DataError(
-            f"{name} holds complex numbers ({dtype}). Complex data not supported: pass two columns of reals."
+            f"{name} holds complex numbers ({dtype}). Complex data not supported: take real and imaginary part as two "
+            "columns."
         )
     if kind in "mM":
         raise DataError(f"{name} holds dates or times ({dtype}): turn them into numbers first.")
