@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 
 M_MMAP_THRESHOLD = -3
@@ -29,6 +29,13 @@ def return_freed_memory() -> bool:
         return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, THRESHOLD))
     except (OSError, AttributeError):
         return False
+
+
+def give_back_freed_memory() -> None:
+    """Return to the system what glibc keeps of freed blocks now. Slower than not to, so for few moments."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"

@@ -20,14 +20,11 @@ from partirvm.errors import MemoryLimitError
 
 FLOAT = 8
 
-ALLOWANCE = 20 << 20
+ALLOWANCE = 28 << 20
 """Bytes beside the formula: what libraries load when they are first used, the interpreter's garbage, fragments."""
 
 BATCHES = 6
 """Copies of a batch: as it was read, as records, these ordered by spill file, masks, and buffers of the reader."""
-
-MOST_BATCH = 16 << 20
-"""Bytes of the largest batch: larger ones are no faster."""
 
 LEAST_BATCH = 1 << 20
 LEAST_ROWS = 64
@@ -62,14 +59,14 @@ class Budget:
         base = resident()
         return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
 
-    def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, advice: str) -> int:
-        """Bytes of float64 to read at a time, of records of ``width`` numbers, two more than columns.
+    def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
+        """Bytes of float64 to read at a time, ``most`` if there is room, of records of ``width`` numbers.
 
         Raises ``MemoryLimitError`` where reading or writing cannot fit, with what it needs, what it has and ``advice``.
 
         >>> budget = Budget.of(192 << 20, lambda: 110 << 20)
-        >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, advice="") >> 10  # (82 − 20 − 40) / 6 MiB
-        3754
+        >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
+        2446677
         """
         least = max(LEAST_BATCH, LEAST_ROWS * FLOAT * width)
         reading = ALLOWANCE + held + BATCHES * least
@@ -81,7 +78,7 @@ class Budget:
                 f"process itself), the memory limit is {_mebibytes(self.limit)}: raise memory_limit (`--memory-limit`)"
                 f"{advice}."
             )
-        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(MOST_BATCH, least))
+        return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(most, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Bytes of records to sort at a time, beside what the process holds now that all rows were read."""

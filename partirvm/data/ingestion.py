@@ -171,7 +171,8 @@ def written(
     import zarr.codecs  # noqa: F401  (what it takes counts as the process's own)
 
     budget = Budget.of(memory_limit, resident)
-    batch_bytes = budget.batch_bytes(reader.name, width, tile, reader.held(assigned.wanted), reader.leaner)
+    held, most = reader.held(assigned.wanted), reader.most_batch
+    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.leaner)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
         with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:

@@ -29,6 +29,7 @@ class NpzReader:
 
     untyped = False
     leaner = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
+    most_batch = 4 << 20
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self.name, self._filesystem = path, filesystem

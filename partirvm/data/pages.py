@@ -62,8 +62,8 @@ def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
 def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
     """Type, decompressed and stored bytes of the page after this header, and the header's own length.
 
-    >>> _header(bytes.fromhex("1500 15d00f 15e007 2c 1564 1500 00 00 ff".replace(" ", "")))
-    ((0, 1000, 496), 14)
+    >>> _header(bytes.fromhex("1500 15d00f 15e007 2c 1564 1500 00 00 ff"))
+    ((0, 1000, 496), 15)
     """
     fields, end = _struct(text, 0)
     return (fields[1], fields[2], fields[3]), end

@@ -28,7 +28,8 @@ class Reader(Protocol):
 
     ``features`` are the columns that are features unless the user says otherwise (None: all but targets and weights);
     ``targets`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
-    tell numbers from text. ``leaner`` says how the source could be read in less memory.
+    tell numbers from text. ``leaner`` says how the source could be read in less memory, and batches of more than
+    ``most_batch`` bytes are no faster.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Reader(Protocol):
     n_rows: int | None
     untyped: bool
     leaner: str
+    most_batch: int
 
     def held(self, wanted: Sequence[str]) -> int:
         """Bytes that reading these columns takes beside the batches."""
@@ -53,6 +55,7 @@ class Lean:
     """What readers have in common that hold nothing beside their batches."""
 
     leaner = ""
+    most_batch = 64 << 20
 
     def held(self, wanted: Sequence[str]) -> int:
         """Bytes that reading these columns takes beside the batches."""

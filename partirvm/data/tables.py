@@ -89,6 +89,7 @@ class ParquetReader:
     weights: str | None = None
     untyped = False
     leaner = ", take fewer columns (`--features`), or write the file with smaller pages"
+    most_batch = 4 << 20
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
         self.name, self._files = url, files

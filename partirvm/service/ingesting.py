@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from partirvm import data as _data
-from partirvm.backends.allocator import arrow_from_system, return_freed_memory
+from partirvm.backends.allocator import arrow_from_system, give_back_freed_memory
 from partirvm.backends.process import resident_memory
 from partirvm.data import ZarrSource
 from partirvm.data.appending import append as _append
@@ -26,8 +26,7 @@ def ingest(
     With ``append`` the rows go after those of DATA that are there (``data.appending``).
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    options |= {"memory_limit": limit, "resident": resident_memory}
-    return_freed_memory()
+    options |= {"memory_limit": limit, "resident": _resident}
     with arrow_from_system():
         return _append_to(source, data, options) if append else _data.ingest(source, data, **options)
 
@@ -38,3 +37,9 @@ def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
         raise UsageError(f"append takes {', '.join(given)} from DATA: leave it out, or make new DATA")
     shuffle = options.pop("shuffle", 0)
     return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)
+
+
+def _resident() -> int:
+    """Bytes that this process holds and cannot do without."""
+    give_back_freed_memory()
+    return resident_memory()
