@@ -191,7 +191,7 @@ def test_a_job_keeps_models_of_both_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("X", "says"),
     [
-        ([["a", "b"]], "rows of numbers"),
+        ([["a", "b"]], "text, not numbers, in row 0"),
         ([[1.0, np.nan]], "NaN or infinite"),
         ([1.0, 2.0], "2 features"),
         (np.zeros((4, 3)), r"2 features.*\(4, 3\)"),

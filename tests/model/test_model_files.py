@@ -243,7 +243,7 @@ def test_a_model_on_a_path_object(tmp_path):
 @pytest.mark.parametrize(
     ("X", "says"),
     [
-        ([["a", "b", "c"]], "rows of numbers"),
+        ([["a", "b", "c"]], "text, not numbers, in row 0"),
         ([[1.0, np.nan, 2.0]], "NaN or infinite"),
         ([1.0, 2.0, 3.0], "3 features"),
         (pd.DataFrame([[1.0, 2.0, 3.0]], columns=["ü b", "a", "c"]), "'ü b', 'a', 'c'"),

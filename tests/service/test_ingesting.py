@@ -9,7 +9,7 @@ from partirvm.errors import UsageError
 
 def test_a_memory_limit_in_words(tmp_path):
     X = np.arange(20.0).reshape(10, 2)
-    data = ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="512MiB")
+    data = ingest((X, X[:, 0]), tmp_path / "d.zarr", memory_limit="8GiB")
     assert (data.n_rows, data.n_features) == (10, 2)
 
 
