@@ -43,7 +43,11 @@ USUAL_ROOM = 256 << 20
 
 @dataclass(frozen=True)
 class Budget:
-    """The limit on this process, what it holds already (``base``) and how to ask what it holds now, all in bytes."""
+    """The limit on this process and what it holds already (``base``), in bytes.
+
+    ``resident`` gives back to the system what was freed, and returns what the process holds now. It is called after
+    every batch too: pages of many sizes leave gaps between them, half as much as they hold after some hundred batches.
+    """
 
     limit: int
     base: int

@@ -97,7 +97,8 @@ def ingest(
     progress : callable, optional
         Called with (phase, rows done, rows in all or None); phases are "read" and "write".
     resident : callable
-        Returns the bytes that this process holds; without it the limit is on what the ingest takes by itself.
+        Gives back to the system what was freed, and returns the bytes that this process holds; without it the limit is
+        on what the ingest takes by itself.
 
     Returns
     -------
@@ -176,7 +177,7 @@ def written(
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
         with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:
-            _read(reader, encoder, rows, seed, batch_bytes, report, least if assigned.targets else 1)
+            _read(reader, encoder, rows, seed, batch_bytes, budget, report, least if assigned.targets else 1)
             writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
             attributes = writer.write(rows.blocks(budget.sort_bytes(width, tile)))
         place.commit(attributes.to_json())
@@ -202,6 +203,7 @@ def _read(
     rows: ExternalSorter | Spool,
     seed: int | None,
     batch_bytes: int,
+    budget: Budget,
     report: Progress,
     least: int,
 ) -> None:
@@ -214,6 +216,7 @@ def _read(
             with storing("the spill files beside the data"):
                 rows.add(records)
         del batch, records  # before the next one is read
+        budget.resident()
         report("read", encoder.n_rows, reader.n_rows)
     check_row_count(encoder.n_rows, least, reader.name)
     encoder.check()
