@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import Moments
+from partirvm.data.budget import ALONE, Process
 from partirvm.data.ingestion import Progress, written
 from partirvm.data.layout import DataAttributes, local_path, open_arrays, open_data
 from partirvm.data.publish import storing
@@ -41,11 +42,11 @@ def append(
     shuffle: int = 0,
     memory_limit: int | None = None,
     progress: Progress | None = None,
-    resident: Callable[[], int] = lambda: 0,
+    process: Process = ALONE,
 ) -> ZarrSource:
     """Append the rows of a table or arrays, or a single one, to DATA on this machine; returns the DATA, open.
 
-    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``resident`` are as ``ingest``
+    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``process`` are as ``ingest``
     has them; features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA
     were shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest``
     does, and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do
@@ -66,7 +67,7 @@ def append(
             memory_limit=memory_limit,
             tile_rows=old.tile_rows,
             progress=progress,
-            resident=resident,
+            process=process,
             least=1,
         )
         new = ZarrSource(place)

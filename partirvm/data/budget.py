@@ -13,8 +13,8 @@ cannot fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from partirvm.errors import MemoryLimitError
 
@@ -41,30 +41,59 @@ USUAL_ROOM = 256 << 20
 """Without a limit: 512 MiB in all, or 256 MiB beside a process that holds more."""
 
 
+class Process(Protocol):
+    """The memory of this process."""
+
+    def resident(self) -> int:
+        """Give back to the system what was freed; returns the bytes that the process holds then."""
+        ...
+
+    def reuse(self) -> None:
+        """From now on keep what is freed, for blocks of the same sizes that come again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A process that holds a known number of bytes: limits are on what the ingest takes by itself."""
+
+    held: int = 0
+
+    def resident(self) -> int:
+        """The number."""
+        return self.held
+
+    def reuse(self) -> None:
+        """Nothing to do."""
+
+
+ALONE = Bare()
+
+
 @dataclass(frozen=True)
 class Budget:
-    """The limit on this process, what it holds already (``base``) and how to ask what it holds now, all in bytes."""
+    """The limit on a process and what it holds already (``base``), in bytes."""
 
     limit: int
     base: int
-    resident: Callable[[], int]
+    process: Process
 
     @classmethod
-    def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
+    def of(cls, limit: int | None, process: Process) -> Budget:
         """The budget under a limit, or the usual one; call it when the libraries have been imported.
 
-        >>> Budget.of(None, lambda: 100 << 20).limit >> 20, Budget.of(None, lambda: 900 << 20).limit >> 20
+        >>> Budget.of(None, Bare(100 << 20)).limit >> 20, Budget.of(None, Bare(900 << 20)).limit >> 20
         (512, 1156)
         """
-        base = resident()
-        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, resident)
+        base = process.resident()
+        return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, process)
 
     def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
         """Bytes of float64 to read at a time, ``most`` if there is room, of records of ``width`` numbers.
 
         Raises ``MemoryLimitError`` where reading or writing cannot fit, with what it needs, what it has and ``advice``.
 
-        >>> budget = Budget.of(192 << 20, lambda: 110 << 20)
+        >>> budget = Budget.of(192 << 20, Bare(110 << 20))
         >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
         2446677
         """
@@ -82,7 +111,7 @@ class Budget:
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Bytes of records to sort at a time, beside what the process holds now that all rows were read."""
-        return max((self.limit - self.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
+        return max((self.limit - self.process.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:

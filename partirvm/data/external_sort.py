@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.data.source import Float
 
 BUCKETS = 256
-"""How many key ranges are spilled to at a time: up to as many open files."""
+"""How many key ranges are spilled to at a time, at most: up to as many open files."""
 
 READ_BYTES = 2 << 20
 """About how much is read at once of a range that has to be cut again, and written at once of one that has one key."""
@@ -89,11 +89,12 @@ class ExternalSorter:
             else:
                 yield from self._cut_again(path, spill.columns, lowest, highest)
 
-    def _new_spill(self, columns: int, low: float, high: float) -> _Spill:
-        return _Spill(self._folder, f"{next(self._spills)}", columns, low, high)
+    def _new_spill(self, columns: int, low: float, high: float, buckets: int = BUCKETS) -> _Spill:
+        return _Spill(self._folder, f"{next(self._spills)}", columns, low, high, buckets)
 
     def _cut_again(self, path: Path, columns: int, lowest: float, highest: float) -> Iterator[Float]:
-        finer = self._new_spill(columns, lowest, float(np.nextafter(highest, np.inf)))
+        buckets = min(2 * path.stat().st_size // max(self._memory, 1) + 1, BUCKETS)
+        finer = self._new_spill(columns, lowest, float(np.nextafter(highest, np.inf)), buckets)
         try:
             for batch in _batches(path, columns):
                 finer.add(batch)
@@ -137,11 +138,12 @@ class Spool:
 class _Spill:
     """Files of raw records, one for every key range that any record fell into; the first column is the key."""
 
-    def __init__(self, folder: Path, name: str, columns: int, low: float, high: float) -> None:
+    def __init__(self, folder: Path, name: str, columns: int, low: float, high: float, buckets: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.columns = columns
-        self._edges = np.unique(np.linspace(low, high, BUCKETS + 1))
+        self._edges = np.unique(np.linspace(low, high, buckets + 1))
         self._folder, self._name = folder, name
+        self._ordered: Float = np.empty((0, columns))
         self._files: dict[int, BinaryIO] = {}
         self._keys: dict[int, tuple[float, float]] = {}
 
@@ -153,7 +155,10 @@ class _Spill:
         if not (keys.min() >= self._edges[0] and keys.max() < self._edges[-1]):
             raise ValueError(f"keys must lie in [{self._edges[0]}, {self._edges[-1]})")
         buckets = (np.searchsorted(self._edges, keys, side="right") - 1).astype(np.uint8)
-        records = records[np.argsort(buckets, kind="stable")]  # a radix sort, on bytes
+        if len(self._ordered) < len(records):
+            self._ordered = np.empty_like(records)
+        order = np.argsort(buckets, kind="stable")  # a radix sort, on bytes
+        records = np.take(records, order, axis=0, out=self._ordered[: len(records)])
         counts = np.bincount(buckets)
         ends = np.cumsum(counts)
         for bucket in np.flatnonzero(counts).tolist():
@@ -174,6 +179,7 @@ class _Spill:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+        self._ordered = self._ordered[:0].copy()
 
     def _path(self, bucket: int) -> Path:
         return self._folder / f"{self._name}-{bucket}"

@@ -17,7 +17,7 @@ import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.data.budget import Budget
+from partirvm.data.budget import ALONE, Budget, Process
 from partirvm.data.checks import check_row_count
 from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
@@ -53,7 +53,7 @@ def ingest(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    resident: Callable[[], int] = lambda: 0,
+    process: Process = ALONE,
 ) -> ZarrSource:
     """Make DATA, a Zarr group of shuffled rows in tiles, of a table or arrays. Streams; leaves nothing half-written.
 
@@ -96,8 +96,8 @@ def ingest(
         Replace DATA that stands there already.
     progress : callable, optional
         Called with (phase, rows done, rows in all or None); phases are "read" and "write".
-    resident : callable
-        Returns the bytes that this process holds; without it the limit is on what the ingest takes by itself.
+    process : data.budget.Process
+        The memory of this process; without it the limit is on what the ingest takes by itself.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def ingest(
         tile_rows=tile_rows,
         overwrite=overwrite,
         progress=progress,
-        resident=resident,
+        process=process,
     )
     for message in _remarks(made, duplicates):
         warnings.warn(f"{data}: {message}", DataWarning, stacklevel=2)
@@ -156,7 +156,7 @@ def written(
     tile_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    resident: Callable[[], int] = lambda: 0,
+    process: Process = ALONE,
     least: int = 2,
 ) -> tuple[DataAttributes, DuplicateCounter]:
     """Write DATA as ``ingest`` does, from ``least`` rows on; what they are, and what is known of duplicates.
@@ -170,15 +170,17 @@ def written(
     tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, _tile_width(assigned))
     import zarr.codecs  # noqa: F401  (what it takes counts as the process's own)
 
-    budget = Budget.of(memory_limit, resident)
+    budget = Budget.of(memory_limit, process)
     held, most = reader.held(assigned.wanted), reader.most_batch
     batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.leaner)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
         with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:
-            _read(reader, encoder, rows, seed, batch_bytes, report, least if assigned.targets else 1)
+            _read(reader, encoder, rows, seed, batch_bytes, process, report, least if assigned.targets else 1)
+            sort_bytes = budget.sort_bytes(width, tile)
+            process.reuse()
             writer = _Writer(place, encoder, rows.n_records, seed, tile_rows, report)
-            attributes = writer.write(rows.blocks(budget.sort_bytes(width, tile)))
+            attributes = writer.write(rows.blocks(sort_bytes))
         place.commit(attributes.to_json())
     return attributes, writer.duplicates
 
@@ -202,32 +204,35 @@ def _read(
     rows: ExternalSorter | Spool,
     seed: int | None,
     batch_bytes: int,
+    process: Process,
     report: Progress,
     least: int,
 ) -> None:
     """Stream the source into records (key, row number, features, targets, weights); raises for what is missing."""
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
+    space = np.empty((0, 2 + len(roles.wanted)))
     for batch in reader.batches(roles.wanted, roles.levels, batch_bytes):
-        records = _records(batch, encoder, rng)
+        n = len(batch[roles.features[0]])
+        space = space if len(space) >= n else np.empty((n, space.shape[1]))
+        records = space[:n]
+        _fill(records, batch, encoder, rng)
         if encoder.bad == 0:
             with storing("the spill files beside the data"):
                 rows.add(records)
-        del batch, records  # before the next one is read
+        del batch  # before the next one is read
+        process.resident()  # pages of many sizes leave gaps between them, half as much as they hold
         report("read", encoder.n_rows, reader.n_rows)
     check_row_count(encoder.n_rows, least, reader.name)
     encoder.check()
 
 
-def _records(batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> Float:
-    """The records of a batch."""
-    roles = encoder.roles
-    start, n = encoder.n_rows, len(batch[roles.features[0]])
-    records = np.empty((n, 2 + len(roles.wanted)))
+def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> None:
+    """Make records of a batch."""
+    start, n = encoder.n_rows, len(records)
     encoder.encode(batch, into=records[:, 2:])
     records[:, 1] = np.arange(start, start + n)
     records[:, 0] = records[:, 1] if rng is None else rng.random(n)
-    return records
 
 
 class _Writer:

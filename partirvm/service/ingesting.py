@@ -6,7 +6,12 @@ import functools
 from typing import Any
 
 from partirvm import data as _data
-from partirvm.backends.allocator import arrow_from_system, give_back_freed_memory
+from partirvm.backends.allocator import (
+    arrow_from_system,
+    give_back_freed_memory,
+    keep_freed_memory,
+    return_freed_memory,
+)
 from partirvm.backends.process import resident_memory
 from partirvm.data import ZarrSource
 from partirvm.data.appending import append as _append
@@ -26,7 +31,8 @@ def ingest(
     With ``append`` the rows go after those of DATA that are there (``data.appending``).
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    options |= {"memory_limit": limit, "resident": _resident}
+    options |= {"memory_limit": limit, "process": _Process()}
+    return_freed_memory()
     with arrow_from_system():
         return _append_to(source, data, options) if append else _data.ingest(source, data, **options)
 
@@ -39,7 +45,14 @@ def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
     return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)
 
 
-def _resident() -> int:
-    """Bytes that this process holds and cannot do without."""
-    give_back_freed_memory()
-    return resident_memory()
+class _Process:
+    """This process, as ``data.budget.Process`` has it."""
+
+    def resident(self) -> int:
+        """Its resident bytes, once freed ones were given back."""
+        give_back_freed_memory()
+        return resident_memory()
+
+    def reuse(self) -> None:
+        """From now on keep what is freed."""
+        keep_freed_memory()

@@ -1,0 +1,196 @@
+"""Ingest holds its memory limit: VmHWM of a process of its own, the arithmetic behind it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Bare, Budget, tile_bytes
+from partirvm.data.pages import LEAST_BUFFER
+from partirvm.data.readers import open_reader
+from partirvm.errors import MemoryLimitError
+from partirvm.service import ingest
+
+MiB = 1 << 20
+BLOCK = 100_000
+NAMES = [f"x{column}" for column in range(16)]
+
+CODE = """
+import sys
+from partirvm.cli import main
+status = main(sys.argv[1:])
+peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))
+print(status, peak, 'pandas' in sys.modules)
+"""
+
+
+def tables(rows: int) -> Iterator[Any]:
+    """Rows of 16 features and a target, some 100,000 at a time."""
+    rng = np.random.default_rng(0)
+    for start in range(0, rows, BLOCK):
+        columns = rng.standard_normal((17, min(BLOCK, rows - start)))
+        yield pa.table(dict(zip([*NAMES, "y"], columns, strict=True)))
+
+
+def one_group(path: Path, rows: int) -> None:
+    pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=rows)
+
+
+def many_groups(path: Path, rows: int) -> None:
+    pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=7_000)
+
+
+def csv(path: Path, rows: int) -> None:
+    pyarrow.csv.write_csv(pa.concat_tables(tables(rows)), path)
+
+
+def npz(path: Path, rows: int) -> None:
+    table = pa.concat_tables(tables(rows))
+    np.savez(path, X=np.column_stack([table[name] for name in NAMES]), y=table["y"])
+
+
+def ingested(source: Path, data: Path, limit: int) -> tuple[int, int, bool, str]:
+    """Exit status, VmHWM in MiB, whether pandas was imported, and what stderr said, of a process that ingests."""
+    arguments = ["ingest", str(source), str(data), "--memory-limit", f"{limit}MiB", "--quiet"]
+    arguments += [] if source.suffix == ".npz" else ["--target", "y"]
+    done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
+    status, kibibytes, pandas = done.stdout.splitlines()[-1].split()
+    return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
+
+
+def digest(data: Path) -> str:
+    return str(json.loads((data / "zarr.json").read_text())["attributes"]["digest"])
+
+
+@pytest.mark.parametrize(
+    ("write", "ending"), [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv"), (npz, "npz")]
+)
+def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_path: Path) -> None:
+    """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit."""
+    source = tmp_path / f"t.{ending}"
+    write(source, 400_000)
+    for limit in (192, 512):
+        status, peak, pandas, said = ingested(source, tmp_path / f"{limit}.zarr", limit)
+        assert status == 0, said
+        assert peak <= limit
+        assert not pandas, "46 MiB"
+    assert digest(tmp_path / "192.zarr") == digest(tmp_path / "512.zarr")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_limit_holds_for_fifteen_million_rows(tmp_path: Path) -> None:
+    source = tmp_path / "t.parquet"
+    blocks = tables(15_000_000)
+    first = next(blocks)
+    with pq.ParquetWriter(source, first.schema) as writer:
+        for ten in (pa.concat_tables([first, *(next(blocks) for _ in range(9))]), *_tens(blocks)):
+            writer.write_table(ten)
+    digests = set()
+    for limit in (192, 512, 2048):
+        data = tmp_path / f"{limit}.zarr"
+        status, peak, _, said = ingested(source, data, limit)
+        assert status == 0, said
+        assert peak <= limit
+        digests.add(digest(data))
+    assert len(digests) == 1
+
+
+def _tens(blocks: Iterator[Any]) -> Iterator[Any]:
+    while ten := [block for block, _ in zip(blocks, range(10), strict=False)]:
+        yield pa.concat_tables(ten)
+
+
+def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
+    """What it needs, what it has, what to change; nothing is written."""
+    one_group(tmp_path / "t.parquet", 30_000)
+    status, _, _, said = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
+    assert status == 2
+    assert "t.parquet: ingesting 17 columns needs" in said
+    assert "the memory limit is 96 MiB: raise memory_limit (`--memory-limit`), take fewer columns" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_arrays_in_fortran_order_need_room(tmp_path: Path) -> None:
+    """Read whole: an X of 128 MiB in Fortran order needs twice as much."""
+    X = np.asfortranarray(np.random.default_rng(0).standard_normal((1 << 20, 16)))
+    np.savez(tmp_path / "t.npz", X=X, y=X[:, 0])
+    assert open_reader(tmp_path / "t.npz").held(["x0", "y"]) == 256 * MiB
+    status, _, _, said = ingested(tmp_path / "t.npz", tmp_path / "d.zarr", 256)
+    assert status == 2
+    assert "np.ascontiguousarray" in said
+    status, peak, _, said = ingested(tmp_path / "t.npz", tmp_path / "d.zarr", 512)
+    assert status == 0, said
+    assert peak <= 512
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_what_parquet_columns_hold(dictionary: bool, tmp_path: Path) -> None:
+    """Twice a page of 8,000 bytes each; 1,000 different values go into a dictionary of as many, and 10 bits each."""
+    column = np.random.default_rng(0).permutation(1000).astype(float)
+    table = pa.table({"a": column, "b": column, "c": column})
+    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=dictionary, compression="none")
+    held = open_reader(tmp_path / "t.parquet").held(["a", "c"])
+    least = 2 * (LEAST_BUFFER + 2 * (8000 + (1250 if dictionary else 0)))
+    assert least <= held <= least + 2 * 2 * 64, "some bytes more for levels and widths"
+
+
+def test_one_page_for_a_whole_row_group(tmp_path: Path) -> None:
+    """A column of 2²⁰ numbers in pages of 64 KiB, or in one of 8 MiB: the page decides."""
+    table = pa.table({"a": np.random.default_rng(0).standard_normal(1 << 20)})
+    held = {}
+    for name, options in {"small": {"data_page_size": 1 << 16}, "large": {"data_page_size": 1 << 30}}.items():
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(table, path, use_dictionary=False, **options, **_without_most_rows(name))
+        held[name] = open_reader(path).held(["a"])
+    assert held["small"] <= LEAST_BUFFER + 2 * (2 << 16)
+    assert held["large"] >= LEAST_BUFFER + 2 * 8 * MiB
+
+
+def _without_most_rows(name: str) -> dict[str, Any]:
+    """What newer versions of Arrow need to write large pages."""
+    known = "max_rows_per_page" in (pq.write_table.__doc__ or "")
+    return {"max_rows_per_page": 1 << 20} if known and name == "large" else {}
+
+
+@given(
+    limit=st.integers(1, 4096), base=st.integers(0, 1024), held=st.integers(0, 1024), width=st.integers(3, 5000),
+    tile_rows=st.sampled_from([1, 64, 2048, 8192, 16384]), most=st.sampled_from([4 * MiB, 64 * MiB]),
+)  # fmt: skip
+def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
+    """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
+    budget = Budget.of(limit * MiB, Bare(base * MiB))
+    least = max(LEAST_BATCH, 64 * 8 * width)
+    room = (limit - base) * MiB - ALLOWANCE
+    fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+    try:
+        batch = budget.batch_bytes("t", width, tile_rows, held=held * MiB, most=most, advice="")
+    except MemoryLimitError:
+        assert not fits
+        return
+    assert fits
+    assert least <= batch <= max(most, least)
+    assert held * MiB + BATCHES * batch <= room
+    assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room
+
+
+def test_without_a_limit_a_large_process_can_ingest(tmp_path: Path) -> None:
+    """Only a limit that was given can refuse what the process held before."""
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    ballast = np.ones(600 * MiB // 8)
+    assert ingest((X, X[:, 0]), tmp_path / "d.zarr").n_rows == 100
+    with pytest.raises(MemoryLimitError, match="the memory limit is 512 MiB"):
+        ingest((X, X[:, 0]), tmp_path / "e.zarr", memory_limit="512MiB")
+    del ballast
