@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.measure import apart, write
 from benchmarks.working_set import CASES, Case, ingest
-from partirvm import service
+from partirvm import jobs
 from partirvm.jobs.store import JobStore
 from partirvm.types import FitParameters
 
@@ -51,7 +51,7 @@ def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[st
     )
     job = Path(place, "job")
     began = time.perf_counter()
-    fitted = service.fit(f"{place}/train.zarr", str(job), parameters, overwrite=True)
+    fitted = jobs.fit(f"{place}/train.zarr", str(job), parameters, overwrite=True)
     seconds = time.perf_counter() - began
     assert fitted.model is not None
     last = sorted(path for path in (job / "checkpoints").glob("*") if path.is_dir())[-1:]

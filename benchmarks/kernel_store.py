@@ -50,8 +50,8 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
     from partirvm.backends import LocalExecutor
     from partirvm.data import as_source
     from partirvm.jobs.driver import MemoryJournal
-    from partirvm.service.fitting import run
-    from partirvm.service.preparing import prepare
+    from partirvm.jobs.run import run
+    from partirvm.setup.resolve import prepare
     from partirvm.types import FitParameters
 
     name, make = CASES[case]
@@ -83,7 +83,7 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
 
 
 def _watch_disk(largest: list[int], over: threading.Event) -> None:
-    from partirvm.service.keeping import PREFIX
+    from partirvm.jobs.kernel_blocks import PREFIX
 
     while not over.wait(0.2):
         folders = Path(tempfile.gettempdir()).glob(f"{PREFIX}{os.getpid()}-*")

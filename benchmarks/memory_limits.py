@@ -155,14 +155,14 @@ def make(folder: str, name: str) -> dict[str, Any]:
 
 def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
     """Fit as a job, in this process; what the plan expects."""
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.types import FitParameters
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
     parameters = FitParameters(memory_limit=setting.limit << 20, **setting.asked)
     held_out = str(place / "other.zarr") if setting.held_out else None
-    done = service.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
+    done = jobs.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
     assert done.plan is not None
     return {
         "planned_mib": done.plan.peak / 2**20,
@@ -173,17 +173,17 @@ def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
 def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
     """Predict or evaluate, in this process."""
-    from partirvm import service
+    from partirvm import predict
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
     train, other, output = str(place / "train.zarr"), str(place / "other.zarr"), f"{job}-{setting.then}.parquet"
     if setting.then == "evaluate":
-        service.evaluate(job, train)
+        predict.evaluate(job, train)
     elif setting.then == "augment":
-        service.predict(job, other, output, augment=train)
+        predict.predict(job, other, output, augment=train)
     else:
-        service.predict(job, train, output, interval=0.95)
+        predict.predict(job, train, output, interval=0.95)
     return {}
 
 

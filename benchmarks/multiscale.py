@@ -140,7 +140,7 @@ def split_of(folder: str, case: Case, rows: int | None) -> Split:
     """The case's rows, at random, seed 0; ``rows`` of them to train on, or all that do not test."""
     if case.name != "terrain":
         return load_random(folder, case.name, rows or 10**9, case.test_rows, 0)
-    from partirvm.service.demo import load_terrain
+    from partirvm.cli.terrain import load_terrain
 
     terrain = load_terrain()
     order = np.random.default_rng(0).permutation(terrain.elevation.size)

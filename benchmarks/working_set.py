@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+import partirvm
 from benchmarks.datasets import load
 from benchmarks.measure import apart, write
-from partirvm import service
+from partirvm import jobs, predict
 from partirvm.backends.local import usable_cores
 from partirvm.backends.threads import one_blas_thread
 from partirvm.data import ZarrSource
@@ -66,8 +67,8 @@ COLUMNS = {
 def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
     """Make DATA of the training and the test rows of a set."""
     split = load(folder, name)
-    service.ingest((split.X, split.y), f"{target}/train.zarr")
-    service.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
+    partirvm.ingest((split.X, split.y), f"{target}/train.zarr")
+    partirvm.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
     return {"deviation": split.deviation, "rows": len(split.y)}
 
 
@@ -81,7 +82,7 @@ def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, 
         selection=selection,
         memory_limit=memory_limit,
     )
-    fitted = service.fit(f"{place}/train.zarr", f"{place}/job", parameters, overwrite=True)
+    fitted = jobs.fit(f"{place}/train.zarr", f"{place}/job", parameters, overwrite=True)
     seconds = time.perf_counter() - began
     save_model(fitted.model, f"{place}/model-{selection}-{time.time_ns()}")
     return {"seconds": seconds, "vectors": fitted.model.n_vectors, "selection": fitted.plan.selection}
@@ -89,7 +90,7 @@ def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, 
 
 def evaluate(place: str) -> dict[str, Any]:
     """Scores on the test rows."""
-    return service.evaluate(f"{place}/job", f"{place}/test.zarr")
+    return predict.evaluate(f"{place}/job", f"{place}/test.zarr")
 
 
 def bare_pass(model: Model, source: ZarrSource) -> float:

@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
-    "ingest": "partirvm.service",
+    "ingest": "partirvm.setup.ingest",
     "load_model": "partirvm.estimators",
-    "open_job": "partirvm.service",
+    "open_job": "partirvm.jobs",
     "plan": "partirvm.estimators",
     "save_model": "partirvm.estimators",
     "submit": "partirvm.estimators",
@@ -29,7 +29,8 @@ __all__ += ["plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
-    from partirvm.service import ingest, open_job
+    from partirvm.jobs import open_job
+    from partirvm.setup.ingest import ingest
 
 
 def __getattr__(name: str) -> Any:

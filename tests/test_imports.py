@@ -31,18 +31,24 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "backends": VALUES
     | {"core", "kernels", "data", "model", "strategies.instructions", "strategies.passes", "planning.plan"},
-    "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends"},
+    "setup": VALUES
+    | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends"}
+    # The driver runs the small fits of kernel search, too.
+    | {"jobs.driver", "jobs.timer"},
+    "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup"},
+    "predict": VALUES
+    | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup", "jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process.
     "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
-    "service": VALUES | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends", "jobs"},
-    "estimators": VALUES | {"service", "report"},
-    "cli": VALUES | {"service", "report", "planning.units", "backends.process"},
+    "estimators": VALUES | {"setup", "jobs", "predict", "report"},
+    "cli": VALUES | {"setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
 
 EXCEPTIONS = {
-    # Estimators fit sources that are no DATA on disk: they drive the service with a journal in memory.
+    "cli.shared": {"backends"},
+    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": {"core.termination.Termination"},
     "estimators.base": {
         "backends.executor_for",
@@ -54,8 +60,6 @@ EXCEPTIONS = {
         "data.labels.plain_labels",
         "data.require_target",
         "data.source.Source",
-        "jobs.driver.MemoryJournal",
-        "jobs.driver.Outcome",
         "model.bases.Bases",
         "model.frames.coded_frame",
         "model.frames.levels_of",
@@ -73,7 +77,6 @@ EXCEPTIONS = {
     },
     "estimators.files": {
         "core.termination.Termination",
-        "jobs.codec.Codec",
         "kernels.KERNELS",
         "kernels.functions.require_no_code",
         "kernels.Several",
@@ -96,8 +99,6 @@ EXCEPTIONS = {
         "backends.Executor",
         "backends.executor_for",
         "data.as_source",
-        "jobs.driver.MemoryJournal",
-        "jobs.driver.Outcome",
     },
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
@@ -121,10 +122,11 @@ THIRD_PARTIES = {
     "backends.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "report": {"numpy", "rich", "matplotlib"},
-    "service": {"numpy", "zarr", "pyarrow", "fsspec"},
+    "setup": {"numpy"},
+    "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "estimators": {"numpy", "sklearn"},
-    "service.bases": {"sklearn"},
-    "service.demo": {"matplotlib"},
+    "setup.basis": {"sklearn"},
+    "cli.terrain": {"numpy", "zarr", "matplotlib"},
     "cli": {"click", "distributed"},
     "__main__": set(),
 }
@@ -202,8 +204,8 @@ def test_every_public_name_is_there():
 
 
 def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
-    """``from partirvm import service``, from which the command line fits."""
-    assert not loaded("from partirvm import service") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}
+    """``from partirvm.jobs import fit``, by which the command line fits."""
+    assert not loaded("from partirvm.jobs import fit") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}
 
 
 def test_the_command_line_starts_light():

@@ -23,9 +23,9 @@ from partirvm.backends import executor_for
 from partirvm.data import as_source
 from partirvm.errors import PartirvmWarning
 from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.run import run
 from partirvm.model import Model
-from partirvm.service.fitting import run
-from partirvm.service.preparing import prepare
+from partirvm.setup.resolve import prepare
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
 

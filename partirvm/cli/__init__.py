@@ -1,4 +1,4 @@
-"""The command line: parse, call the service, print. Results go to stdout, everything else to stderr.
+"""The command line: parse, call, print. Results go to stdout, everything else to stderr.
 
 Exit status: 0 done, 2 wrong usage or input, 3 aborted with a usable model, 4 the job failed.
 """

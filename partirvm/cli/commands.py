@@ -1,4 +1,4 @@
-"""The verbs. Each parses, calls the service and prints; whatever is heavy is imported inside."""
+"""The verbs. Each parses, calls and prints; whatever is heavy is imported inside."""
 
 from __future__ import annotations
 
@@ -141,15 +141,15 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
       partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
-    from partirvm import service
     from partirvm.report.progress import progress_for
     from partirvm.report.text import counted
+    from partirvm.setup import ingest
 
     context = click.get_current_context()
     if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
     with progress_for(quiet=quiet) as progress:
-        made = service.ingest(
+        made = ingest.ingest(
             source,
             data,
             shuffle=None if no_shuffle else shuffle,
@@ -206,10 +206,10 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
-    from partirvm import service
+    from partirvm import jobs
 
     with cluster(scheduler) as client:
-        made = service.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
+        made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
     show(made.to_json(), str(made), as_json)
 
 
@@ -251,20 +251,20 @@ def fit(
       partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
       partirvm fit mails.zarr jobs/run4 --class-weight spam=1,ham=5 --validation later.zarr
     """
-    from partirvm import service
+    from partirvm import jobs
 
     options.require_detachable(detach, scheduler, verify)
     asked = options.parameters(choices)
     with cluster(scheduler) as client:
         held_out = None if validation is None else place(validation, client)
         if detach:
-            service.submit(
+            jobs.submit(
                 place(data, client), place(job, client), asked, validation=held_out, client=client, overwrite=overwrite
             )
             return job_commands.detached(job, scheduler, as_json)
 
         def work(**hooks: Any) -> Any:
-            return service.fit(
+            return jobs.fit(
                 place(data, client),
                 job,
                 asked,
@@ -335,7 +335,7 @@ def predict(
       partirvm predict jobs/run1 new.zarr predictions.csv --interval 0.95
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
-    from partirvm import service
+    from partirvm import predict
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
@@ -347,7 +347,7 @@ def predict(
             progress.on_tile("predict", done, total)
 
         try:
-            rows = service.predict(
+            rows = predict.predict(
                 job,
                 place(data, client),
                 output,
@@ -389,11 +389,11 @@ def evaluate(
     Example:
       partirvm evaluate jobs/run1 held-out.zarr
     """
-    from partirvm import service
+    from partirvm import predict
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        scores = service.evaluate(
+        scores = predict.evaluate(
             job,
             place(data, client),
             augment=None if augment is None else place(augment, client),

@@ -24,8 +24,8 @@ class Settings:
 
 def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
     """Run the demo into the folder ``output``; return the exit status."""
+    from partirvm.cli.terrain import SHARES, TARGET, landscape, load_terrain, write_tables
     from partirvm.report.picture import Landscape, draw, save
-    from partirvm.service.demo import SHARES, TARGET, landscape, load_terrain, write_tables
 
     began = time.perf_counter()
     folder = Path(output)

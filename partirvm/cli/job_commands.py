@@ -44,10 +44,10 @@ def status(job: str, follow: bool, as_json: bool) -> int:
       partirvm status jobs/run1
       partirvm status jobs/run1 --follow
     """
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.report.status import Follower, status_text
 
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     if not follow:
         found = opened.progress()
         show(found, status_text(found), as_json)
@@ -80,17 +80,17 @@ def jobs(folder: str, as_json: bool) -> None:
     Example:
       partirvm jobs jobs
     """
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.report.status import jobs_table
 
     found: list[dict[str, Any]] = []
-    for job in service.jobs_in(folder):
+    for job in jobs.jobs_in(folder):
         try:
             found.append(job.progress())
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
-        is_job = service.Job(folder).store.there()
+        is_job = jobs.Job(folder).store.there()
         echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
         return
     show(found, jobs_table(found), as_json)
@@ -109,10 +109,10 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     Example:
       partirvm wait jobs/run1 && partirvm evaluate jobs/run1 test.zarr
     """
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.report.status import status_text
 
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     try:
         opened.wait(timeout)
     except TimeoutError as error:
@@ -139,9 +139,9 @@ def abort(job: str, reason: str, as_json: bool) -> None:
     Example:
       partirvm abort jobs/run1 && partirvm wait jobs/run1
     """
-    from partirvm import service
+    from partirvm import jobs
 
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     _tell_end(job, opened.abort(reason).value, opened, as_json)
 
 
@@ -158,9 +158,9 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
     Example:
       partirvm cancel jobs/run1 --reason 'wrong target'
     """
-    from partirvm import service
+    from partirvm import jobs
 
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     _tell_end(job, opened.cancel(reason).value, opened, as_json)
 
 
@@ -207,16 +207,16 @@ def resume(
       partirvm resume jobs/run1 --max-rounds 20
       partirvm resume jobs/run1 --data /new/place/trips.zarr
     """
-    from partirvm import service
+    from partirvm import jobs
 
     options.require_detachable(detach, scheduler)
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     options.require_no_change(opened.asked(), job)
     with cluster(scheduler) as client:
         try:
             if detach:
                 moved = {"data": data, "validation": validation}
-                service.Job(place(job, client)).resume(client=client, allow_code=allow_code, **moved, **changed)
+                jobs.Job(place(job, client)).resume(client=client, allow_code=allow_code, **moved, **changed)
                 return detached(job, scheduler, as_json)
             attempt = opened.requeue(data, validation, allow_code=allow_code, **changed).attempt
         except DoneError as error:
@@ -224,7 +224,7 @@ def resume(
             return Status.DONE
 
         def work(**hooks: Any) -> Any:
-            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
+            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 
@@ -261,19 +261,19 @@ def update(
       partirvm ingest more.parquet trips.zarr --append
       partirvm update jobs/run1 --max-rounds 3
     """
-    from partirvm import service
+    from partirvm import jobs
 
     options.require_detachable(detach, scheduler)
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     with cluster(scheduler) as client:
         if detach:
-            grown = service.Job(place(job, client))
+            grown = jobs.Job(place(job, client))
             grown.update(client=client, max_rounds=max_rounds, data=data, validation=validation, allow_code=allow_code)
             return detached(job, scheduler, as_json)
         attempt = opened.requeue_grown(max_rounds, data, validation, allow_code=allow_code).attempt
 
         def work(**hooks: Any) -> Any:
-            return service.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
+            return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 
@@ -294,16 +294,16 @@ def report(job: str, output: str, overwrite: bool) -> None:
     """
     from pathlib import Path
 
-    from partirvm import service
+    from partirvm import jobs
+    from partirvm.predict.output import write_text
     from partirvm.report.page import page
-    from partirvm.service.output import write_text
 
     if not output.endswith((".html", ".htm")):
         raise click.UsageError(f"{output!r} must end in .html.", click.get_current_context())
     target = Path(output)
     if target.exists() and not overwrite:
         raise ExistsError(f"{output} is there already: --overwrite replaces it")
-    text = page(_facts(service.open_job(job)))
+    text = page(_facts(jobs.open_job(job)))
     write_text(target, text)
     echo(f"{output}: open it in a browser")
 

@@ -25,9 +25,9 @@ def cluster(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from partirvm import service
+    from partirvm import backends
 
-    with service.connect(address) as client:
+    with backends.connect(address) as client:
         yield client
 
 
@@ -51,15 +51,15 @@ def ended(status: str) -> int:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
     """Do ``work`` with progress, let Ctrl-C end it, print what came of it; the exit status.
 
-    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``service.fit`` does, or None where another
+    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``jobs.fit`` does, or None where another
     process has done it. Until there is a plan Ctrl-C ends a new fit at once, as nothing was written yet; a job that is
     ``resumed`` is there, and is told to end. Without a usable model the exit status is 4, and a message says why.
     """
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.report.bases import Function, line
     from partirvm.report.progress import progress_for
     from partirvm.report.text import fit_facts, summary
-    from partirvm.service.relevance import told_bases, told_targets
+    from partirvm.setup.relevance import told_bases, told_targets
 
     with progress_for(quiet=quiet) as progress:
         begun = False
@@ -83,17 +83,17 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         except KeyboardInterrupt:
             if not (begun or resumed) or not _there(job):
                 raise
-            usable = service.Job(job).store.has_model()
+            usable = jobs.Job(job).store.has_model()
             has = "the model of the last round that was finished" if usable else "no model yet"
             progress.note(f"stopped at once; {job} holds {has}, and can go on: partirvm resume {job}")
             return Status.ABORTED if usable else Status.FAILED
     if fitted is None:
         return _done_elsewhere(job, as_json)
     if fitted.model is None:
-        if service.Job(job).status().value == "cancelled":
+        if jobs.Job(job).status().value == "cancelled":
             raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
-    plan = fitted.plan.to_json() if fitted.plan else service.Job(job).state().plan or {}
+    plan = fitted.plan.to_json() if fitted.plan else jobs.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
     facts |= told_targets(fitted.model)
     told = told_bases(fitted.model)
@@ -113,16 +113,16 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
 
 def _done_elsewhere(job: str, as_json: bool) -> int:
     """Tell how a job stands that another process took up, and ended, between our request and our turn."""
-    from partirvm import service
+    from partirvm import jobs
     from partirvm.report.status import status_text
 
-    found = service.open_job(job).progress()
+    found = jobs.open_job(job).progress()
     echo(f"{job}: another process has taken it up meanwhile", err=True)
     show(found, status_text(found), as_json)
     return ended(found["status"])
 
 
 def _there(job: str) -> bool:
-    from partirvm import service
+    from partirvm import jobs
 
-    return service.Job(job).store.there()
+    return jobs.Job(job).store.there()

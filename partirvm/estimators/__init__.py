@@ -1,4 +1,4 @@
-"""scikit-learn estimators. Parameters are stored as given and checked in ``fit``; all work is the service's."""
+"""scikit-learn estimators. Parameters are stored as given and checked in ``fit``."""
 
 from partirvm.core.termination import Termination
 from partirvm.estimators.classification import RVMClassifier

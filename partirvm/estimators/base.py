@@ -25,14 +25,14 @@ from partirvm.data.source import Source
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
+from partirvm.jobs.run import run
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
+from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
-from partirvm.service.fitting import run
-from partirvm.service.parameters import check_parameters, portable, timer_of
-from partirvm.service.predicting import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
-from partirvm.service.preparing import Prepared, prepare
-from partirvm.service.relevance import input_variance, relevances
+from partirvm.setup.parameters import check_parameters, portable, timer_of
+from partirvm.setup.relevance import input_variance, relevances
+from partirvm.setup.resolve import Prepared, prepare
 from partirvm.types import OFF, Columns, FitParameters
 
 Float = NDArray[np.float64]

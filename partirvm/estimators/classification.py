@@ -19,7 +19,7 @@ from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
-from partirvm.service.predicting import PredictTile, predictors_of_rows, warn_of_far_rows
+from partirvm.predict.prediction import PredictTile, predictors_of_rows, warn_of_far_rows
 from partirvm.types import FitParameters
 
 Float = NDArray[np.float64]

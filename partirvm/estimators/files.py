@@ -18,14 +18,14 @@ from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
+from partirvm.jobs import Job
 from partirvm.jobs.codec import Codec
 from partirvm.kernels import KERNELS, Several
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.service import Job
-from partirvm.service.parameters import check_parameters, portable
+from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
 KIND = "partirvm-targets"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from partirvm import service
+from partirvm import jobs
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
+from partirvm.jobs import Job
 from partirvm.planning.plan import Plan
-from partirvm.service import Job
 
 
 def plan(
@@ -26,7 +26,7 @@ def plan(
     """
     _require_places("plan", data, validation)
     held_out = None if validation is None else os.fspath(validation)
-    return service.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
+    return jobs.plan(os.fspath(data), estimator.parameters(), validation=held_out, client=client or estimator.client)
 
 
 def submit(
@@ -49,7 +49,7 @@ def submit(
     ``overwrite``, and what can be refused without reading rows.
     """
     _require_places("submit", data, validation)
-    return service.submit(
+    return jobs.submit(
         os.fspath(data),
         os.fspath(job),
         estimator.parameters(),

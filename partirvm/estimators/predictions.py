@@ -16,8 +16,8 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import column
 from partirvm.estimators.updating import Updatable
 from partirvm.model import Model
-from partirvm.service.augmenting import augmented_rows, require_augmentable
-from partirvm.service.predicting import PredictTile, check_features, predict_rows, warn_of_far_rows
+from partirvm.predict.prediction import PredictTile, check_features, predict_rows, warn_of_far_rows
+from partirvm.predict.rvm_star import augmented_rows, require_augmentable
 
 Float = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, array_of
-from partirvm.service.parameters import check_parameters
+from partirvm.setup.parameters import check_parameters
 
 
 class IndependentTargets(RelevanceVectorMachine):

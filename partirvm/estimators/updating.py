@@ -13,9 +13,9 @@ from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import IndependentTargets, column, columns_of
 from partirvm.jobs.driver import MemoryJournal, Outcome
-from partirvm.service.parameters import check_parameters
-from partirvm.service.preparing import Prepared
-from partirvm.service.updating import Memory, Rows, check_updatable, first, update
+from partirvm.jobs.partial_fit import Memory, Rows, check_updatable, first, update
+from partirvm.setup.parameters import check_parameters
+from partirvm.setup.resolve import Prepared
 from partirvm.types import FitParameters
 
 KEPT = (

@@ -1,1 +1,30 @@
-"""A fit with a life: its folder, its journal, and the driver that carries it out."""
+"""Jobs: fits that leave a folder behind, from submission to the last resume. Names are loaded when first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "Fitted": "partirvm.jobs.attempt",
+    "Job": "partirvm.jobs.job",
+    "carry_out": "partirvm.jobs.attempt",
+    "fit": "partirvm.jobs.submission",
+    "jobs_in": "partirvm.jobs.job",
+    "open_job": "partirvm.jobs.job",
+    "plan": "partirvm.jobs.submission",
+    "submit": "partirvm.jobs.submission",
+}
+
+__all__ = ["Fitted", "Job", "carry_out", "fit", "jobs_in", "open_job", "plan", "submit"]
+
+if TYPE_CHECKING:
+    from partirvm.jobs.attempt import Fitted, carry_out
+    from partirvm.jobs.job import Job, jobs_in, open_job
+    from partirvm.jobs.submission import fit, plan, submit
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ import pytest
 
 from partirvm import RVMRegressor, submit
 from partirvm.errors import UsageError
-from partirvm.service import fit
+from partirvm.jobs import fit
 from partirvm.types import FitParameters
 
 OPTIONS = {"strategy": "working-set", "partition_size": 40, "max_rounds": 2}

@@ -9,11 +9,11 @@ import pytest
 from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, service
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, predict
 from partirvm.backends import LocalExecutor
+from partirvm.jobs import submission
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine
-from partirvm.service import jobs
 from partirvm.types import FitParameters
 
 pytestmark = pytest.mark.bits
@@ -29,7 +29,7 @@ def fitted_bits(model):
 @pytest.fixture(scope="module")
 def fit_reference(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
-    return fitted_bits(service.fit(data.url, str(folder / "job"), PARAMETERS).model)
+    return fitted_bits(jobs.fit(data.url, str(folder / "job"), PARAMETERS).model)
 
 
 @pytest.mark.parametrize("where", ["here", "one_worker", "three_workers"])
@@ -37,7 +37,7 @@ def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, 
     """Weights, relevance vectors, Σ and evidence of a fit of DATA; here under another memory limit."""
     client = None if where == "here" else request.getfixturevalue(where)
     limited = FitParameters(**{**vars(PARAMETERS), "memory_limit": "900MiB" if client is None else "auto"})
-    found = service.fit(data.url, str(tmp_path / "job"), limited, client=client)
+    found = jobs.fit(data.url, str(tmp_path / "job"), limited, client=client)
     assert fitted_bits(found.model) == fit_reference
 
 
@@ -49,10 +49,10 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     found = []
     for client in (None, one_worker):
         job, output = (str(tmp_path / f"{name}{len(found)}") for name in ("job", "p.csv"))
-        model = service.fit(data, job, parameters, validation=data, client=client).model
-        service.predict(job, data, f"{output}.csv", client=client)
+        model = jobs.fit(data, job, parameters, validation=data, client=client).model
+        predict.predict(job, data, f"{output}.csv", client=client)
         assert model.n_targets == 2
-        scores = service.evaluate(job, data, client=client)
+        scores = predict.evaluate(job, data, client=client)
         found.append((fitted_bits(model), scores, (tmp_path / f"p.csv{len(found)}.csv").read_bytes()))
     assert found[0] == found[1]
 
@@ -66,8 +66,8 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, m
         def machine(self, limit):
             return Machine(self.threads, base, base + ALLOWANCE + need - 1)
 
-    monkeypatch.setattr(jobs, "executor_for", lambda client: Small(3))
-    found = service.fit(data.url, str(tmp_path / "job"), PARAMETERS)
+    monkeypatch.setattr(submission, "executor_for", lambda client: Small(3))
+    found = jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS)
     assert found.plan.threads == 2
     assert any("2 of 3 threads" in note for note in found.plan.notes)
     assert fitted_bits(found.model) == fit_reference
@@ -138,10 +138,10 @@ def test_fits_at_the_same_time_leave_blas_as_it_was():
 def augmented(data, tmp_path_factory):
     """A job, rows to predict, and what one process writes of them with a column more for each."""
     folder = tmp_path_factory.mktemp("augmented")
-    service.fit(data.url, str(folder / "job"), FitParameters(**{**vars(PARAMETERS), "max_rounds": 1}))
+    jobs.fit(data.url, str(folder / "job"), FitParameters(**{**vars(PARAMETERS), "max_rounds": 1}))
     X, y, w = rows()
     ingest((X[:700] * 1.5, y[:700], w[:700]), folder / "test.zarr", tile_rows=400)
-    service.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)
+    predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)
     return folder
 
 
@@ -150,7 +150,7 @@ def test_augmented_predictions_have_the_same_bytes_everywhere(request, data, aug
     """Passes over DATA on workers, however many."""
     job, tested, there = augmented / "job", augmented / "test.zarr", tmp_path / "there.csv"
     client = request.getfixturevalue(where)
-    service.predict(str(job), str(tested), str(there), augment=data.url, client=client)
+    predict.predict(str(job), str(tested), str(there), augment=data.url, client=client)
     assert there.read_bytes() == (augmented / "here.csv").read_bytes()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from backend_cases import bits, cluster
 
-from partirvm import service
+from partirvm import jobs
 from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
@@ -89,8 +89,8 @@ def left(fitted):
 def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
     """Model and history, inline and on a cluster."""
     asked = parameters(strategy, likelihood, 300)
-    here = service.fit(waves.url, str(tmp_path / "here"), asked)
-    there = service.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
+    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
+    there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
     assert left(here) == left(there)
 
 
@@ -132,7 +132,7 @@ def test_classes_have_the_same_bits_everywhere(
     found = {}
     for name, way in ways.items():
         choices = replace(asked, **{key: value for key, value in way.items() if key != "client"})
-        fitted = service.fit(classes[K].url, str(tmp_path / name), choices, client=way.get("client"))
+        fitted = jobs.fit(classes[K].url, str(tmp_path / name), choices, client=way.get("client"))
         found[name] = left(fitted)
         assert fitted.model.mean.shape[1] == (1 if K == 2 else K)
         if "kernel_store" in way:
@@ -147,9 +147,9 @@ def test_the_first_level_runs_in_parallel_on_four_workers(waves, tmp_path):
     The sum of their own times over the time from the first to the last is 1 where they take turns.
     """
     asked = parameters("split-merge", "full", 500)
-    here = service.fit(waves.url, str(tmp_path / "here"), asked)
+    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     with cluster(4) as client:
-        there = service.fit(waves.url, str(tmp_path / "there"), asked, client=client)
+        there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=client)
     assert left(here) == left(there)
     first = [line for line in there.history if line["level"] == 0]
     assert len(first) == 8
@@ -186,9 +186,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     found = {}
     for name, way in ways.items():
         limit = way.get("memory_limit", "auto")
-        fitted = service.fit(
-            data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client")
-        )
+        fitted = jobs.fit(data.url, str(tmp_path / name), replace(asked, memory_limit=limit), client=way.get("client"))
         assert fitted.history[0]["choice"]["each"] > 0
         assert any(entry["taken"] is not None for entry in fitted.history) == (not K)
         found[name] = left(fitted)

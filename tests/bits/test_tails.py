@@ -23,13 +23,13 @@ from partirvm.backends.threads import one_blas_thread
 from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.jobs.run import run
 from partirvm.kernels import Gaussian, LocalFunction
 from partirvm.kernels.bases import LocalBasis
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.planning.plan import Machine
-from partirvm.service.fitting import run
-from partirvm.service.preparing import prepare
+from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, FitParameters, Scaling
 

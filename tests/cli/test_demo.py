@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partirvm import service
+from partirvm import predict
 from partirvm.cli import demo, main
+from partirvm.cli.terrain import load_terrain, write_tables
 from partirvm.errors import UsageError
-from partirvm.service.demo import load_terrain, write_tables
 
 matplotlib_image = pytest.importorskip("matplotlib.image")
 
@@ -56,7 +56,7 @@ def test_a_small_demo(tmp_path, capsys):
     assert f"'{folder}/job'" in captured.err
     assert captured.err.count("--memory-limit 2048MiB") == 5
     assert "next:" not in captured.out
-    scores = service.evaluate(str(folder / "job"), str(folder / "test.zarr"))
+    scores = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     assert f"test RMSE       {scores['rmse']:.2f} m" in captured.out
     assert f"vectors         {scores['n_vectors']:,}" in captured.out
     assert str(folder / "terrain.png") in captured.out

@@ -127,16 +127,16 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.fixture(scope="module")
 def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Data and jobs with something wrong with them, by name."""
-    from partirvm import service
+    from partirvm.setup import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
-    service.ingest((X, y), folder / "wide.zarr")
-    service.ingest(str(tour.folder / "test.csv"), folder / "turned.zarr", target="fare", features=["b", "a"])
-    service.ingest(str(tour.folder / "train.csv"), folder / "reordered.zarr", target="fare", shuffle=77)
-    service.ingest((X, None), folder / "strange.zarr", like=folder / "wide.zarr")
+    ingest.ingest((X, y), folder / "wide.zarr")
+    ingest.ingest(str(tour.folder / "test.csv"), folder / "turned.zarr", target="fare", features=["b", "a"])
+    ingest.ingest(str(tour.folder / "train.csv"), folder / "reordered.zarr", target="fare", shuffle=77)
+    ingest.ingest((X, None), folder / "strange.zarr", like=folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
-    service.ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
+    ingest.ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
     for name in ("damaged", "holed", "changed", "newer"):
         shutil.copytree(tour.train, folder / f"{name}.zarr")
     chunk = Path("X", "c", "0", "0")

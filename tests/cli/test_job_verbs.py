@@ -13,9 +13,9 @@ from commandline import start
 from test_process import LONG, read_until
 from waiting import wait_for
 
-from partirvm import load_model, open_job, service
+from partirvm import jobs, load_model, open_job
+from partirvm.jobs.attempt import create
 from partirvm.jobs.state import Status as JobStatus
-from partirvm.service.carrying import create
 from partirvm.types import FitParameters
 
 
@@ -206,13 +206,13 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
         create(tour.train, job, FitParameters(gamma=1.0, max_rounds=1), None, False)
-    carry_out = service.carry_out
+    carry_out = jobs.carry_out
 
     def pressed(*arguments, **hooks):
         signal.raise_signal(signal.SIGINT)
         return carry_out(*arguments, **hooks)
 
-    monkeypatch.setattr(service, "carry_out", pressed)
+    monkeypatch.setattr(jobs, "carry_out", pressed)
     status, out, err = cli("resume", job)
     assert open_job(job).status() is JobStatus.ABORTED
     assert f"partirvm resume {job}" in out + err
@@ -226,13 +226,13 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
 
 def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatch):
     """It says so, how the job stands, and exits with that."""
-    carry_out = service.carry_out
+    carry_out = jobs.carry_out
 
     def late(*arguments, **hooks):
         carry_out(*arguments, attempt=hooks["attempt"])
         return carry_out(*arguments, **hooks)
 
-    monkeypatch.setattr(service, "carry_out", late)
+    monkeypatch.setattr(jobs, "carry_out", late)
     reached = len(open_job(stopped).state().history)
     status, out, err = cli("resume", stopped, "--max-rounds", str(reached + 1))
     assert status == 0, err
@@ -241,13 +241,13 @@ def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatc
 
 
 def test_a_resume_that_is_cancelled_cannot_go_on(stopped, cli, monkeypatch):
-    carry_out = service.carry_out
+    carry_out = jobs.carry_out
 
     def cancelled(job, **hooks):
         open_job(job).store.request("cancel", hooks["attempt"], "wrong target")
         return carry_out(job, **hooks)
 
-    monkeypatch.setattr(service, "carry_out", cancelled)
+    monkeypatch.setattr(jobs, "carry_out", cancelled)
     status, out, err = cli("resume", stopped)
     assert (status, out) == (4, "")
     assert "was cancelled: its model was discarded" in err

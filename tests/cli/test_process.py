@@ -17,7 +17,8 @@ import pytest
 from commandline import Tour, start
 from waiting import wait_for
 
-from partirvm import service
+from partirvm import predict
+from partirvm.setup import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
 LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
@@ -108,7 +109,7 @@ def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60_000, 4))
-    data = service.ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
+    data = ingest.ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
     code = (
         "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
         "print(status, next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
@@ -164,7 +165,7 @@ def test_an_aborted_fit_leaves_a_usable_model(tour, tmp_path, number):
     assert "keeping the last model" in err
     assert f"partirvm evaluate {job}" in out
     assert "Aborted: the model so far is usable." in out
-    assert service.evaluate(job, tour.test)["n_rows"] == 700
+    assert predict.evaluate(job, tour.test)["n_rows"] == 700
 
 
 def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
@@ -181,10 +182,11 @@ def test_a_fit_aborted_before_any_model_leaves_nothing(tour, tmp_path):
 
 CRASH = """
 import sys
-from partirvm import service
+from partirvm import predict
+from partirvm.setup import ingest
 def crash(*arguments, **options):
     raise ZeroDivisionError("a fault")
-service.evaluate = crash
+predict.evaluate = crash
 from partirvm.cli import main
 sys.exit(main(["evaluate", "job", "data"]))
 """
@@ -295,7 +297,7 @@ HELD = """
 import sys, time
 from pathlib import Path
 from partirvm.cli import main
-from partirvm.service import predicting
+from partirvm.predict import prediction
 really = predicting.PredictTile.__call__
 def held(self, source, number):
     while number > 9 and not Path(sys.argv[1]).exists():
@@ -319,8 +321,8 @@ def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
     from distributed import LocalCluster
 
     data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
-    service.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
-    service.predict(tour.job, data, str(whole))
+    ingest.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
+    predict.predict(tour.job, data, str(whole))
     gate = tour.folder / f"gate-{number}-{there}"
     held = [sys.executable, "-c", HELD, str(gate), "predict", tour.job, data, str(out)]
     process = subprocess.Popen(held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from commandline import Tour
 
-from partirvm.service.carrying import create
+from partirvm.jobs.attempt import create
 from partirvm.types import FitParameters
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"

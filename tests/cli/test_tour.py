@@ -15,8 +15,8 @@ from commandline import NOISE, Tour
 from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
+from partirvm.jobs import plan
 from partirvm.kernels import NAMES
-from partirvm.service import plan
 from partirvm.types import FitParameters
 
 VERBS = (

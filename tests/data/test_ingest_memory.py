@@ -21,7 +21,7 @@ from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Ba
 from partirvm.data.pages import LEAST_BUFFER
 from partirvm.data.readers import open_reader
 from partirvm.errors import MemoryLimitError
-from partirvm.service import ingest
+from partirvm.setup.ingest import ingest
 
 MiB = 1 << 20
 BLOCK = 100_000

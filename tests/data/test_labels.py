@@ -15,7 +15,7 @@ from partirvm.data.labels import coded, find_classes, plain_labels
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.model import label_array
-from partirvm.service.weighing import class_totals, weighed
+from partirvm.setup.class_weights import class_totals, weighed
 from partirvm.types import Columns, FitParameters
 
 KINDS = {

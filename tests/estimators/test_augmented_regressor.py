@@ -12,7 +12,7 @@ from regressions import plane, sinc
 from partirvm import RVMClassifier, RVMRegressor, ingest
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, OverconfidenceWarning, UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Several
-from partirvm.service import augmenting
+from partirvm.predict import rvm_star
 
 FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 
@@ -181,7 +181,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     model.set_params(memory_limit="20MiB")
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
         model.predict(X[:3], augment=(X, y))
-    assert augmenting.MOST_ROWS % augmenting.EXTRA_COLUMNS == 0
+    assert rvm_star.MOST_ROWS % rvm_star.EXTRA_COLUMNS == 0
 
 
 def test_classes_have_no_such_thing():

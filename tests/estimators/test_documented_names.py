@@ -14,7 +14,7 @@ from regressions import plane
 from partirvm import RVMClassifier, RVMRegressor, ingest, submit
 from partirvm.cli import main
 from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.service.parameters import check_parameters
+from partirvm.setup.parameters import check_parameters
 
 
 def documented(estimator):

@@ -10,7 +10,7 @@ import pytest
 
 from partirvm import RVMRegressor
 from partirvm.errors import DataError, DataWarning, UsageError
-from partirvm.service import updating
+from partirvm.jobs import partial_fit
 
 OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
 
@@ -82,7 +82,7 @@ def test_a_single_row_joins(kept):
 
 def test_kept_vectors_stay_exact_when_rows_are_gone(monkeypatch):
     """Of vectors that were there before a chunk, the statistics are those of all rows, though few can be read again."""
-    monkeypatch.setattr(updating, "SAMPLE", 50)
+    monkeypatch.setattr(partial_fit, "SAMPLE", 50)
     chunks = [stream(150, seed)[:2] for seed in range(2)]
     model = RVMRegressor(**(OPTIONS | {"gamma": 4.0, "max_rounds": 1})).partial_fit(*chunks[0])
     early = {tuple(row) for row in model.relevance_vectors_.tolist()}
@@ -108,7 +108,7 @@ def test_kept_vectors_stay_exact_when_rows_are_gone(monkeypatch):
 
 def test_a_stream_that_moves_on_forgets_nothing(monkeypatch):
     """Chunks from left to right: the left is predicted in the end as it was, the right as well as by a fit of all."""
-    monkeypatch.setattr(updating, "SAMPLE", 60)
+    monkeypatch.setattr(partial_fit, "SAMPLE", 60)
     edges = np.linspace(-2, 2, 5)
     chunks = [(*stream(150, seed, *edges[seed : seed + 2])[:2], None) for seed in range(4)]
     model = fed(chunks[:1])
@@ -130,7 +130,7 @@ def test_a_stream_that_moves_on_forgets_nothing(monkeypatch):
 
 def test_a_stream_that_outgrows_its_sample(monkeypatch):
     """Rows are gone from the third chunk on; every row is counted once, and a constant chunk does no harm."""
-    monkeypatch.setattr(updating, "SAMPLE", 250)
+    monkeypatch.setattr(partial_fit, "SAMPLE", 250)
     chunks = [(*stream(100, seed)[:2], None) for seed in range(4)]
     model = fed(chunks)
     memory = model._memory

@@ -139,7 +139,7 @@ def test_every_cap_is_noted():
 
 def test_the_memory_limit_caps_the_measured_rows(monkeypatch):
     """Where a basic RVM on √(N·d) rows would not fit."""
-    monkeypatch.setattr("partirvm.service.measuring.affordable", lambda *args, **options: (1, 30))
+    monkeypatch.setattr("partirvm.setup.search.affordable", lambda *args, **options: (1, 30))
     model = RVMRegressor(strategy="working-set", gamma=0.1, random_state=0).fit(*plane(600))
     assert model.history_[0]["rows"] == 30
     assert "ρ measured on 30 rows instead of 43: the memory limit" in model.plan_.notes

@@ -20,12 +20,12 @@ from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
 from partirvm.backends.local import usable_cores
+from partirvm.jobs.attempt import create
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import ClassModel
-from partirvm.service.carrying import create
-from partirvm.service.jobs import open_job
 from partirvm.storage import lease
 from partirvm.storage.lease import Timing
 from partirvm.types import FitParameters
@@ -310,7 +310,7 @@ def arm(folder, job, where, after):
 def listen(folder):
     """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
     from partirvm.data import ZarrSource
-    from partirvm.service import carrying
+    from partirvm.jobs import attempt
 
     folder, really = Path(folder), ZarrSource.tile
 
@@ -324,7 +324,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    carrying.ASK, carrying.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    attempt.ASK, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
 
 
 def carry_until_asked(job, folder, where, after):
@@ -339,7 +339,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
     ``halt`` is what ``Halting`` takes, ``wait`` what ``Waiting`` takes.
     """
-    from partirvm.service.carrying import carry_out
+    from partirvm.jobs.attempt import carry_out
 
     if quick:
         hurry()
@@ -350,7 +350,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
 def carry_counting(job):
     """Carry a job out; how many things it does (``Halting``) before it is planned, and in all."""
-    from partirvm.service.carrying import carry_out
+    from partirvm.jobs.attempt import carry_out
 
     watcher = Halting(None, 0, 0)
     carry_out(job, watcher=watcher, on_plan=watcher.on_plan)
@@ -359,13 +359,11 @@ def carry_counting(job):
 
 def overwrite(data, job, case, wait=None):
     """Fit a case in place of the job that is there, with quick leases; its reason. ``wait`` as ``Waiting`` takes it."""
-    from partirvm import service
+    from partirvm import jobs
 
     hurry()
     watcher = Waiting(*wait) if wait else None
-    return service.fit(
-        data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher
-    ).outcome.reason.value
+    return jobs.fit(data[0], job, CASES[case], validation=data[1], overwrite=True, watcher=watcher).outcome.reason.value
 
 
 def hurry():
@@ -453,7 +451,7 @@ def compete(job, stop, others):
     In the first round it waits for so many ``others``: watchers who saw it run, drivers who were refused, who aborts.
     """
     from partirvm.errors import LeaseError
-    from partirvm.service.carrying import carry_out
+    from partirvm.jobs.attempt import carry_out
 
     ends, met = [], Path(f"{stop}.met")
     while not Path(stop).exists():
@@ -471,7 +469,7 @@ def compete(job, stop, others):
 def compete_once(job, folder, others):
     """Try to carry a job out without patience, at the same moment as so many others: its reason."""
     from partirvm.errors import LeaseError
-    from partirvm.service.carrying import carry_out
+    from partirvm.jobs.attempt import carry_out
 
     note(Path(folder, "ready"))
     wait_for(lambda: count(Path(folder, "ready")) > others, "the others")
@@ -515,7 +513,7 @@ def disturb(job, stop):
 MOTHER = f"""
 import json, os, signal, sys, traceback
 sys.path[:0] = {[HERE, ROOT]!r}
-import fault_cases, partirvm.service.carrying, partirvm.jobs.checkpoint, partirvm.model.files, zarr
+import fault_cases, partirvm.jobs.attempt, partirvm.jobs.checkpoint, partirvm.model.files, zarr
 import fsspec.implementations.local, scipy.linalg, scipy.special
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)

@@ -26,8 +26,8 @@ from fault_cases import (
 from waiting import PATIENCE, stopped
 
 from partirvm.backends.dask import connect
+from partirvm.jobs.job import open_job, submit
 from partirvm.jobs.state import Status
-from partirvm.service.jobs import open_job, submit
 
 CASE = "incremental"
 """The case with the most passes over all rows, a second's work or two for three workers."""

@@ -20,8 +20,8 @@ from fault_cases import (
 )
 
 from partirvm.errors import MissingDataError
+from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
-from partirvm.service.jobs import open_job
 
 CASE = "working-set"
 

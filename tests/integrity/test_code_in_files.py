@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from partirvm import RVMRegressor, ingest, load_model, open_job, save_model, service, submit
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model, submit
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
@@ -74,7 +74,7 @@ def asked(**options):
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
     """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
     job = str(tmp_path / "job")
-    service.fit(data, job, asked(**PARTS[part]))
+    jobs.fit(data, job, asked(**PARTS[part]))
     forget(code)
     before = open_job(job).state()
     output = str(tmp_path / "p.csv")
@@ -103,7 +103,7 @@ def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_pat
 def test_looking_at_a_job_imports_nothing(code, data, tmp_path):
     """status, report and jobs; the page still tells of the basis functions."""
     job = str(tmp_path / "jobs" / "one")
-    service.fit(data, job, asked(**PARTS["basis"]))
+    jobs.fit(data, job, asked(**PARTS["basis"]))
     forget(code)
     page = tmp_path / "page.html"
     for verb in (["status", job], ["report", job, str(page)], ["jobs", str(tmp_path / "jobs")]):
@@ -157,7 +157,7 @@ def test_parameters_of_a_saved_estimator(parameter, targets, code, tmp_path):
 def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
     job = tmp_path / "job"
-    service.fit(data, str(job), asked(gamma=0.5))
+    jobs.fit(data, str(job), asked(gamma=0.5))
     folder = LocalFolder(str(job), job)
     spec, last = read_json(folder, "spec.json"), sorted((job / "events").iterdir())[-1].name
     event = read_json(folder, f"events/{last}")

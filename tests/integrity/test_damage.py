@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partirvm import RVMClassifier, RVMRegressor, load_model, save_model, service
+from partirvm import RVMClassifier, RVMRegressor, jobs, load_model, predict, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import PartirvmError
@@ -84,14 +84,14 @@ def of_data(place):
 def of_job(place):
     """The history, the scores of its model, and the model of the rounds that follow a resume."""
     lines = [{key: value for key, value in line.items() if key != "time"} for line in JobStore(place).state().history]
-    scores = service.evaluate(str(place), str(Path(place).parent.parent / "test.zarr"))
+    scores = predict.evaluate(str(place), str(Path(place).parent.parent / "test.zarr"))
     return lines, scores, JobStore(place).model().digest()
 
 
 def of_resumed(place):
     """The model of the rounds that follow a resume."""
-    attempt = service.Job(str(place)).requeue(max_rounds=4).attempt
-    return service.carry_out(str(place), attempt=attempt, patience=0.0).model.digest()
+    attempt = jobs.Job(str(place)).requeue(max_rounds=4).attempt
+    return jobs.carry_out(str(place), attempt=attempt, patience=0.0).model.digest()
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def intact(tmp_path_factory):
     classifier = RVMClassifier(**options, max_rounds=1, random_state=0).fit(X, labels)
     save_model(regressor, folder / "regressor")
     save_model(classifier, folder / "classifier")
-    service.fit(str(folder / "train.zarr"), str(folder / "job"), FitParameters(**ASKED, max_rounds=2))
+    jobs.fit(str(folder / "train.zarr"), str(folder / "job"), FitParameters(**ASKED, max_rounds=2))
     return {
         folder / "regressor": (of_model,),
         folder / "classifier": (of_model,),

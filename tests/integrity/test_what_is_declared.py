@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor, ingest, load_model, open_job, save_model, service
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.data.layout import DataAttributes
@@ -35,7 +35,7 @@ def data(tmp_path):
 @pytest.fixture
 def job(data, tmp_path):
     """A job of two rounds on them, that is done."""
-    service.fit(str(data), str(tmp_path / "job"), ASKED)
+    jobs.fit(str(data), str(tmp_path / "job"), ASKED)
     return tmp_path / "job"
 
 
@@ -199,4 +199,4 @@ def test_an_update_does_not_begin_anew(data, job):
     for path in (job / "checkpoints").glob("*.json"):
         path.unlink()
     with pytest.raises(MissingDataError, match="the checkpoint is missing from which its update goes on"):
-        service.carry_out(str(job), attempt=attempt, patience=0.0)
+        jobs.carry_out(str(job), attempt=attempt, patience=0.0)

@@ -12,7 +12,7 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import as_source
 from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
-from partirvm.service.preparing import prepare
+from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, FitParameters
 

@@ -13,7 +13,7 @@ from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.service.preparing import prepare
+from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.types import FitParameters
 

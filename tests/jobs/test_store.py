@@ -12,10 +12,9 @@ import reference
 from reference import ReferenceStore, model
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs import events
+from partirvm.jobs import Job, events
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.service import Job
 from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
 

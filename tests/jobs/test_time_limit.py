@@ -11,9 +11,9 @@ from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal, Watcher
+from partirvm.jobs.run import run
 from partirvm.jobs.timer import Timer
-from partirvm.service.fitting import run
-from partirvm.service.preparing import prepare
+from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.early import CLASS_ROWS, FLOPS, ROWS, STEPS, effort
 from partirvm.types import Columns, FitParameters

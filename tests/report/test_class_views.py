@@ -16,7 +16,7 @@ import pytest
 from pages import browse, browser, check, holds, series
 from rich.console import Console
 
-from partirvm import ingest, service
+from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
@@ -55,7 +55,7 @@ def fitted(tmp_path_factory, one_blas_thread):
             job = str(folder / strategy)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PartirvmWarning)
-                found[strategy] = job, service.fit(str(folder / "data"), job, parameters)
+                found[strategy] = job, jobs.fit(str(folder / "data"), job, parameters)
         return found[strategy]
 
     return of
@@ -184,7 +184,7 @@ def test_a_real_fit_in_words(fitted, strategy):
         progress.on_plan(result.plan)
         for line in result.history:
             progress.on_record(line)
-    told = service.open_job(job).progress()
+    told = jobs.open_job(job).progress()
     facts = fit_facts(job, "species", result.history, result.outcome, result.plan.to_json())
     texts = [status_text(told), summary(facts), stream.getvalue()]
     assert not any(OF_NUMBERS.search(text) for text in texts)
@@ -197,7 +197,7 @@ def test_a_real_fit_in_words(fitted, strategy):
 
 def test_jobs_of_both_kinds_in_one_table(fitted):
     """Each line says what its errors are; a job without a fit has none, an unreadable one as many cells."""
-    classes = service.open_job(fitted("basic")[0]).progress()
+    classes = jobs.open_job(fitted("basic")[0]).progress()
     numbers = {**classes, **dict.fromkeys(KEYS), "job": "a/numbers", "train_rmse": 0.5, "held_out_rmse": 0.25}
     waiting = {**classes, **dict.fromkeys(KEYS), "job": "a/waiting", "vectors": None}
     old = {key: value for key, value in numbers.items() if not key.endswith(("_log_loss", "_error"))}
@@ -326,7 +326,7 @@ def test_the_page(strategy, held_out):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_page_of_a_real_fit(fitted, strategy):
     job, result = fitted(strategy)
-    opened = service.open_job(job)
+    opened = jobs.open_job(job)
     facts = JobFacts(
         *(job, "done", "", "", "", None, None, None, opened.store.spec()),
         plan=result.plan.to_json(),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pages import browse, browser, check, holds, series
 
-from partirvm import ingest, service
+from partirvm import ingest
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.planning.units import format_bytes, format_duration
@@ -54,7 +54,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
             validation = validation if held_out else None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PartirvmWarning)
-                result = service.fit(data, job, parameters, validation=validation)
+                result = jobs.fit(data, job, parameters, validation=validation)
             reason = result.outcome.reason
             jobs[strategy, held_out] = JobFacts(
                 location=job,

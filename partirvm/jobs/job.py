@@ -1,0 +1,388 @@
+"""Jobs: fits that leave a folder behind, watched and steered from anywhere that sees it.
+
+``fit`` carries a job out here and now; ``submit`` starts one and returns; ``Job`` is a handle on one that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from partirvm.core.termination import Termination
+from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
+from partirvm.jobs.attempt import (
+    absolute,
+    carry_out,
+    changes,
+    places_of,
+    take_over,
+)
+from partirvm.jobs.requeue import check_changes, requeue, requeue_grown
+from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.store import JobStore
+from partirvm.model import AnyModel
+from partirvm.setup.relevance import relevances, told_bases
+
+Place: TypeAlias = str | os.PathLike[str] | None
+"""A path or URL that a caller may leave out."""
+
+LOOK = 0.5
+"""Seconds between two looks of one who waits."""
+
+GRACE = 25.0
+"""Seconds for which one who waits gives a cluster to start a lost driver again: longer than a lease lives on."""
+
+TRIES = 25
+"""How often an end is tried to be made of a job that somebody is just beginning."""
+
+
+def _moved(data: Place, validation: Place) -> dict[str, str]:
+    """The new places that were given."""
+    places = {"data": data, "validation": validation}
+    return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
+
+
+def address_of(client: Any) -> str:
+    return str(client.scheduler.address)
+
+
+def require_shared(*places: str) -> None:
+    for place in places:
+        if place.startswith("memory:"):
+            raise UsageError(f"{place}: what is in the memory of one process cannot be seen by a cluster's others")
+
+
+def open_job(job: str | os.PathLike[str]) -> Job:
+    """The job in this folder, whoever started it. Raises ``MissingDataError`` if there is none."""
+    opened = Job(os.fspath(job))
+    opened.store.spec()
+    return opened
+
+
+def jobs_in(folder: str) -> list[Job]:
+    """All jobs directly inside a folder, by name. Raises ``MissingDataError`` if the folder is not there."""
+    from partirvm.storage import open_folder
+
+    place = open_folder(folder)
+    if not place.exists():
+        raise MissingDataError(f"{folder}: there is no such folder")
+    found = (Job(f"{folder.rstrip('/')}/{name}") for name in place.list() if not name.startswith("."))
+    return [job for job in found if job.store.there()]
+
+
+class Job:
+    """A handle on a job's folder. It holds no state of its own: whatever it says is read from the folder."""
+
+    def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
+        self.location = location.rstrip("/")
+        self.store = JobStore(self.location, storage_options=storage_options)
+        self._runner: _Runner | None = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.location!r})"
+
+    def state(self) -> JobState:
+        """Where it stands, with its plan and history."""
+        return self.store.state()
+
+    def status(self) -> Status:
+        """Queued, running, aborting, aborted, failed, interrupted, done or cancelled; a value with ``advice``."""
+        status = self.state().status
+        assert status is not None
+        return status
+
+    def progress(self) -> dict[str, Any]:
+        """What a watcher wants to know, as plain JSON: status, reason, seconds, and the last line of history."""
+        state = self.state()
+        assert state.status is not None
+        last = state.history[-1] if state.history else {}
+        keys = ["kind", "number", "level", "candidates", "vectors", "train_rmse", "held_out_rmse"]
+        keys += ["train_log_loss", "train_error", "held_out_log_loss", "held_out_error", "log_evidence"]
+        has_model = self.store.has_model()
+        return {
+            "job": self.location,
+            "status": state.status.value,
+            "reason": state.reason,
+            "advice": self._advice(state, has_model),
+            "attempt": state.attempt,
+            "strategy": (state.plan or {}).get("strategy"),
+            "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
+            **{key: last.get(key) for key in keys},
+            "model": has_model,
+            "seconds": _seconds(state),
+            "since": state.since,
+        }
+
+    def _advice(self, state: JobState, has_model: bool) -> str:
+        """What the status means; that of its end if it is done."""
+        status = state.status
+        assert status is not None
+        if status is Status.DONE and state.reason in Termination._value2member_map_:
+            return Termination(state.reason).advice
+        if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
+            return "Ends as soon as the tile or iteration at hand is done; its model will be discarded."
+        if status is Status.ABORTED and not has_model:
+            return "Ended by a person before there was a model: resume goes on."
+        return status.advice
+
+    def asked(self) -> dict[str, Any]:
+        """What it was asked, as JSON: the parameters with what resumes have changed, and ``validation``."""
+        spec, events = self.store.spec(), self.store.events()
+        return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
+
+    def follow(self, timeout: float | None = None) -> Iterator[JobState]:
+        """Yield its state now and whenever it has changed, until nobody is at work on it any more.
+
+        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if the thread of this process that was to
+        carry it out has ended without having begun. A job whose process is gone counts as over: interrupted; on a
+        cluster only if no other process has taken it up within ``GRACE`` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        last, gone = None, None
+        while True:
+            ended = self._runner is not None and self._runner.ended
+            state = self.state()
+            assert state.status is not None
+            if state != last:
+                yield state
+            if ended and self._runner is not None:
+                self._runner.require_begun(state)
+            last, now = state, time.monotonic()
+            lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
+            gone = (gone or now) if lost else None
+            if state.status.final and (gone is None or now - gone > GRACE):
+                return
+            if end is not None and now >= end:
+                raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
+            time.sleep(LOOK if end is None else min(LOOK, end - now))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Wait until nobody is at work on it any more; how it stands then. Raises as ``follow`` does."""
+        *_, state = self.follow(timeout)
+        assert state.status is not None
+        return state.status
+
+    def abort(self, reason: str = "") -> Status:
+        """End it with the model that it has; returns at once, with its status now. What is over stays as it is."""
+        return self._end("abort", reason)
+
+    def cancel(self, reason: str = "") -> Status:
+        """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
+        return self._end("cancel", reason)
+
+    def resume(
+        self,
+        *,
+        client: Any = None,
+        data: Place = None,
+        validation: Place = None,
+        allow_code: bool = False,
+        **changed: Any,
+    ) -> Job:
+        """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
+
+        ``data`` and ``validation`` are where its DATA and held-out DATA are now, if they were moved. ``changed`` may
+        hold the names in ``RESUMABLE``; a time limit counts from the resume on. A job whose kernel or basis is a named
+        function needs ``allow_code``, as only the fit that was just submitted may run it unasked. Raises ``UsageError``
+        without that and for other changes, ``DoneError`` where nothing is left to do, ``MissingDataError`` and
+        ``ChangedDataError`` where its DATA are not there or not those that it was fitted to, ``LeaseError`` while
+        somebody is at work on it. It is left as it was then.
+        """
+        check_changes(changed)
+        if client is None:
+            self.start_here(self.requeue(data, validation, allow_code=allow_code, **changed), allow_code)
+            return self
+        from partirvm.backends.detached import ask
+
+        require_shared(self.location)
+        asked = absolute(self.location), address_of(client), changed, _moved(data, validation), allow_code
+        self.start_there(client, ask(client, requeue, *asked), allow_code)
+        return self
+
+    def update(
+        self,
+        *,
+        client: Any = None,
+        max_rounds: int | None = None,
+        data: Place = None,
+        validation: Place = None,
+        allow_code: bool = False,
+    ) -> Job:
+        """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
+
+        An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
+        are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
+        ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
+        strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
+        what they are; balanced class weights are those of all rows. ``data``, ``validation`` and ``allow_code`` are
+        those of ``resume``. Raises ``UsageError`` where there are no new rows, or there is no fit yet for them to join,
+        ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while somebody is at work on it.
+        """
+        if client is None:
+            self.start_here(self.requeue_grown(max_rounds, data, validation, allow_code=allow_code), allow_code)
+            return self
+        from partirvm.backends.detached import ask
+
+        require_shared(self.location)
+        place = absolute(self.location)
+        asked = place, address_of(client), max_rounds, _moved(data, validation), allow_code
+        self.start_there(client, ask(client, requeue_grown, *asked), allow_code)
+        return self
+
+    def requeue_grown(
+        self,
+        max_rounds: int | None = None,
+        data: Place = None,
+        validation: Place = None,
+        *,
+        allow_code: bool = False,
+    ) -> JobState:
+        """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
+        return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allow_code)
+
+    def requeue(
+        self, data: Place = None, validation: Place = None, *, allow_code: bool = False, **changed: Any
+    ) -> JobState:
+        """Queue it again, for ``carry_out``; raises as ``resume`` does."""
+        return requeue(self.location, "", changed, _moved(data, validation), allow_code)
+
+    def data(self) -> str:
+        """Where its DATA are, as far as it was told."""
+        return places_of(self.store.events(), self.store.spec())[0]
+
+    def model(self, *, allow_code: bool = False) -> AnyModel:
+        """The model so far.
+
+        Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
+        is a named function and ``allow_code`` is false.
+        """
+        try:
+            return self.store.model(allow_code=allow_code)
+        except MissingDataError:
+            if self.status() is Status.CANCELLED:
+                raise UsageError(f"{self.location} was cancelled: its model was discarded") from None
+            raise
+
+    def relevance(self) -> dict[str, float] | None:
+        """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.
+
+        None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
+        """
+        plan = self.state().plan
+        if plan is None or not self.store.has_model():
+            return None
+        model, variance = self._described(), plan["input_variance"]
+        found = relevances(model.design.kernel, np.array(variance))
+        return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
+
+    def bases(self) -> list[dict[str, Any]]:
+        """What basis functions beside the kernels are worth, as plain JSON: ``setup.relevance.told_bases``.
+
+        Empty where there are none, or no model yet. Raises as ``model``.
+        """
+        return told_bases(self._described()) if self.store.has_model() else []
+
+    def _described(self) -> AnyModel:
+        """The model, to tell what is in it: it is not evaluated, so that none of its code is imported."""
+        return self.store.model(allow_code=True)
+
+    def _end(self, what: str, reason: str) -> Status:
+        for attempt in range(TRIES):
+            state = self.state()
+            assert state.status is not None
+            if state.status in {Status.RUNNING, Status.ABORTING}:
+                self.store.request(what, state.attempt, reason)
+                return Status.ABORTING
+            if what == "abort" and state.status not in {Status.QUEUED, Status.INTERRUPTED}:
+                return state.status
+            if state.status is Status.CANCELLED:
+                return state.status
+            if state.status is Status.DONE:
+                raise UsageError(f"{self.location} is done, it cannot be cancelled: remove the folder to be rid of it")
+            try:
+                self._end_idle("aborted" if what == "abort" else "cancelled", reason)
+            except LeaseError:  # somebody has just begun
+                if attempt == TRIES - 1:
+                    raise
+                time.sleep(0.2)
+        raise LeaseError(f"{self.location}: others begin and end this job again and again; try once more")
+
+    def _end_idle(self, event: str, reason: str) -> None:
+        """Write the end of a job on which nobody is at work; do nothing if it has come to one meanwhile."""
+        lease = self.store.acquire()
+        try:
+            take_over(self.store)
+            status = fold(self.store.events()).status
+            allowed = {Status.QUEUED, Status.INTERRUPTED}
+            if event == "cancelled":
+                allowed |= {Status.ABORTED, Status.FAILED}
+            if status in allowed:
+                self.store.record({"event": event, "reason": reason or "nobody was at work on it"})
+                if event == "cancelled":
+                    self.store.forget()
+        finally:
+            lease.release()
+
+    def start_here(self, state: JobState, allow_code: bool) -> None:
+        self._runner = _Runner(absolute(self.location), state.attempt, allow_code)
+
+    def start_there(self, client: Any, state: JobState, allow_code: bool) -> None:
+        from partirvm.backends.detached import start
+
+        place = absolute(self.location)
+        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # another one if the job is overwritten
+        start(client, key, carry_out, place, attempt=state.attempt, allow_code=allow_code)
+
+
+def _seconds(state: JobState) -> float | None:
+    """Seconds of work, without the time between an end and a resume; None if it has not begun.
+
+    An end tells them; of a process that is gone they are known up to its last line of history.
+    """
+    if state.began is None:
+        return None
+    if state.status is not None and state.status.final and state.seconds is not None:
+        return round(state.seconds, 3)
+    before, at = 0.0, state.began
+    if state.history:
+        before, at = float(state.history[-1]["seconds"]), float(state.history[-1]["time"])
+        if state.status is Status.INTERRUPTED:
+            return round(before, 3)
+    if state.status is Status.RUNNING:
+        at = max(at, state.since)
+    return round(before + max((state.ended or time.time()) - at, 0.0), 3)
+
+
+class _Runner:
+    """Carries an attempt at a job out, in a thread of its own. How it ended, even an error, is in the job's events.
+
+    All but an error that keeps it from beginning: nothing can be written without the lease.
+    """
+
+    def __init__(self, job: str, attempt: int, allow_code: bool) -> None:
+        self._job, self._attempt, self._allow_code = job, attempt, allow_code
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"partirvm {job}", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has come to its end."""
+        return not self._thread.is_alive()
+
+    def require_begun(self, state: JobState) -> None:
+        """Raise ``JobFailedError`` if the job, seen after the end of the thread, still waits for it."""
+        if state.status is Status.QUEUED and state.attempt == self._attempt:
+            why = self._error or "its thread has ended"
+            raise JobFailedError(f"{self._job} is queued, and could not be begun: {why}; resume tries again")
+
+    def _run(self) -> None:
+        try:
+            carry_out(self._job, attempt=self._attempt, allow_code=self._allow_code)
+        except Exception as error:
+            self._error = error

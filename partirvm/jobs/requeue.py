@@ -1,0 +1,137 @@
+"""Jobs that are queued again: to go on with larger limits, or with rows that their DATA have gained.
+
+``requeue`` and ``requeue_grown`` run where the folder of the job is seen, here or on a cluster's machine, and leave the
+job for ``carrying.carry_out``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from partirvm.core.termination import Termination
+from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
+from partirvm.jobs.attempt import (
+    asked_parameters,
+    changes,
+    latest,
+    places_of,
+    require_allowed,
+    require_grown,
+    same_held_out,
+    same_sources,
+    sources,
+    take_over,
+)
+from partirvm.jobs.growth import goes_in_order, require_growable
+from partirvm.jobs.state import JobState, Status, fold
+from partirvm.jobs.store import JobStore
+from partirvm.setup.parameters import check_parameters
+from partirvm.strategies.incremental import Incremental
+from partirvm.types import FitParameters
+
+RESUMABLE = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
+"""What a resume may change; all else would make another fit of it."""
+
+LIMITS = {
+    Termination.ROUNDS: "max_rounds",
+    Termination.VECTORS: "max_vectors",
+    Termination.TIME: "time_limit",
+    Termination.MEMORY: "memory_limit",
+}
+"""Reasons after which a job that is done can go on, and the option that ended it."""
+
+
+def check_changes(changed: dict[str, Any]) -> None:
+    """Raise ``UsageError`` for what a resume cannot change."""
+    other = sorted(changed.keys() - set(RESUMABLE))
+    if other:
+        raise UsageError(
+            f"a resume cannot change {', '.join(other)}: it changes {', '.join(RESUMABLE)}; anything else is another "
+            "fit, start a new job for it"
+        )
+
+
+def requeue(
+    location: str, cluster: str, changed: dict[str, Any], moved: dict[str, str], allow_code: bool = False
+) -> JobState:
+    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does.
+
+    ``moved`` may hold new places of its ``data`` and its ``validation``. Both are looked at first: where they are not
+    there the job stays as it is.
+    """
+    check_changes(changed)
+    changed = {key: value for key, value in changed.items() if value is not None}
+    store = JobStore(location)
+    lease = store.acquire()
+    try:
+        events, spec = store.events(), store.spec()
+        require_allowed(store, allow_code)
+        before = asked_parameters(spec, changes(events))
+        asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        changed = {key: getattr(asked, key) for key in changed}
+        _check_resumable(location, fold(events), before, asked)
+        same_sources([*events, moved], spec)
+        take_over(store)
+        if fold(store.events()).status is Status.QUEUED:
+            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+        store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster, **moved})
+        return fold(store.events())
+    finally:
+        with suppress(LeaseError, StorageError):
+            lease.release()
+
+
+def requeue_grown(
+    location: str, cluster: str, max_rounds: int | None, moved: dict[str, str], allow_code: bool = False
+) -> JobState:
+    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does.
+
+    ``moved`` is that of ``requeue``.
+    """
+    store = JobStore(location)
+    lease = store.acquire()
+    try:
+        events, spec = store.events(), store.spec()
+        require_allowed(store, allow_code)
+        if fold(events).status is Status.CANCELLED:
+            raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+        place, _ = places_of([*events, moved], spec)
+        same_held_out([*events, moved], spec)
+        fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
+        restored = store.restore(allow_code=allow_code)
+        state = require_growable(location, None if restored is None else restored.value["state"])
+        asked = asked_parameters(spec, changes(events))
+        rounds = max_rounds
+        if rounds is None:  # as many as the last update was given, or the fit
+            rounds = next(
+                (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
+                asked.max_rounds,
+            )
+        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
+        if goes_in_order(state) and asked.strategy != Incremental.name:
+            changed["strategy"] = Incremental.name
+        check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        take_over(store)
+        if fold(store.events()).status is Status.QUEUED:
+            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+        queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster, **moved}
+        store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
+        return fold(store.events())
+    finally:
+        with suppress(LeaseError, StorageError):
+            lease.release()
+
+
+def _check_resumable(location: str, state: JobState, before: FitParameters, asked: FitParameters) -> None:
+    if state.status is Status.CANCELLED:
+        raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+    if state.status is not Status.DONE:
+        return
+    reason = Termination(state.reason)
+    if reason not in LIMITS:
+        raise DoneError(f"{location} is done, a resume would change nothing: {reason.advice}")
+    option = LIMITS[reason]
+    was, is_now = getattr(before, option), getattr(asked, option)
+    if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
+        raise DoneError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")

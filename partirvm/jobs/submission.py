@@ -1,0 +1,151 @@
+"""Plan a fit of DATA, fit it here and now, or submit it as a job that runs on without this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any
+
+from partirvm.backends import executor_for
+from partirvm.core.termination import Termination
+from partirvm.errors import JobFailedError, LeaseError, StorageError
+from partirvm.jobs.attempt import (
+    Fitted,
+    Requests,
+    absolute,
+    announcer,
+    begin,
+    carry,
+    create,
+    ending,
+    sources,
+    specification,
+)
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.job import Job, address_of, require_shared
+from partirvm.jobs.state import Status, fold
+from partirvm.jobs.store import JobStore
+from partirvm.planning.plan import Plan
+from partirvm.setup.parameters import check_parameters, portable, timer_of
+from partirvm.setup.resolve import prepare
+from partirvm.setup.search import StoppedError
+from partirvm.types import FitParameters
+
+
+def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
+    """What ``fit`` would do with DATA, without doing it. Raises as ``setup.resolve.prepare`` does."""
+    source, held_out = sources(data, validation)
+    with closing(executor_for(client)) as executor:
+        return prepare(source, parameters, executor, held_out).plan
+
+
+def fit(
+    data: str,
+    job: str,
+    parameters: FitParameters,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    watcher: Watcher | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+    aborted: Callable[[], bool] | None = None,
+) -> Fitted:
+    """Fit DATA and leave model and history in JOB.
+
+    Everything that can be refused is refused before JOB is touched: raises as ``setup.resolve.prepare`` does,
+    ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
+    ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
+    dense iterations, of planning too: once it says so the fit ends with the model saved last. A fit that ends with
+    neither a model nor a checkpoint, raising ``JobFailedError`` if it was aborted, leaves no JOB, or the one that it
+    was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
+    model.
+    """
+    portable(check_parameters(parameters))
+    timer = timer_of(parameters)
+    source, held_out = sources(data, validation)
+    if verify:
+        source.verify()
+    with closing(executor_for(client)) as executor:
+        try:
+            prepared = prepare(source, parameters, executor, held_out, timer.after(_asking(aborted)))
+        except StoppedError as error:
+            raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
+        spec = specification(source, held_out, validation, check_parameters(parameters))
+        store = JobStore.create(job, spec, overwrite=overwrite)
+        lease = store.lease or store.acquire()
+        try:
+            with ending(store):
+                store.record({"event": "queued", "reason": "submitted", "time": timer.since})
+                begin(store, client, time=timer.since)
+                state = fold(store.events())
+                fitted = carry(
+                    store,
+                    state,
+                    prepared,
+                    executor,
+                    Requests(store, state.attempt, aborted),
+                    timer,
+                    watcher=watcher,
+                    on_plan=on_plan,
+                    announce=announcer(client, job),
+                )
+            cancelled = fold(store.events()).status is Status.CANCELLED
+            if fitted.model is None and not (cancelled or store.has_checkpoint()):
+                first = "level" if prepared.plan.strategy == "split-merge" else "round"
+                raise JobFailedError(f"aborted before the first {first} was done: {job} is as it was before the fit")
+        except BaseException:
+            _discard_nothing_worth(store)
+            raise
+        finally:
+            with suppress(LeaseError, StorageError):
+                lease.release()
+    if cancelled:
+        raise JobFailedError(f"{job} was cancelled: its model was discarded")
+    return fitted
+
+
+def _asking(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
+    return lambda: Termination.ABORTED if aborted is not None and aborted() else None
+
+
+def _discard_nothing_worth(store: JobStore) -> None:
+    """Remove a job that has neither a model nor anything to go on from, unless another process has it in hand."""
+    with suppress(LeaseError, StorageError):
+        assert store.lease is not None
+        store.lease.check()
+        if not (store.has_model() or store.has_checkpoint()):
+            store.discard()
+
+
+def submit(
+    data: str,
+    job: str,
+    parameters: FitParameters,
+    *,
+    validation: str | None = None,
+    client: Any = None,
+    overwrite: bool = False,
+) -> Job:
+    """Start a job and return at once; DATA and JOB have been opened by then, on a worker if there is a ``client``.
+
+    Without a client the job runs in a thread of this process, and is interrupted if that ends. With one, its driver
+    runs on the cluster: this process may end, and need not see DATA and JOB itself. Relative paths are meant from this
+    process's folder. Raises as ``fit`` does for what can be refused without reading rows.
+    """
+    data, job = absolute(data), absolute(job)
+    validation = None if validation is None else absolute(validation)
+    made = Job(job)
+    if client is None:
+        state = create(data, job, parameters, validation, overwrite)
+        made.start_here(state, allow_code=True)
+        return made
+    from partirvm.backends.detached import ask
+
+    require_shared(data, job, *([validation] if validation else []))
+    parameters = check_parameters(parameters)
+    portable(parameters)
+    state = ask(client, create, data, job, parameters, validation, overwrite, address_of(client))
+    made.start_there(client, state, allow_code=True)
+    return made

@@ -1,0 +1,99 @@
+"""What a fit warns of: data that deserve a look, and limits that cost something."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from partirvm.core.termination import Termination
+from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
+from partirvm.jobs.driver import Outcome
+from partirvm.quoting import listed, quoted
+from partirvm.setup.resolve import Prepared
+from partirvm.strategies.partition_size import DENSE
+
+
+def warn_of_data(prepared: Prepared) -> None:
+    columns = prepared.source.columns
+    if not prepared.problem.power:
+        warnings.warn(
+            f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
+        )
+    constant = np.flatnonzero(prepared.moments.inputs.constant)
+    if len(constant) and prepared.moments.targets.n > 1:
+        names = listed(columns.features[column] for column in constant)
+        warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
+
+
+def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
+    last, classes = outcome.last, prepared.problem.classifies
+    if last is None or last.kind in ("part", "early"):
+        return
+    if last.floored:
+        warnings.warn(
+            "the noise estimate reached its floor: the data look noise-free to this kernel, or the model interpolates "
+            "them; set noise_variance, widen the kernel, or check held-out errors",
+            NoiseFloorWarning,
+            stacklevel=2,
+        )
+    if last.overconfident:
+        assert last.overconfidence is not None
+        warnings.warn(
+            f"rows left out of the fit lie {last.overconfidence**0.5:,.1f} standard deviations off, as the fit states "
+            "them: the noise variance was raised to what these errors tell; the kernel is probably too narrow, try a "
+            "lower gamma",
+            OverconfidenceWarning,
+            stacklevel=3,
+        )
+    if last.duplicates:
+        warnings.warn(
+            f"{last.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
+            f"{'classes' if classes else 'targets'} count",
+            DataWarning,
+            stacklevel=3,
+        )
+    if last.dropped:
+        warnings.warn(
+            f"{last.dropped:,} vectors had to go at merges, as no more fit under max_vectors or memory_limit: they do "
+            "not halve on these data; the working-set strategy adds only as many as fit",
+            LimitWarning,
+            stacklevel=3,
+        )
+    sparseness = prepared.plan.sparseness
+    if sparseness is not None and sparseness.rho > DENSE:
+        warnings.warn(
+            f"{sparseness.rho:.0%} of {sparseness.rows:,} random rows became vectors: the kernel is probably too "
+            "narrow; try a lower gamma",
+            DataWarning,
+            stacklevel=3,
+        )
+    if not last.vectors and prepared.problem.power and prepared.problem.empty.functions is None:
+        warnings.warn(
+            f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
+            "the kernel does not fit these data; try another gamma",
+            DataWarning,
+            stacklevel=3,
+        )
+    grave = {Termination.MEMORY, Termination.ITERATIONS}
+    if prepared.plan.strategy == "incremental":
+        grave.add(Termination.VECTORS)
+    for reason in {outcome.reason, last.termination} & grave:
+        advice = reason.advice
+        if prepared.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or prepared.plan.joining):
+            used = f"{last.number:,} of {prepared.plan.partitions:,} partitions"
+            advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
+        warnings.warn(advice, LimitWarning, stacklevel=3)
+
+
+def warn_of_limits(outcome: Outcome, prepared: Prepared) -> None:
+    """A limit that a strategy whose rows are all candidates at once could not keep."""
+    strategy, most = prepared.plan.strategy, prepared.parameters.max_vectors
+    vectors = outcome.last.vectors if outcome.last is not None and outcome.last.kind != "early" else 0
+    if most is not None and vectors > most:
+        warnings.warn(
+            f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} makes every row a candidate at "
+            "once; the other strategies keep that limit",
+            LimitWarning,
+            stacklevel=3,
+        )

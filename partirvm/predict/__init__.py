@@ -1,0 +1,7 @@
+"""Predictions and scores of a job's model over DATA: resumable, on Dask too, with RVM*."""
+
+from __future__ import annotations
+
+from partirvm.predict.prediction import evaluate, predict
+
+__all__ = ["evaluate", "predict"]

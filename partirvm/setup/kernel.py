@@ -1,0 +1,212 @@
+"""From what a user asks of the kernel to a kernel: its name, its value or its function, and what gamma means."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.moments import Moments
+from partirvm.errors import UsageError
+from partirvm.kernels import (
+    ALIASES,
+    NAMES,
+    WITH_GAMMA,
+    Categorical,
+    Kernel,
+    LocalFunction,
+    NamedFunction,
+    NoKernel,
+    Several,
+    kernel_from_spec,
+)
+from partirvm.kernels.several import multiples
+from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
+from partirvm.types import Columns, FitParameters
+
+LEARN = ("learn", "learn-per-feature")
+"""What gamma may be where the kernel is learned."""
+
+RULES = ("auto", "scale", *LEARN)
+"""What gamma may be where it is no number."""
+
+
+def learns(parameters: FitParameters) -> bool:
+    """Whether the kernel is to be learned."""
+    return chooses(parameters) or (isinstance(parameters.gamma, str) and parameters.gamma in LEARN)
+
+
+def chooses(parameters: FitParameters) -> bool:
+    """Whether it is left open how: "auto" for a kernel that a name and gamma describe."""
+    gamma, kernel = parameters.gamma, parameters.kernel
+    return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
+
+
+def checked_kernel(given: Any) -> Any:
+    """A name or ``module:function``, a kernel for anything else: a kernel, its spec, a callable; "rbf" is "gaussian".
+
+    None is "none". Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
+    """
+    if given is None or (isinstance(given, str) and given == NoKernel.name):
+        return NoKernel.name
+    if isinstance(given, list | tuple) and given:
+        if None in given or NoKernel.name in given:
+            raise UsageError(f"kernel is {given!r}: where there is no kernel it is None alone")
+        return tuple(map(checked_kernel, given))
+    if isinstance(given, str) and ":" in given:
+        return NamedFunction(given).function
+    if isinstance(given, str) and ALIASES.get(given, given) in NAMES:
+        return ALIASES.get(given, given)
+    if isinstance(given, dict):
+        return kernel_from_spec(given)
+    value = isinstance(given, Kernel | Several)
+    if isinstance(given, type) or not (value or callable(given)):
+        raise UsageError(
+            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', a value such as "
+            "partirvm.kernels.Gaussian(0.5), or a list of such; None for no kernel"
+        )
+    return given if value else LocalFunction(given)
+
+
+def portable_kernel(kernel: Any) -> Any:
+    """A checked kernel as plain JSON: what a job, a cluster or a file holds of it.
+
+    Raises ``UsageError`` for one that only this process has, or knows.
+    """
+    if isinstance(kernel, tuple):
+        return list(map(portable_kernel, kernel))
+    if isinstance(kernel, str):
+        return kernel
+    spec = kernel.spec()
+    kernel_from_spec(spec)
+    return spec
+
+
+def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+    """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
+
+    One that a name and gamma describe sees categorical columns as such (``setup.categories``). A list, or multiples
+    of gamma, are several kernels. Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for,
+    for another number of features, and for a function that cannot be imported.
+    """
+    given, factors = checked_kernel(parameters.kernel), parameters.gamma_multiples
+    if isinstance(given, tuple):
+        kernel = _listed(given, parameters, moments, columns)
+    else:
+        kernel = _resolved(given, parameters, moments, columns)
+    if tuple(factors) == (1.0,):
+        return kernel
+    if isinstance(kernel, NoKernel):
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there is no kernel: leave it out")
+    if isinstance(kernel, Several):
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there are several kernels already: list them all")
+    return multiples(kernel, factors)
+
+
+def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+    """Several kernels. A gamma that is not learned is for those that a name and gamma describe, where there are any."""
+    described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
+    others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
+    found = tuple(
+        _resolved(each, parameters if own else others, moments, columns)
+        for each, own in zip(given, described, strict=True)
+    )
+    return found[0] if len(found) == 1 else Several(found)
+
+
+def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: Columns) -> Any:
+    if isinstance(given, str) and given in WITH_GAMMA:
+        gammas = _gamma(parameters, moments)
+        if sees_categories(given, columns):
+            return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
+        return WITH_GAMMA[given].from_spec({"gamma": gammas})
+    gamma = parameters.gamma
+    if given == NoKernel.name:
+        if not (isinstance(gamma, str) and gamma == "auto"):
+            raise UsageError(f"gamma is {gamma!r}, but there is no kernel: leave gamma out")
+        return NoKernel()
+    if not learns(parameters) and not (isinstance(gamma, str) and gamma == "auto"):
+        why = f"the kernel {given!r} has none" if isinstance(given, str) else "the kernel has its own parameters"
+        raise UsageError(f"gamma is {gamma!r}, but {why}: leave gamma out")
+    if isinstance(given, str):
+        given = NAMES[given].from_spec({}) if given in NAMES else NamedFunction(given)
+    d = len(moments.inputs.mean)
+    for kernel in given.kernels if isinstance(given, Several) else (given,):
+        kernel.prepare(np.zeros((0, d)))
+    return _learnable(given, gamma, d) if learns(parameters) else given
+
+
+def sees_categories(kernel: Any, columns: Columns) -> bool:
+    """Whether a kernel that is asked for so tells categorical columns from numbers; to "categorical" all are codes."""
+    described = isinstance(kernel, str) and kernel in WITH_GAMMA and kernel != Categorical.name
+    return described and bool(len(kinds(columns)[1]))
+
+
+def sees_codes(kernel: Any, columns: Columns) -> str:
+    """The categorical columns whose codes a kernel asked for by name would see as numbers, as text; empty for none."""
+    if not isinstance(kernel, str) or kernel in WITH_GAMMA or ":" in kernel:
+        return ""
+    return ", ".join(columns.features[j] for j in kinds(columns)[1])
+
+
+def _mixed(
+    kernel: type[Kernel], gammas: list[float], parameters: FitParameters, moments: Moments, columns: Columns
+) -> Kernel:
+    """The kernel of numbers and categories with these gamma; each kind has a scale of its own."""
+    shared, kind = len(gammas) == 1, kinds(columns)
+    each = [gammas if shared else [gammas[j] for j in positions] for positions in kind]
+    if isinstance(parameters.gamma, str) and parameters.gamma in RULES:
+        scales = scale_gammas(columns, moments, parameters.standardize)
+        each = [[scale] * len(gamma) for scale, gamma in zip(scales, each, strict=True)]
+    return mixed_kernel(kernel, columns, *each)
+
+
+def _learnable(kernel: Any, gamma: str, d: int) -> Any:
+    """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
+    kernel.spec()
+    if isinstance(kernel, Several):
+        return replace(kernel, kernels=tuple(_learnable(each, gamma, d) for each in kernel.kernels))
+    if not np.isfinite(kernel.logs).any():
+        raise UsageError(
+            f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "
+            "be; leave gamma out, or choose another kernel"
+        )
+    return kernel.per_feature(d) if gamma == "learn-per-feature" else kernel
+
+
+def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
+    """gamma as numbers. ``"scale"`` is 1/(d·var) of what the kernel sees, where what learns begins."""
+    gamma, d = parameters.gamma, len(moments.inputs.mean)
+    if isinstance(gamma, str):
+        try:
+            gamma = [float(part) for part in gamma.split(",")]
+        except ValueError:
+            if gamma not in RULES:
+                known = f"auto, scale, {', '.join(LEARN)}, a positive number, one number per feature"
+                raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
+            scale = scale_gamma(moments, parameters.standardize)
+            gamma = [scale] * d if gamma == "learn-per-feature" else scale
+    values = [gamma] if isinstance(gamma, numbers.Real) else list(gamma) if _is_sequence(gamma) else None
+    if not values or not all(isinstance(value, numbers.Real) for value in values):
+        rules = ", ".join(map(repr, RULES))
+        raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
+    if len(values) not in (1, d):
+        raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
+    return [float(value) for value in values]
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and np.ndim(value) == 1
+
+
+def scale_gamma(moments: Moments, standardize: bool) -> float:
+    """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
+    inputs = moments.inputs
+    if standardize:
+        variance = float(np.mean(~inputs.constant))
+    else:
+        variance = float(np.mean(inputs.variance) + np.var(inputs.mean))
+    return 1.0 / (len(inputs.mean) * variance) if variance > 0 else 1.0

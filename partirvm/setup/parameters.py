@@ -1,0 +1,282 @@
+"""From what a user asks to numbers: every option checked, every "auto" resolved; errors name option and range."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.moments import Moments
+from partirvm.core.priors import UPDATES, GammaDensity, Prior
+from partirvm.core.solvers import SOLVERS
+from partirvm.errors import UsageError
+from partirvm.jobs.timer import Timer
+from partirvm.kernels import NoKernel
+from partirvm.planning.keeping import STORES
+from partirvm.planning.plan import Sparseness
+from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.setup.basis import checked_basis, portable_basis, require_functions
+from partirvm.setup.kernel import checked_kernel, portable_kernel
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import Record
+from partirvm.strategies.learning import PRIORS
+from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
+from partirvm.strategies.partition_size import DENSE, partition_size
+from partirvm.strategies.problem import STOP_RULES
+from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
+from partirvm.types import FitParameters, Scaling, over_square
+
+SMALL = 200
+"""Rows up to which ``strategy="auto"`` makes every row a candidate."""
+
+SMALL_CURVATURE = 10**6
+"""The same for classes: up to so many elements C·N² of the curvature. One fit takes far fewer passes than rounds do."""
+
+SELECTION = "error"
+"""What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
+
+CLASS_SELECTION = "gain"
+"""What ``selection="auto"`` means for classes; chosen by ``python -m benchmarks.classification --trial selection``."""
+
+MULTI_OUTPUT = ("shared", "independent")
+
+MULTI_CLASS = ("multinomial", "ovr")
+
+AUTO_PARTITION = (32, 1000)
+"""Least and most candidates of a round that ``partition_size="auto"`` chooses."""
+
+MODERATE_ROWS = 10_000
+"""Most rows of two classes whose probabilities are moderated unless told otherwise."""
+
+
+def check_parameters(parameters: FitParameters) -> FitParameters:
+    """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
+    p = parameters
+    p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
+    p = replace(p, basis=checked_basis(p.basis))
+    require_functions(p)
+    _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
+    _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
+    _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
+    _one_of("stop_rule", p.stop_rule, STOP_RULES)
+    _one_of("selection", p.selection, ("auto", *SELECTIONS))
+    _one_of("solver", p.solver, SOLVERS)
+    _one_of("multi_output", p.multi_output, MULTI_OUTPUT)
+    _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
+    if not isinstance(p.moderate, bool | np.bool_):
+        _one_of("moderate", p.moderate, ("auto",))
+    _one_of("kernel_store", p.kernel_store, STORES)
+    _one_of("gamma_prior", p.gamma_prior, PRIORS)
+    for name in ("partition_size", "likelihood_rows"):
+        if getattr(p, name) != "auto":
+            _whole(name, getattr(p, name), 1, " or 'auto'")
+    _whole("noise_every", p.noise_every, 1)
+    _whole("heuristic_rows", p.heuristic_rows, 1)
+    if p.noise_variance != "estimate":
+        _number("noise_variance", p.noise_variance, above=0.0)
+    p = replace(p, alpha_prior=_pair("alpha_prior", p.alpha_prior), noise_prior=_pair("noise_prior", p.noise_prior))
+    _one_of("updates", p.updates, UPDATES)
+    p = replace(p, fixed_alpha=_fixed(p.fixed_alpha))
+    _number("stop_fraction", p.stop_fraction, least=0.0, below=1.0)
+    _number("tol", p.tol, above=0.0)
+    _whole("seed", p.seed, 0)
+    for name in ("max_vectors", "max_rounds", "noise_rows"):
+        if getattr(p, name) is not None:
+            _whole(name, getattr(p, name), 1)
+    if p.kernel == NoKernel.name and p.final_likelihood != "full":
+        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
+    if p.selection == ALL_WEIGHTS and p.likelihood == "partition":
+        raise UsageError(
+            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
+            "be 'full' or 'sample', or the selection another"
+        )
+    if p.strategy == "split-merge" and p.max_rounds is not None:
+        raise UsageError(
+            f"max_rounds is {p.max_rounds}, but split-merge has no rounds: limit max_vectors, or use another strategy"
+        )
+    if p.time_limit is not None:
+        p = replace(p, time_limit=parse_duration(p.time_limit, "time_limit"))
+    if p.memory_limit != "auto":
+        p = replace(p, memory_limit=parse_bytes(p.memory_limit, "memory_limit"))
+    return p
+
+
+def portable(parameters: FitParameters) -> dict[str, Any]:
+    """Checked parameters as plain JSON: what a job or a cluster holds of them.
+
+    Raises ``UsageError`` for a kernel or a basis that only this process has.
+    """
+    kernel, basis = portable_kernel(parameters.kernel), portable_basis(parameters.basis)
+    return asdict(replace(parameters, kernel=kernel, basis=basis))
+
+
+def _multiples(given: Any) -> tuple[float, ...]:
+    """Factors of gamma as a tuple."""
+    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    for factor in found:
+        _number("each of gamma_multiples", factor, above=0.0)
+    if not found or len(set(found)) < len(found):
+        raise UsageError(f"gamma_multiples is {given!r}: it must be different positive numbers, such as (1, 8, 64)")
+    return tuple(map(float, found))
+
+
+def _pair(name: str, given: Any) -> tuple[float, float]:
+    """Shape and rate of a Gamma density."""
+    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    if len(found) != 2:
+        raise UsageError(f"{name} is {given!r}: it must be two numbers, shape and rate, such as (0.0, 0.0)")
+    for number in found:
+        _number(f"each of {name}", number, least=0.0)
+    return float(found[0]), float(found[1])
+
+
+def _fixed(given: Any) -> Mapping[str, float] | None:
+    """Names of columns and their α."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise UsageError(f"fixed_alpha is {given!r}: it must be None or a dict of names and numbers, {{'bias': 1e-6}}")
+    for name, alpha in given.items():
+        _number(f"fixed_alpha of {name!r}", alpha, above=0.0)
+    return {name: float(alpha) for name, alpha in given.items()}
+
+
+def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    if value not in tuple(known):
+        raise UsageError(f"{name} is {value!r}; known: {', '.join(known)}")
+
+
+def _whole(name: str, value: Any, least: int, alternative: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {least}{alternative}")
+
+
+def _number(
+    name: str, value: Any, *, least: float | None = None, above: float | None = None, below: float | None = None
+) -> None:
+    right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    right = right and (least is None or value >= least) and (above is None or value > above)
+    if not (right and (below is None or value < below)):
+        limits = ((sign, bound) for sign, bound in (("≥", least), (">", above), ("<", below)) if bound is not None)
+        bounds = [f"{sign} {bound:g}" for sign, bound in limits]
+        raise UsageError(f"{name} is {value!r}: it must be a number {' and '.join(bounds)}")
+
+
+def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
+    """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant feature.
+
+    A constant target is scaled by its size, so that the floor of its noise is in its unit.
+    Without ``standardize`` only the target's mean is removed, which changes no model that has a bias, and adds digits.
+    Codes of ``classes`` stay as they are.
+    """
+    d, T = len(moments.inputs.mean), len(moments.targets.mean)
+    t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
+    t_scale = np.where(moments.targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
+    if classes:
+        t_shift, t_scale = np.zeros(T), np.ones(T)
+    if not standardize:
+        return Scaling(np.zeros(d), np.ones(d), t_shift, t_scale)
+    return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
+
+
+def resolve_prior(parameters: FitParameters, target_scale: float, labels: Mapping[str, int]) -> Prior:
+    """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is.
+
+    ``labels`` are those of the leading columns, by their names, of which ``fixed_alpha`` may hold the α. Raises
+    ``UsageError`` where it names another.
+    """
+    shape, rate = parameters.noise_prior
+    held = parameters.fixed_alpha or {}
+    for name in held:
+        _one_of("a name in fixed_alpha", name, labels)
+    fixed = sorted((labels[name], alpha) for name, alpha in held.items())
+    return Prior(
+        GammaDensity(*parameters.alpha_prior),
+        GammaDensity(shape, float(over_square(rate, target_scale))),
+        parameters.updates,
+        tuple(fixed),
+    )
+
+
+def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:
+    """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
+    if n_classes == 2:
+        return "bernoulli"
+    return MULTI_CLASS[0] if parameters.multi_class == "auto" else parameters.multi_class
+
+
+def resolve_moderate(parameters: FitParameters, n_rows: int, n_classes: int) -> bool:
+    """Whether probabilities allow for the uncertainty of the weights; "auto" does for two classes of few rows.
+
+    There the log loss on new rows falls, by a quarter at most. With many rows little is uncertain but where classes
+    part, and of a flank Laplace's approximation knows nothing: skin_nonskin's grows. With more classes it does as often
+    as not (``benchmarks/classification``).
+    """
+    if parameters.moderate == "auto":
+        return n_classes == 2 and n_rows <= MODERATE_ROWS
+    return bool(parameters.moderate)
+
+
+def _deviation(moments: Any) -> NDArray[np.float64]:
+    deviation: NDArray[np.float64] = moments.deviation
+    return np.where(deviation > 0, deviation, 1.0)
+
+
+def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
+    """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes.
+
+    Without a kernel there are no candidates, and one fit: ``basic``.
+    """
+    if parameters.kernel == NoKernel.name:
+        return "basic"
+    if parameters.strategy != "auto":
+        return parameters.strategy
+    few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
+    return "basic" if few and parameters.partition_size == "auto" else "working-set"
+
+
+def resolve_partition_size(
+    n_rows: int, d: int, measured: Record, centres: int = 0
+) -> tuple[Sparseness, int, tuple[str, ...]]:
+    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these.
+
+    A kernel that was learned with so many ``centres`` is given as many candidates: learned widths are wide, the few
+    vectors that the heuristic finds under them make small rounds, and these end too early.
+    """
+    heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
+    sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
+    least, most = AUTO_PARTITION
+    size = min(max(heuristic, least), most, n_rows)
+    notes: tuple[str, ...] = ()
+    if size < min(centres, most, n_rows):
+        size = min(centres, most, n_rows)
+        notes += (f"P raised from {heuristic:,} to {size:,}: as many as the kernel was learned with",)
+    elif size > heuristic:
+        notes += (f"P raised from {heuristic:,} to {size:,}: auto takes {least} at least",)
+    if size < heuristic:
+        why = f"auto takes {most:,} at most" if size == most else "there are no more rows"
+        notes += (f"P held to {size:,}: {why}",)
+    if sparseness.rho > DENSE:
+        notes += ("nearly every row became a vector: the kernel is probably too narrow (raise its width: lower gamma)",)
+    return sparseness, size, notes
+
+
+def resolve_likelihood(
+    parameters: FitParameters, strategy: str, n_rows: int, size: int, n_kernels: int = 1
+) -> tuple[str, int]:
+    """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
+    likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
+    if likelihood == "auto":
+        likelihood = automatic(strategy, n_rows, size, n_kernels)
+    rows = parameters.likelihood_rows
+    return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
+
+
+def timer_of(parameters: FitParameters) -> Timer:
+    """The timer of a fit that begins now. Raises ``UsageError`` for a time limit that is none."""
+    limit = parameters.time_limit
+    return Timer(None if limit is None else parse_duration(limit, "time_limit"))

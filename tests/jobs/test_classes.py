@@ -1,0 +1,199 @@
+"""Predictions and scores of models of classes: every ending, every type of label, interrupted or not; bad DATA."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import zarr
+from scipy.special import expit
+from sklearn.metrics import log_loss, roc_auc_score
+
+from partirvm import ingest, load_model, predict
+from partirvm.cli import main
+from partirvm.errors import DataError
+from partirvm.jobs.store import JobStore
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import Design
+from partirvm.model import ClassModel
+from partirvm.types import Columns, Scaling
+
+TYPES = {
+    "text": ("blue", "n/a", "réd"),
+    "numbers": (-3, 0, 7),
+    "fractions": (0.1, 0.25, 2.5),
+    "truth": (False, True),
+    "two": ("no", "yes"),
+}
+N, TILE = 407, 40
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+
+
+def table(classes, seed=0):
+    """Inputs (N, 2) and labels (N,) of all classes."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(len(classes), size=N)
+    return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
+
+
+def model_of(data, classes=None, **changes):
+    """A model of any numbers for the columns of DATA."""
+    rng = np.random.default_rng(3)
+    classes = data.columns.classes if classes is None else classes
+    outputs = 1 if len(classes) == 2 else len(classes)
+    scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
+    design = Design(Gaussian((0.3, 0.3)), scaling, rng.normal(size=(4, 2)), np.arange(4), True)
+    model = ClassModel(
+        design=design,
+        mean=rng.normal(size=(5, outputs)),
+        root=0.5 * np.tril(rng.normal(size=(outputs, 5, 5))),
+        alpha=np.ones((5, outputs)),
+        likelihood="bernoulli" if outputs == 1 else "multinomial",
+        moderate=True,
+        log_evidence=-1.0,
+        n_rows=N,
+        columns=Columns(data.columns.features, data.columns.target, {}, tuple(classes)),
+    )
+    return replace(model, **changes)
+
+
+def made(folder, kind):
+    """DATA, JOB, inputs, labels and model of one type of label."""
+    X, y = table(TYPES[kind])
+    data = ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
+    model = model_of(data)
+    JobStore.create(str(folder / "job"), {}).save(model)
+    return X, y, model
+
+
+def read(path):
+    """Columns of an output by their names."""
+    if path.suffix == ".zarr":
+        group = zarr.open_group(path, mode="r")
+        return {name: group[name.replace("/", "%2F")][...].tolist() for name in group.attrs["columns"]}
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).to_pydict()
+    plain = pyarrow.csv.ConvertOptions(null_values=[])  # "n/a" is a label here
+    return pyarrow.csv.read_csv(path, convert_options=plain).to_pydict()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_labels_survive_data_and_model(tmp_path, kind):
+    """Their values and their types; rows without a target know them too."""
+    X, _, _ = made(tmp_path, kind)
+    data = ingest((X, None), tmp_path / "new.zarr", like=tmp_path / "d.zarr")
+    for classes in (data.columns.classes, load_model(tmp_path / "job").classes):
+        assert classes == TYPES[kind]
+        assert [type(label) for label in classes] == [type(label) for label in TYPES[kind]]
+
+
+@pytest.mark.parametrize("ending", [".zarr", ".parquet", ".csv"])
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
+    """In the order of the table, by the command line; labels of their own type, columns in the order of the classes."""
+    X, _, model = made(tmp_path, kind)
+    out = tmp_path / f"out{ending}"
+    assert main(["predict", str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out), "--quiet"]) == 0
+    found = read(out)
+    assert list(found) == ["label", *(f"p_{label}" for label in TYPES[kind])]
+    p = model.predict_proba(X)
+    for k, label in enumerate(TYPES[kind]):
+        np.testing.assert_allclose(found[f"p_{label}"], p[:, k], rtol=1e-12)
+    expected = model.predict(X).tolist()
+    assert found["label"] == expected
+    assert {type(label) for label in found["label"]} == {type(label) for label in expected}
+
+
+@pytest.mark.parametrize("ending", [".zarr", ".parquet", ".csv"])
+def test_an_interrupted_prediction_writes_the_same_bytes(tmp_path, ending):
+    made(tmp_path, "text")
+    job, data, whole, out = (str(tmp_path / name) for name in ("job", "d.zarr", f"whole{ending}", f"out{ending}"))
+    predict.predict(job, data, whole)
+
+    def leave(done, total):
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    notes = []
+    with pytest.raises(KeyboardInterrupt):
+        predict.predict(job, data, out, progress=leave)
+    predict.predict(job, data, out, note=notes.append)
+    assert "going on" in notes[0]
+    files = [tmp_path / f"{name}{ending}" for name in ("whole", "out")]
+    one, other = (
+        {str(path.relative_to(file)): path.read_bytes() for path in [file, *file.rglob("*")] if path.is_file()}
+        for file in files
+    )
+    assert one == other
+
+
+def test_classes_of_equal_text_have_no_columns_of_their_own(tmp_path):
+    data = ingest(table(("a", "b")), tmp_path / "d.zarr", classes=True)
+    JobStore.create(str(tmp_path / "job"), {}).save(model_of(data, (1, "1")))
+    with pytest.raises(DataError, match="classes 1 and '1'"):
+        predict.predict(str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(tmp_path / "out.csv"))
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize("moderate", [True, False])
+@pytest.mark.parametrize("kind", ["text", "two"])
+def test_scores_are_those_of_the_predictions(tmp_path, capsys, kind, moderate):
+    """One line of JSON; the ranking of two classes is that of the linear predictors."""
+    X, y, model = made(tmp_path, kind)
+    model = replace(model, moderate=moderate)
+    JobStore.create(str(tmp_path / "other"), {}).save(model)
+    assert main(["evaluate", str(tmp_path / "other"), str(tmp_path / "d.zarr"), "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "ece", *(["roc_auc"] if kind == "two" else [])]
+    assert list(found) == names
+    p, codes = model.predict_proba(X), np.searchsorted(TYPES[kind], y)
+    assert (found["n_rows"], found["n_vectors"]) == (N, 4)
+    assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
+    assert found["log_loss"] == pytest.approx(log_loss(codes, p))
+    brier = ((p - np.eye(len(TYPES[kind]))[codes]) ** 2).sum(axis=1).mean()
+    assert found["brier"] == pytest.approx(brier / 2 if kind == "two" else brier)
+    if kind == "two":
+        f = model.decision_function(X)
+        assert found["roc_auc"] == pytest.approx(roc_auc_score(codes, f))
+        np.testing.assert_allclose(p[:, 1], expit(f), rtol=1e-12)
+
+
+def test_classes_in_another_order_are_mapped(tmp_path):
+    """A model whose codes are others than those of the DATA, and DATA that lack a class of the model."""
+    made(tmp_path, "text")
+    data = ingest(table(("blue", "réd"), seed=1), tmp_path / "fewer.zarr", classes=True)
+    model = model_of(data, ("réd", "n/a", "blue"))
+    JobStore.create(str(tmp_path / "other"), {}).save(model)
+    X, y = table(("blue", "réd"), seed=1)
+    found = predict.evaluate(str(tmp_path / "other"), str(tmp_path / "fewer.zarr"))
+    assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
+    own = model.predict_proba(X)[np.arange(N), np.where(y == "réd", 0, 2)]
+    assert found["log_loss"] == pytest.approx(-np.log(own).mean())
+
+
+def test_data_that_a_model_of_classes_cannot_be_measured_on(tmp_path):
+    """Unknown classes, a target that is a number, none at all: DataError; exit status 2."""
+    X, y, _ = made(tmp_path, "two")
+    job = str(tmp_path / "job")
+    ingest((X, np.where(y == "no", "nein", y)), tmp_path / "unknown.zarr", classes=True)
+    ingest((X, X[:, 0]), tmp_path / "number.zarr")
+    ingest((X, None), tmp_path / "none.zarr", like=tmp_path / "d.zarr")
+    for name, says in [("unknown", "class 'nein'.*'no', 'yes'"), ("number", "is a number"), ("none", "no target")]:
+        with pytest.raises(DataError, match=says):
+            predict.evaluate(job, str(tmp_path / f"{name}.zarr"))
+    assert main(["evaluate", job, str(tmp_path / "unknown.zarr"), "--quiet"]) == 2
+    assert predict.predict(job, str(tmp_path / "none.zarr"), str(tmp_path / "out.csv")) == N
+    with pytest.raises(DataError, match="nein"):
+        ingest((X, np.where(y == "no", "nein", y)), tmp_path / "like.zarr", like=tmp_path / "d.zarr")
+
+
+def test_rows_that_are_far_have_the_probabilities_of_the_bias(tmp_path):
+    X, _, _ = made(tmp_path, "two")
+    ingest((X + 1e3, None), tmp_path / "far.zarr", like=tmp_path / "d.zarr")
+    with pytest.warns(match=f"{N} of {N} rows are far from every relevance vector: their probabilities"):
+        predict.predict(str(tmp_path / "job"), str(tmp_path / "far.zarr"), str(tmp_path / "out.csv"))

@@ -1,0 +1,444 @@
+"""Fit, predict and evaluate on DATA and JOB: what is written, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from scipy.stats import norm
+
+from partirvm import RVMRegressor, ingest, jobs, load_model, predict
+from partirvm.core.termination import Termination
+from partirvm.data import as_source
+from partirvm.errors import (
+    ChangedDataError,
+    DataError,
+    DataWarning,
+    ExistsError,
+    JobFailedError,
+    MemoryLimitError,
+    MissingDataError,
+    StorageError,
+    UsageError,
+)
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.types import FitParameters
+
+PARAMETERS = FitParameters(gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error")
+
+
+def rows(n=600, seed=0, d=2):
+    """A smooth function of two inputs plus noise, far from zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """DATA to train on and to test on, and a finished JOB."""
+    place = tmp_path_factory.mktemp("service")
+    ingest(rows(), place / "train.zarr", tile_rows=128)
+    ingest(rows(300, seed=1), place / "test.zarr", tile_rows=64, shuffle=9)
+    jobs.fit(str(place / "train.zarr"), str(place / "job"), PARAMETERS)
+    return place
+
+
+def test_a_job_is_what_the_estimator_fits(folder):
+    """The same parameters through service and estimator: the same model, to the bit."""
+    estimator = RVMRegressor(
+        gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error", random_state=0
+    ).fit(str(folder / "train.zarr"))
+    model = JobStore(str(folder / "job")).model()
+    np.testing.assert_array_equal(model.mean, estimator.model_.mean)
+    np.testing.assert_array_equal(model.design.centres, estimator.relevance_vectors_)
+    assert model.log_evidence == estimator.log_evidence_
+
+
+def test_a_job_tells_its_life(folder):
+    """spec: what was asked of which data; events: the plan, each fit, the end."""
+    store = JobStore(str(folder / "job"))
+    spec, events = store.spec(), store.events()
+    assert spec["data"] == str(folder / "train.zarr")
+    assert spec["parameters"]["gamma"] == 0.3
+    assert spec["fingerprint"]["n_rows"] == 600
+    assert [event["event"] for event in events] == ["queued", "running", "plan", "fit", "fit", "fit", "done"]
+    assert [event["kind"] for event in events[3:6]] == ["round", "round", "final"]
+    assert events[-1]["reason"] == "rounds"
+    assert json.loads(json.dumps(events)) == events
+    pointers = sorted((folder / "job" / "models").glob("*.json"))
+    assert load_model(str(pointers[-1].with_suffix(""))).n_rows == 600
+
+
+def test_evaluation_is_by_the_formulas(folder):
+    """rmse, nlpd and coverage of the noisy prediction in the target's units, by scipy.stats.norm."""
+    found = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
+    X, y = rows(300, seed=1)
+    model = JobStore(str(folder / "job")).model()
+    mean, std = model.predict(X, return_std=True)
+    predictive = norm(mean, std)
+    low, high = predictive.interval(0.95)
+    assert (found["n_rows"], found["n_vectors"]) == (300, model.n_vectors)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-10)
+    assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-10)
+    assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
+    assert found["rmse"] < 1.6, "the noise has sd 1"
+    assert 0.85 < found["coverage_95"] <= 1
+
+
+def read(path):
+    """Columns of a written output."""
+    if path.suffix == ".zarr":
+        group = zarr.open_group(str(path), mode="r")
+        return {name: group[name][:] for name in ("mean", "std")}
+    frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    assert list(frame.columns) == ["mean", "std"]
+    return {name: frame[name].to_numpy() for name in frame}
+
+
+@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+@pytest.mark.parametrize("ending", [".zarr", ".parquet", ".csv"])
+def test_predictions_come_in_the_order_before_shuffling(folder, tmp_path, ending):
+    """Row i of the output belongs to row i of what was ingested."""
+    output = tmp_path / f"out{ending}"
+    assert predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(output)) == 300
+    mean, std = load_model(folder / "job").predict(rows(300, seed=1)[0], return_std=True)
+    found = read(output)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-12)
+    assert [path.name for path in tmp_path.iterdir()] == [output.name], "something was left behind"
+    with pytest.raises(ExistsError, match="--overwrite"):
+        predict.predict(str(folder / "job"), str(folder / "train.zarr"), str(output))
+    predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), overwrite=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
+def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
+    """DATA, JOB, other folders and other people's Zarr stay whole, even with ``overwrite``."""
+    data = tmp_path / "d.zarr"
+    ingest(rows(50), data)
+    (tmp_path / "link.zarr").symlink_to(data)
+    job = str(folder / "job")
+    for output in (data, data / "inside.csv", tmp_path / "link.zarr", folder / "job" / "out.csv"):
+        for given in (str(data), f"file://{data}"):
+            with pytest.raises(UsageError, match="lies inside it"):
+                predict.predict(job, given, str(output), overwrite=True)
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "folder.zarr").mkdir()
+    (tmp_path / "folder.zarr" / "thesis.txt").write_text("years of work")
+    ingest(rows(50, seed=3), tmp_path / "other.zarr")
+    for name in ("folder.csv", "folder.zarr", "other.zarr"):
+        with pytest.raises(ExistsError, match="not predictions"):
+            predict.predict(job, str(data), str(tmp_path / name), overwrite=True)
+    assert (tmp_path / "folder.zarr" / "thesis.txt").exists()
+    assert as_source(str(tmp_path / "other.zarr")).n_rows == 50
+    assert predict.predict(job, str(data), str(tmp_path / "out.zarr")) == 50
+
+
+def test_predictions_are_not_written_to_urls(folder, tmp_path, monkeypatch):
+    """UsageError, and no folder called ``memory:``."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="local paths"):
+        predict.predict(str(folder / "job"), str(folder / "test.zarr"), "memory://out.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_far_rows_are_counted(folder, tmp_path):
+    """A warning with their number."""
+    X, y = rows(50)
+    X[:7] += 1e3
+    ingest((X, y), tmp_path / "far.zarr")
+    with pytest.warns(DataWarning, match="7 of 50 rows are far"):
+        predict.predict(str(folder / "job"), str(tmp_path / "far.zarr"), str(tmp_path / "out.csv"))
+
+
+def test_an_unknown_ending_and_other_features(folder, tmp_path):
+    """Refused; nothing is written."""
+    with pytest.raises(UsageError, match=r"\.zarr, \.parquet or \.csv"):
+        predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(tmp_path / "out.txt"))
+    ingest(rows(50, d=3), tmp_path / "wide.zarr")
+    for call in (
+        lambda: predict.predict(str(folder / "job"), str(tmp_path / "wide.zarr"), str(tmp_path / "out.csv")),
+        lambda: predict.evaluate(str(folder / "job"), str(tmp_path / "wide.zarr")),
+    ):
+        with pytest.raises(DataError, match=r"2 features.*have 3"):
+            call()
+    frame = pd.DataFrame(rows(50)[0], columns=["b", "a"]).assign(y=1.0 * np.arange(50))
+    ingest(frame, tmp_path / "named.zarr", target="y")
+    with pytest.raises(DataError, match=r"\['x0', 'x1'\].*\['b', 'a'\]"):
+        predict.evaluate(str(folder / "job"), str(tmp_path / "named.zarr"))
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"gamma": -1.0}, UsageError),
+        ({"gamma": [1.0, 2.0, 3.0]}, UsageError),
+        ({"kernel": "laplace"}, UsageError),
+        ({"memory_limit": "60MiB"}, MemoryLimitError),
+        ({"time_limit": "soon"}, UsageError),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_the_job_is_touched(folder, tmp_path, changes, error):
+    """No folder is made; one that is there stays as it was, even with ``overwrite``."""
+    asked = FitParameters(**{**vars(PARAMETERS), **changes})
+    with pytest.raises(error):
+        jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked)
+    assert not (tmp_path / "job").exists()
+    before = JobStore(str(folder / "job")).events()
+    with pytest.raises(error):
+        jobs.fit(str(folder / "train.zarr"), str(folder / "job"), asked, overwrite=True)
+    assert JobStore(str(folder / "job")).events() == before
+
+
+def test_data_that_are_not_there_or_have_other_features(folder, tmp_path):
+    """MissingDataError; a validation set of other features is a DataError."""
+    with pytest.raises(MissingDataError):
+        jobs.fit(str(tmp_path / "nothing.zarr"), str(tmp_path / "job"), PARAMETERS)
+    ingest(rows(50, d=3), tmp_path / "wide.zarr")
+    with pytest.raises(DataError, match="validation data have 3 features"):
+        jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, validation=str(tmp_path / "wide.zarr"))
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_job_that_is_there(folder, tmp_path):
+    """ExistsError without ``overwrite``; with it a new life begins."""
+    job = str(tmp_path / "job")
+    jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
+    with pytest.raises(ExistsError):
+        jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
+    again = FitParameters(**{**vars(PARAMETERS), "max_rounds": 1})
+    jobs.fit(str(folder / "train.zarr"), job, again, overwrite=True)
+    assert [event["event"] for event in JobStore(job).events()] == ["queued", "running", "plan", "fit", "done"]
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
+
+
+def test_verify_reads_every_tile(tmp_path):
+    """A tile changed behind the back of the hashes: ChangedDataError, and no JOB."""
+    data = ingest(rows(), tmp_path / "train.zarr", tile_rows=128)
+    group = zarr.open_group(data.url, mode="r+")
+    group["y"][300] = 1e6
+    with pytest.raises(ChangedDataError):
+        jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS, verify=True)
+    assert not (tmp_path / "job").exists()
+
+
+class Listener(Watcher):
+    """Remembers what it hears."""
+
+    def __init__(self):
+        self.tiles, self.steps, self.records = [], [], []
+
+    def on_tiles(self, name, done, total, rows):
+        self.tiles.append((name, done, total, rows))
+
+    def on_step(self, info, candidates):
+        self.steps.append((info, candidates))
+
+    def on_record(self, entry):
+        self.records.append(entry)
+
+
+def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
+    """And ``on_plan`` the plan, before anything else."""
+    listener, plans = Listener(), []
+    found = jobs.fit(
+        str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point"), watcher=listener,
+        on_plan=plans.append, validation=str(folder / "test.zarr"),
+    )  # fmt: skip
+    assert plans == [found.plan]
+    assert {name for name, *_ in listener.tiles} == {"gram", "residual", "held-out"}
+    assert all(0 <= done <= total for _, done, total, _ in listener.tiles)
+    assert {rows for name, _, _, rows in listener.tiles if name == "gram"} == {600}
+    assert len(listener.steps) == sum(entry["iterations"] for entry in listener.records)
+    assert listener.records == found.history
+    read = sum(done == total for _, done, total, _ in listener.tiles)
+    assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and rows left out are one
+
+
+def test_an_abort_after_a_round_keeps_its_model(folder, tmp_path):
+    """Termination.ABORTED, the model of the last whole round, and events that say so."""
+    listener = Listener()
+    found = jobs.fit(
+        str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, watcher=listener,
+        aborted=lambda: len(listener.records) == 2,
+    )  # fmt: skip
+    assert found.outcome.reason is Termination.ABORTED
+    store = JobStore(str(tmp_path / "job"))
+    assert [event["event"] for event in store.events()] == [
+        "queued",
+        "running",
+        "plan",
+        "fit",
+        "fit",
+        "aborting",
+        "aborted",
+    ]
+    assert store.events()[-1]["reason"] == Termination.ABORTED.advice
+    assert store.model().n_vectors == found.history[-1]["vectors"]
+
+
+@pytest.mark.parametrize(("calls", "says"), [(1, "began"), (5, "began"), (None, "was done")])
+def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
+    """JobFailedError that says so: at once, in the fit that measures the partition size, in the first round."""
+    asked = FitParameters(**{**vars(PARAMETERS), "partition_size": "auto"})
+    told, planned = [], []
+
+    def aborted():
+        told.append(bool(planned) if calls is None else len(told) + 1 >= calls)
+        return told[-1]
+
+    with pytest.raises(JobFailedError, match=f"before the first round {says}"):
+        jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, aborted=aborted, on_plan=planned.append)
+    assert bool(planned) == (calls is None)
+    assert not (tmp_path / "job").exists()
+
+
+def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
+    """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
+    listener = Listener()
+    job = str(tmp_path / "job")
+    asked = FitParameters(gamma=0.3, partition_size=30, strategy="split-merge")
+    found = jobs.fit(
+        str(folder / "train.zarr"), job, asked, watcher=listener, aborted=lambda: len(listener.records) > 5,
+    )  # fmt: skip
+    assert {entry["kind"] for entry in listener.records} == {"part"}
+    best = [entry for entry in listener.records if entry["saved"]][-1]
+    assert best["log_evidence"] == max(entry["log_evidence"] for entry in listener.records)
+    assert found.model.n_vectors == best["vectors"]
+    opened = jobs.open_job(job)
+    assert opened.status() is Status.ABORTED
+    assert opened.model().digest() == found.model.digest()
+    opened.requeue()
+    ended = jobs.carry_out(job)
+    whole = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "whole"), asked)
+    assert ended.model.mean.tobytes() == whole.model.mean.tobytes()
+    assert [entry["vectors"] for entry in ended.history] == [entry["vectors"] for entry in whole.history]
+
+
+@pytest.mark.parametrize("strategy", ["split-merge", "incremental", "working-set"])
+def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path, strategy):
+    """The heuristic's line comes first, in the events and to the watcher, with P and why; then the strategy's own."""
+    listener = Listener()
+    asked = FitParameters(gamma=0.3, strategy=strategy)
+    found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=listener)
+    events = JobStore(str(tmp_path / "job")).events()
+    life = ["queued", "running", "plan", *["fit"] * len(found.history), "done"]
+    assert [event["event"] for event in events] == life
+    assert [event["kind"] for event in events[3:-1]] == [entry["kind"] for entry in listener.records]
+    first = listener.records[0]
+    assert (first["kind"], first["rows"]) == ("heuristic", 35)
+    assert first["partition_size"] == found.plan.partition_size == events[2]["partition_size"]
+    assert first["notes"] == events[2]["notes"]
+    assert found.history == listener.records
+    assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
+
+
+def test_dense_fits_side_by_side_are_counted(folder, tmp_path):
+    """on_solves hears of every fit of a level, up to their number."""
+
+    class Counting(Watcher):
+        def __init__(self):
+            self.heard = []
+
+        def on_solves(self, done, total):
+            self.heard.append((done, total))
+
+    counting = Counting()
+    asked = FitParameters(gamma=0.3, partition_size=60, strategy="split-merge")
+    jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=counting)
+    assert {(10, 10), (5, 5), (2, 2)} <= {*counting.heard}
+    assert all(0 <= done <= total for done, total in counting.heard)
+
+
+def test_an_exception_in_mid_fit_leaves_no_half_job(folder, tmp_path):
+    """Before the first model the folder goes; after it, it stays with the model so far."""
+
+    class Broken(Listener):
+        def __init__(self, after):
+            super().__init__()
+            self.after = after
+
+        def on_step(self, info, candidates):
+            if len(self.records) == self.after:
+                raise KeyboardInterrupt
+
+    for after in (0, 1):
+        with pytest.raises(KeyboardInterrupt):
+            jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS, watcher=Broken(after))
+        assert (tmp_path / "job").exists() == bool(after)
+    assert JobStore(str(tmp_path / "job")).model().n_vectors > 0
+
+
+@pytest.mark.parametrize("method", ["save", "record"])
+def test_a_first_model_that_cannot_be_stored_leaves_no_job(folder, tmp_path, monkeypatch, method):
+    """StorageError, and no folder without a model."""
+
+    def full(self, value):
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(JobStore, method, full)
+    with pytest.raises(StorageError, match="no space"):
+        jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), PARAMETERS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
+    """An abort or an error in the first round: the old job, events and model, is there as before, and free at once."""
+    job = str(tmp_path / "job")
+    jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
+
+    def everything():
+        """But for the epochs of those who had it in hand."""
+        paths = (path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "lease")
+        return {path: path.read_bytes() for path in paths}
+
+    files, planned = everything(), []
+
+    class Broken(Watcher):
+        def on_step(self, info, candidates):
+            raise KeyboardInterrupt
+
+    abort = {"on_plan": planned.append, "aborted": lambda: bool(planned)}
+    for choices, error in (({"watcher": Broken()}, KeyboardInterrupt), (abort, JobFailedError)):
+        with pytest.raises(error):
+            jobs.fit(str(folder / "train.zarr"), job, PARAMETERS, overwrite=True, **choices)
+        assert everything() == files
+        JobStore(job).acquire().release()
+
+
+def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):
+    """However short."""
+    short = FitParameters(**{**vars(PARAMETERS), "time_limit": "0.000001s"})
+    found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), short)
+    assert found.outcome.reason is Termination.TIME
+    assert [entry["kind"] for entry in found.history] == ["early"]
+    assert found.model.digest() == JobStore(str(tmp_path / "job")).model().digest()
+
+
+def test_weights_in_data_are_used(tmp_path):
+    """DATA with weights: the same fit as the estimator's with sample_weight."""
+    X, y = rows(150)
+    w = np.random.default_rng(5).uniform(0.1, 3, size=150)
+    ingest((X, y, w), tmp_path / "rows.zarr", shuffle=None)
+    asked = FitParameters(gamma=0.3, strategy="basic")
+    found = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked).model
+    expected = RVMRegressor(gamma=0.3, strategy="basic", random_state=0).fit(X, y, sample_weight=w)
+    assert found.log_evidence == pytest.approx(expected.log_evidence_, abs=1e-2)
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=0.02)
+
+
+def test_classes_are_not_fitted_as_numbers(tmp_path):
+    """DATA ingested with classes hold codes, whose distances mean nothing: who wants a number is refused."""
+    X = np.arange(40.0).reshape(20, 2)
+    data = ingest((X, np.arange(20) % 3), tmp_path / "d.zarr", classes=True)
+    with pytest.raises(UsageError, match=r"is a class \(3 of them\)"):
+        jobs.fit(data.url, str(tmp_path / "job"), FitParameters(classify=False))
+    assert not (tmp_path / "job").exists()

@@ -1,0 +1,187 @@
+"""Rows appended to DATA, and a job that goes on with them."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+import zarr
+
+from partirvm import RVMRegressor, ingest, jobs, open_job, submit
+from partirvm.cli import main
+from partirvm.data import ZarrSource
+from partirvm.errors import ChangedDataError, DataError, UsageError
+from partirvm.jobs.attempt import create
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma=0.5)
+OPTIONS = {"gamma": 0.5, "partition_size": 30, "max_rounds": 3, "random_state": 0}
+
+
+def rows(n, seed, low=-2.0, high=2.0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
+    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+class Lines(Watcher):
+    """Wants the end once there are so many lines of history."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def on_record(self, entry):
+        self.most -= 1
+
+    def __call__(self):
+        return self.most <= 0
+
+
+def contents(source):
+    """Rows in the order before shuffling, as one array (N, d + 1)."""
+    tiles = [source.tile(number) for number in range(source.n_tiles)]
+    order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
+    found = np.concatenate([np.column_stack([tile.X, tile.t]) for tile in tiles])
+    assert sorted(order) == list(range(source.n_rows))
+    return found[np.argsort(order)]
+
+
+@pytest.mark.parametrize("shuffle", [3, None])
+def test_append(tmp_path, shuffle):
+    """Old rows and hashes of full tiles stay, new rows follow, moments are of all; and again with a second append."""
+    parts = [rows(100, 0), rows(37, 1), rows(90, 2)]
+    place = tmp_path / "d.zarr"
+    before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
+    old = [before.tile(number).X.copy() for number in range(before.n_tiles)]
+    ingest(parts[1], place, append=True)
+    data = ingest(parts[2], place, append=True)
+    assert data.n_rows == 227
+    expected = np.concatenate([np.column_stack(part) for part in parts])
+    np.testing.assert_array_equal(contents(data), expected)
+    np.testing.assert_array_equal(
+        np.concatenate([data.tile(k).X for k in range(data.n_tiles)])[:100], np.concatenate(old)
+    )
+    assert data.fingerprint().hashes[:3] == before.fingerprint().hashes[:3]
+    data.verify()
+    np.testing.assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
+    np.testing.assert_allclose(data.moments.targets.variance, expected[:, 2].var())
+    assert not data.shuffled
+    with pytest.raises(ChangedDataError, match="replaced while they were in use"):
+        before._open()
+
+
+def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_path):
+    """Bad rows are found before anything is touched; arrays that have grown without their attributes do no harm."""
+    place = tmp_path / "d.zarr"
+    X, y = rows(50, 0)
+    before = contents(ingest((X, y), place, tile_rows=32))
+    with pytest.raises(DataError, match="missing or not finite"):
+        ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
+    with pytest.raises(DataError, match="the new rows have weights, and DATA do not"):
+        ingest((X, y, np.ones(50)), place, append=True)
+    with pytest.raises(UsageError, match="append takes like, tile_rows from DATA"):
+        ingest((X, y), place, append=True, tile_rows=16, like=str(place))
+    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    group = zarr.open_group(str(place), mode="r+")
+    group["X"].resize((90, 2))
+    group["X"][50:] = 7.0
+    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    grown = contents(ingest((X[:5], y[:5]), place, append=True))
+    np.testing.assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_single_row_is_appended(tmp_path):
+    """Without a word of warning, though by itself it would be nothing to fit; arrays and tables."""
+    place, (X, y) = tmp_path / "d.zarr", rows(50, 0)
+    labels = np.where(y > 0, "up", "down")
+    before = contents(ingest((X, labels), place, classes=True))
+    grown = contents(ingest((X[:1], np.array(["up"])), place, append=True))
+    np.testing.assert_array_equal(grown, np.concatenate([before, [[*X[0], 1.0]]]))
+    (tmp_path / "one.csv").write_text("x0,x1,y\n1,2,down\n")
+    np.testing.assert_array_equal(contents(ingest(tmp_path / "one.csv", place, append=True))[-1], [1, 2, 0])
+    with pytest.raises(DataError, match=r"there are no rows\.$"):
+        ingest((X[:0], labels[:0]), place, append=True)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_job_goes_on_with_new_rows(tmp_path):
+    """Its model is then of all rows: the posterior is that of dense formulas; scaling stays; new ground is learned."""
+    place, folder = tmp_path / "d.zarr", str(tmp_path / "job")
+    parts = [rows(300, 0, -2, 0), rows(250, 1, 0, 2)]
+    ingest(parts[0], place, tile_rows=128)
+    job = submit(RVMRegressor(**OPTIONS), place, folder)
+    assert job.wait(60) is Status.DONE
+    first = job.model()
+    with pytest.raises(UsageError, match="has no new rows"):
+        job.update()
+    ingest(parts[1], place, append=True)
+    with pytest.raises(UsageError, match="is done, it reached max_rounds"):
+        open_job(folder).resume()
+    job = open_job(folder).update()
+    assert job.wait(60) is Status.DONE
+    model = job.model()
+    assert (first.n_rows, model.n_rows) == (300, 550)
+    np.testing.assert_array_equal(model.design.scaling.x_shift, first.design.scaling.x_shift)
+    X, y = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    scaling, bias = model.design.scaling, int(model.design.bias)
+    kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), 0.5)
+    Phi, t = np.column_stack([np.ones((550, bias)), kernels]), scaling.targets(y[:, None])[:, 0]
+    beta = scaling.t_scale[0] ** 2 / model.noise_variance
+    mean, _ = naive.posterior(Phi, t, model.alpha, beta)
+    np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
+    evidence = naive.log_evidence(Phi, t, model.alpha, beta) - 550 * np.log(scaling.t_scale[0])
+    assert model.log_evidence == pytest.approx(evidence, rel=1e-7)
+    there = rows(200, 5, 0, 2)
+    errors = [np.sqrt(((each.predict(there[0]) - there[1]) ** 2).mean()) for each in (first, model)]
+    assert errors[1] < 0.13 < errors[0]
+    assert [entry["rows"] for entry in job.state().history if entry["kind"] != "heuristic"][-1] == 550
+
+    # other rows before the new ones
+    ingest((parts[0][0], parts[0][1] + 1), place, overwrite=True, tile_rows=128)
+    with pytest.raises(ChangedDataError, match="is not what it was when the job saw it, with more rows"):
+        open_job(folder).update()
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_cannot_be_updated(tmp_path):
+    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before its last merge."""
+    place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    X, y = rows(80, 0)
+    halves = FitParameters(gamma=0.5, strategy="split-merge", partition_size=20)
+    for t, asked, lines, why in (
+        (y, ASKED, 0, "it has done no round that new rows could join"),
+        (np.ones(80), ASKED, 9, "its target was constant, which sets no scale"),
+        (y, halves, 4, "split-merge was ended before its last merge"),
+    ):
+        ingest((X, t), place, overwrite=True)
+        create(place, folder, asked, None, True)
+        watcher = Lines(lines)
+        if lines:
+            jobs.carry_out(folder, watcher=watcher, aborted=watcher)
+        ingest(rows(10, 1), place, append=True)
+        with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*; start a new job"):
+            open_job(folder).update()
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_the_commands(tmp_path, capsys):
+    """``ingest --append`` and ``update``."""
+    for seed, n in enumerate((200, 120)):
+        X, y = rows(n, seed)
+        np.savez(tmp_path / f"{seed}.npz", X=X, y=y)
+    place, job = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    commands = [
+        ["ingest", str(tmp_path / "0.npz"), place, "--quiet"],
+        ["fit", place, job, "--gamma", "0.5", "--partition-size", "30", "--max-rounds", "2", "--quiet"],
+        ["ingest", str(tmp_path / "1.npz"), place, "--append", "--quiet"],
+        ["update", job, "--max-rounds", "1", "--quiet"],
+    ]
+    for command in commands:
+        assert main(command) == 0, command
+    assert open_job(job).model().n_rows == 320
+    assert len([entry for entry in open_job(job).state().history if entry["kind"] == "round"]) <= 3
+    assert main(["update", job]) == 2
+    assert "has no new rows" in capsys.readouterr().err

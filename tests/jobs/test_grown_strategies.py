@@ -1,0 +1,262 @@
+"""Jobs of every strategy, of numbers and of classes, that go on with rows which were appended to their DATA."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm import ingest, jobs, open_job
+from partirvm.cli import main
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.kernels.bases import label_of
+from partirvm.types import FitParameters
+
+GAMMA, BEFORE, NEW = 0.5, 110, 70
+ASKED = FitParameters(gamma=GAMMA, partition_size=30, seed=0)
+NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
+
+
+def rows(n, seed, low, high, classes=0):
+    """Rows of one function of two inputs, the first between these bounds: numbers, or classes by their size."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+    return (X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])]) if classes else (X, y)
+
+
+class Grown:
+    """A job of rows on the left; ``append`` adds those on the right to its DATA."""
+
+    def __init__(self, folder, classes=0, **options):
+        self.place, self.job, self.asked = str(folder / "d.zarr"), str(folder / "job"), replace(ASKED, **options)
+        self.parts = rows(BEFORE, 0, -2, 0, classes), rows(NEW, 1, 0, 2, classes)
+        ingest(self.parts[0], self.place, tile_rows=32, classes=bool(classes))
+
+    def fit(self, **hooks):
+        jobs.fit(self.place, self.job, self.asked, **hooks)
+        return self
+
+    def append(self):
+        ingest(self.parts[1], self.place, append=True)
+        return self
+
+    def update(self, **options):
+        assert open_job(self.job).update(**options).wait(60) is Status.DONE
+        return open_job(self.job)
+
+    def dense(self, model):
+        """The design of all rows, and their targets."""
+        X, y = (np.concatenate([part[k] for part in self.parts]) for k in (0, 1))
+        scaling, bias = model.design.scaling, int(model.design.bias)
+        kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), GAMMA)
+        return np.column_stack([np.ones((len(X), bias)), kernels]), y
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strategy": "basic"},
+        {"strategy": "split-merge"},
+        {"strategy": "incremental"},
+        {"strategy": "incremental", "likelihood": "sample", "likelihood_rows": 90},
+        {"strategy": "working-set", "max_rounds": 1},
+        {"strategy": "working-set", "final_likelihood": "sample", "likelihood": "sample", "likelihood_rows": 90},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_fit_of_numbers_goes_on(tmp_path, options):
+    """One pass over the new rows alone brings what the vectors kept lack; then rounds with new rows as candidates. In
+    the end Gram matrix, posterior and evidence are those of dense formulas over all rows; new ground is learned."""
+    case = Grown(tmp_path, **options).fit()
+    first = open_job(case.job).model()
+    job = case.append().update()
+    model, history = job.model(), job.state().history
+    new = [line for line in history if line["rows"] == BEFORE + NEW or options.get("final_likelihood")]
+    Phi, y = case.dense(model)
+    scaling, beta = model.design.scaling, model.design.scaling.t_scale[0] ** 2 / model.noise_variance
+    np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
+    t = scaling.targets(y[:, None])
+    assert [line["kind"] for line in history].count("final") == 1
+    if "final_likelihood" not in options:
+        assert (new[0]["kind"], new[0]["passes"], new[0]["pass_rows"]) == ("round", 1, NEW)
+        statistics = JobStore(case.job).restore().value["state"].fit.statistics
+        np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
+        mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
+        np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
+        evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(scaling.t_scale[0])
+        assert model.log_evidence == pytest.approx(evidence, rel=1e-7)
+        assert model.n_rows == BEFORE + NEW
+    labels = model.design.rows
+    assert (labels < BEFORE).any()
+    assert (labels >= BEFORE).any()
+    X, there = rows(200, 5, 0, 2)
+    errors = [np.sqrt(((each.predict(X) - there) ** 2).mean()) for each in (first, model)]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_a_fit_without_a_kernel_goes_on(tmp_path):
+    """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone are read for it."""
+    case = Grown(tmp_path, kernel="none", basis="linear", gamma="auto", partition_size="auto").fit().append()
+    job = case.update()
+    model, (merged, last) = job.model(), job.state().history
+    assert (merged["kind"], merged["passes"], merged["pass_rows"]) == ("round", 1, NEW)
+    assert (last["kind"], last["rows"]) == ("final", BEFORE + NEW)
+    X, y = (np.concatenate([part[k] for part in case.parts]) for k in (0, 1))
+    scaling = model.design.scaling
+    Phi, t = np.column_stack([np.ones(len(X)), scaling.inputs(X)]), scaling.targets(y[:, None])[:, 0]
+    kept = [0] * int(model.design.bias) + [1 + k for k in range(2) if label_of(k) in model.design.leading]
+    mean, _ = naive.posterior(Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.noise_variance)
+    expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, kept] @ mean)
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [
+        (2, {"strategy": "basic", "class_weight": "balanced"}),
+        (3, {"strategy": "working-set", "selection": "random", "max_rounds": 2}),
+        (3, {"strategy": "incremental", "multi_class": "ovr", "partition_size": 60}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
+    """In the end the weights are the mode over all rows, where Φᵀ(t − y) = Aw, and the evidence is Laplace's there;
+    balanced weights are those of all rows."""
+    case = Grown(tmp_path, classes, **options).fit()
+    job = case.append().update()
+    model = job.model()
+    Phi, y = case.dense(model)
+    codes = np.searchsorted(NAMES[classes], y).astype(float)
+    w = np.ones(len(y))
+    if "class_weight" in options:
+        counts = Counter(codes.tolist())
+        w = np.array([len(y) / (classes * counts[code]) for code in codes.tolist()])
+    active = np.isfinite(model.alpha)
+    prior = np.where(active, model.alpha, 0.0)
+    slope = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[1] - prior * model.mean
+    np.testing.assert_allclose(slope[active], 0, atol=1e-3)
+    evidence = naive.penalised(model.likelihood, Phi, codes, prior, model.mean, w)
+    curvature = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[2]
+    for k in range(model.alpha.shape[1]):
+        own = np.flatnonzero(active[:, k])
+        H = curvature[:, k, :, k][np.ix_(own, own)] + np.diag(prior[own, k])
+        evidence += 0.5 * (np.log(prior[own, k]).sum() - np.linalg.slogdet(H)[1])
+    assert model.log_evidence == pytest.approx(evidence, abs=1e-3)
+    assert model.n_rows == BEFORE + NEW
+    assert (model.design.rows >= BEFORE).any()
+    X, there = rows(200, 5, 0, 2, classes)
+    assert np.mean(model.predict(X) == there) > 0.8
+
+
+def bits(model):
+    """All that a prediction depends on."""
+    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.alpha.tobytes()
+
+
+class Broken(Watcher):
+    """Leaves in the dense fit that follows so many lines of history."""
+
+    def __init__(self, after):
+        self.after, self.lines = after, 0
+
+    def on_record(self, entry):
+        self.lines += 1
+
+    def on_step(self, info, candidates):
+        if self.lines >= self.after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("classes", "options", "after"),
+    [
+        (0, {"strategy": "split-merge"}, 1),
+        (2, {"strategy": "working-set", "max_rounds": 2}, 1),
+        (0, {"strategy": "basic"}, 0),
+    ],
+    ids=["split-merge", "classes", "basic"],
+)
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after):
+    """Left in its first fit, or in the one after: the model has the bits of an update that was never broken."""
+    found = []
+    for broken in (False, True):
+        (tmp_path / str(broken)).mkdir()
+        case = Grown(tmp_path / str(broken), classes, **options).fit().append()
+        job = open_job(case.job)
+        attempt = job.requeue_grown().attempt
+        lines = 0 if not broken else after + int(JobStore(case.job).restore().about["history"])
+        if broken:
+            with pytest.raises(KeyboardInterrupt):
+                jobs.carry_out(case.job, attempt=attempt, watcher=Broken(lines))
+            assert job.resume().wait(60) is Status.DONE
+        else:
+            jobs.carry_out(case.job, attempt=attempt)
+        found.append(bits(job.model()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
+    """With more rounds it is the update that was given these; a second update goes on from the last fit."""
+    found = []
+    for number, rounds in enumerate((1, 3)):
+        (tmp_path / str(number)).mkdir()
+        case = Grown(tmp_path / str(number), strategy="working-set", max_rounds=2).fit().append()
+        job = case.update(max_rounds=rounds)
+        if rounds == 1:
+            assert job.resume(max_rounds=5).wait(60) is Status.DONE
+        found.append(bits(job.model()))
+    assert found[0] == found[1]
+    extra = rows(40, 9, -2, 2)
+    ingest(extra, case.place, append=True)
+    case.parts = (*case.parts, extra)
+    model = case.update().model()
+    Phi, y = case.dense(model)
+    t = model.design.scaling.targets(y[:, None])[:, 0]
+    beta = model.design.scaling.t_scale[0] ** 2 / model.noise_variance
+    np.testing.assert_allclose(Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6)
+    assert job.state().history[-1]["number"] == 8, "rounds of the last update are as many as it was given before"
+
+
+def test_what_is_refused_by_the_command_line(tmp_path, capsys):
+    """An unseen class; a job that somebody is at work on; no new rows, before an update and after it."""
+    case = Grown(tmp_path, 2, strategy="basic").fit()
+    (tmp_path / "other.csv").write_text("x0,x1,y\n1,2,yes\n2,1,perhaps\n")
+    lease = JobStore(case.job).acquire()
+    for command, why in (
+        (
+            ["ingest", str(tmp_path / "other.csv"), case.place, "--append", "--quiet"],
+            r"`--append` do not have: 'perhaps'",
+        ),
+        (["update", case.job], r"job is in use by process \d+ .*: wait for it, or abort it"),
+        (["update", case.job], r"d\.zarr has no new rows since the job saw it: append some \(`ingest --append`\)"),
+    ):
+        assert main(command) == 2
+        assert re.search(why, capsys.readouterr().err)
+        if command[0] == "update":
+            lease.release()
+    assert case.append().update().state().reason == "converged"
+    capsys.readouterr()
+    assert main(["update", case.job]) == 2
+    assert "no new rows" in capsys.readouterr().err
+
+
+def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
+    """The last fit is no more the last of the history, but still that of the model."""
+    case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
+    job = open_job(case.job)
+    vectors = job.model().n_vectors
+    job.requeue_grown(None)
+    left = jobs.carry_out(case.job, aborted=lambda: True)
+    assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
+    assert job.resume().wait(60) is Status.DONE
+    assert [line["kind"] for line in job.state().history] == ["round", "final"]

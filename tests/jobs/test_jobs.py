@@ -1,0 +1,627 @@
+"""A job's whole life by its handle: every state, who may end or resume it, and that a resume changes no bit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from waiting import wait_for
+
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, submit
+from partirvm.core.termination import Termination
+from partirvm.data import ZarrSource
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    ExistsError,
+    JobFailedError,
+    LeaseError,
+    LimitWarning,
+    MissingDataError,
+    PartirvmWarning,
+    StorageError,
+    UsageError,
+)
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.setup.search import Measuring
+from partirvm.storage import open_folder
+from partirvm.storage.folder import read_json, to_json
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
+LONG = FitParameters(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """DATA of a rough function, which takes many rounds to learn."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(3000, 2))
+    y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
+    return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
+
+
+def bits(model):
+    """All that a prediction depends on."""
+    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.noise_variance
+
+
+def kinds(job):
+    """The events that are transitions."""
+    names = {status.value for status in Status}
+    return [event["event"] for event in job.store.events() if event["event"] in names]
+
+
+class Stopper(Watcher):
+    """Says so once there are this many lines of history."""
+
+    def __init__(self, after):
+        self.after, self.lines = after, 0
+
+    def on_record(self, entry):
+        self.lines += 1
+
+    def __call__(self):
+        return self.lines >= self.after
+
+
+def broken_off(data, job, asked=ASKED, after=1, **options):
+    """A job whose process has left in mid-round."""
+
+    class Broken(Stopper):
+        def on_step(self, info, candidates):
+            if self():
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jobs.fit(data, job, asked, watcher=Broken(after), **options)
+    return open_job(job)
+
+
+def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
+    """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
+    monkeypatch.chdir(tmp_path)
+    place = os.path.relpath(data)
+    estimator = RVMRegressor(gamma=2.0, partition_size=30, max_rounds=3, selection="random", random_state=4)
+    job = submit(estimator, place, "job")
+    monkeypatch.chdir("/")
+    assert job.wait(timeout=120) is Status.DONE
+    assert str(job.status()) == "done"
+    events = [event for event in job.store.events() if event["event"] in {"queued", "running", "done"}]
+    assert [event["event"] for event in events] == ["queued", "running", "done"]
+    assert all(event["time"] and event["reason"] for event in events)
+    assert job.progress()["advice"] == Termination.ROUNDS.advice
+    fitted = estimator.fit(data)
+    assert job.model().mean.tobytes() == fitted.model_.mean.tobytes()
+    assert bits(load_model(tmp_path / "job")) == bits(open_job(tmp_path / "job").model())
+    with pytest.raises(ExistsError, match="resume"):
+        submit(estimator, data, tmp_path / "job")
+
+
+def test_what_submit_refuses_at_once(data, tmp_path):
+    """Rows in memory, no data, an option that cannot be: nothing is left behind."""
+    with pytest.raises(UsageError, match="submit takes the path"):
+        submit(RVMRegressor(), np.zeros((5, 2)), tmp_path / "job")
+    with pytest.raises(MissingDataError):
+        submit(RVMRegressor(), tmp_path / "nothing.zarr", tmp_path / "job")
+    with pytest.raises(UsageError, match="gamma"):
+        submit(RVMRegressor(kernel="gamma"), data, tmp_path / "job")
+    with pytest.raises(MissingDataError, match="no job here"):
+        open_job(tmp_path / "job")
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
+    """resume(2n) after run(n): the bits of run(2n), and its history."""
+    short = FitParameters(**{**vars(ASKED), "max_rounds": rounds})
+    twice = FitParameters(**{**vars(ASKED), "max_rounds": 2 * rounds})
+    jobs.fit(data, str(tmp_path / "job"), short)
+    whole = jobs.fit(data, str(tmp_path / "whole"), twice)
+    job = open_job(tmp_path / "job").resume(max_rounds=2 * rounds)
+    assert job.wait(timeout=120) is Status.DONE
+    assert bits(job.model()) == bits(whole.model)
+    found = job.state().history
+    same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
+    assert [[one[key] for key in same] for one in found] == [[one[key] for key in same] for one in whole.history]
+    assert job.asked()["max_rounds"] == 2 * rounds
+    assert job.progress()["attempt"] == 2
+
+
+def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
+    """abort from another handle ends the thread's job with a usable model; the resumed one equals one never aborted."""
+    job = jobs.submit(data, str(tmp_path / "job"), LONG)
+    wait_for(lambda: len(job.state().history) >= 2)
+    with pytest.raises(LeaseError, match="in use by"):
+        job.resume()
+    with pytest.raises(LeaseError, match="in use by"):
+        jobs.submit(data, str(tmp_path / "job"), LONG, overwrite=True)
+    with pytest.raises(TimeoutError, match="still running"):
+        job.wait(timeout=0.1)
+    assert open_job(tmp_path / "job").abort("flat enough") is Status.ABORTING
+    assert job.wait(timeout=120) is Status.ABORTED
+    assert kinds(job) == ["queued", "running", "aborting", "aborted"]
+    state, reached = job.state(), len(job.state().history)
+    assert state.reason == "flat enough"
+    assert job.model().n_vectors == state.history[-1]["vectors"]
+    assert job.abort() is Status.ABORTED
+    limit = reached + 2
+    assert job.resume(max_rounds=limit).wait(timeout=120) is Status.DONE
+    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": limit}))
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
+    """Queued, then aborted at once, without a model; it can be resumed."""
+    from partirvm.jobs.attempt import create
+
+    create(data, str(tmp_path / "job"), ASKED, None, False)
+    job = open_job(tmp_path / "job")
+    assert job.status() is Status.QUEUED
+    assert job.progress()["seconds"] is None
+    assert job.abort() is Status.ABORTED
+    assert "before there was a model" in job.progress()["advice"]
+    assert jobs.carry_out(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
+    with pytest.raises(MissingDataError, match="no model yet"):
+        job.model()
+    assert job.resume().wait(timeout=120) is Status.DONE
+
+
+@pytest.mark.parametrize("what", ["abort", "cancel"])
+def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
+    """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
+    from partirvm.jobs import attempt
+    from partirvm.setup import search
+
+    monkeypatch.setattr(attempt, "ASK", 0.0)
+    attempt.create(data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "partition_size": "auto"}), None, False)
+    job = open_job(tmp_path / "job")
+
+    class Overheard(search.PartitionSize):
+        def first(self, problem, options):
+            job.store.request(what, 1, "too slow")
+            return super().first(problem, options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(search, "PartitionSize", Overheard)
+        found = jobs.carry_out(job.location)
+    assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
+    end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
+    assert kinds(job) == ["queued", "running", "aborting", end.value]
+    assert [event for event in job.store.events() if event["event"] in ("plan", "fit")] == []
+    assert (job.status(), job.state().reason) == (end, "too slow")
+    if what == "abort":
+        assert job.resume().wait(timeout=120) is Status.DONE
+
+
+def test_who_ends_a_resume_while_it_is_planned_keeps_the_model(data, tmp_path):
+    """Aborted again, with the model and history that were there."""
+    before = jobs.fit(data, str(tmp_path / "job"), ASKED)
+    job = open_job(tmp_path / "job")
+    job.requeue(max_rounds=6)
+    found = jobs.carry_out(job.location, aborted=lambda: True)
+    assert found.plan is None
+    assert bits(found.model) == bits(before.model)
+    assert job.status() is Status.ABORTED
+    assert len(found.history) == len(job.state().history) == 2, "the last fit is done again"
+    assert len([event for event in job.store.events() if event["event"] == "plan"]) == 1
+
+
+def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeypatch):
+    """Its thread ends before it has the lease, which leaves no event: JobFailedError from who waits, and why."""
+
+    def full(self, **options):
+        raise StorageError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JobStore, "acquire", full)
+        job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=2), data, tmp_path / "job")
+        with pytest.raises(JobFailedError, match=r"job is queued, and could not be begun: no space left"):
+            job.wait(timeout=120)
+    assert job.status() is Status.QUEUED
+    assert job.resume().wait(timeout=120) is Status.DONE
+
+
+def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monkeypatch):
+    """Under the same memory limit the columns stay those of the first plan; under another one they follow from it."""
+    from partirvm.setup import resolve
+
+    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
+    made = resolve.make_plan
+    for name, changed, reason in (
+        ("same", {}, Termination.ROUNDS), ("other", {"memory_limit": "1500MiB"}, Termination.MEMORY),
+    ):  # fmt: skip
+        place = str(tmp_path / name)
+        stop = Stopper(1)
+        jobs.fit(data, place, ASKED, watcher=stop, aborted=stop)
+        open_job(place).requeue(**changed)
+        with monkeypatch.context() as patched, warnings.catch_warnings():
+            warnings.simplefilter("ignore", LimitWarning)
+            patched.setattr(resolve, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=45))
+            found = jobs.carry_out(place)
+        assert found.outcome.reason is reason, name
+        assert (bits(found.model) == bits(whole.model)) == (name == "same")
+
+
+def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
+    """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
+    from partirvm.jobs.attempt import create
+
+    create(data, str(tmp_path / "job"), ASKED, None, False)
+    job = open_job(tmp_path / "job")
+    state = job.requeue(max_rounds=2)
+    assert state.attempt == 2
+    assert jobs.carry_out(str(tmp_path / "job"), attempt=1) is None
+    assert len(jobs.carry_out(str(tmp_path / "job"), attempt=2).history) == 2
+    assert kinds(job) == ["queued", "interrupted", "queued", "running", "done"]
+
+
+def test_a_cancelled_job_is_over_for_good(data, tmp_path):
+    """Running or aborted: its models and checkpoints go, its events stay."""
+    job = jobs.submit(data, str(tmp_path / "job"), LONG)
+    wait_for(lambda: len(job.state().history) >= 2)
+    assert job.cancel("wrong target") is Status.ABORTING
+    assert job.wait(timeout=120) is Status.CANCELLED
+    aborted = broken_off(data, str(tmp_path / "other"), LONG)
+    aborted.abort()
+    assert aborted.cancel() is Status.CANCELLED
+    assert aborted.cancel() is Status.CANCELLED
+    for each in (job, aborted):
+        with pytest.raises(UsageError, match="discarded"):
+            each.model()
+        with pytest.raises(UsageError, match="cancelled"):
+            each.resume()
+        with pytest.raises(MissingDataError):
+            load_model(each.location)
+        assert each.abort() is Status.CANCELLED
+        assert len(each.state().history) >= 1
+    assert job.state().reason == "wrong target"
+
+
+def test_a_cancel_outweighs_an_abort(data, tmp_path):
+    """Asked for both, the stronger one is done."""
+    job = jobs.submit(data, str(tmp_path / "job"), LONG)
+    wait_for(lambda: len(job.state().history) >= 1)
+    job.abort()
+    job.cancel()
+    assert job.wait(timeout=120) is Status.CANCELLED
+
+
+def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
+    """UsageError that says what would have to change."""
+    jobs.fit(data, str(tmp_path / "job"), ASKED)
+    job = open_job(tmp_path / "job")
+    assert job.abort() is Status.DONE
+    with pytest.raises(UsageError, match="remove the folder"):
+        job.cancel()
+    for changed in ({}, {"max_rounds": 3}, {"max_rounds": 2}, {"max_vectors": 500}):
+        with pytest.raises(UsageError, match="reached max_rounds = 3"):
+            job.resume(**changed)
+    with pytest.raises(UsageError, match="cannot change gamma, seed"):
+        job.resume(gamma=1.0, seed=3, max_rounds=9)
+    with pytest.raises(UsageError, match="max_rounds is 0"):
+        job.resume(max_rounds=0)
+    assert kinds(job) == ["queued", "running", "done"]
+    jobs.fit(data, str(tmp_path / "basic"), FitParameters(gamma=1.0, strategy="basic", partition_size="auto"))
+    with pytest.raises(UsageError, match="would change nothing"):
+        open_job(tmp_path / "basic").resume(max_rounds=99)
+
+
+def test_a_job_out_of_time_gets_more(data, tmp_path):
+    """Done by its time limit: a resume counts it anew."""
+    jobs.fit(data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "time_limit": 1e-6}))
+    job = open_job(tmp_path / "job")
+    assert job.state().reason == "time"
+    assert job.resume(time_limit="1h").wait(timeout=120) is Status.DONE
+    assert job.state().reason == "rounds"
+    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_a_job_that_broke_off_is_interrupted(data, tmp_path):
+    """Leaving at once leaves it to be resumed; the history says nothing twice."""
+    job = broken_off(data, str(tmp_path / "job"), after=2)
+    assert job.status() is Status.INTERRUPTED
+    assert job.wait(timeout=120) is Status.INTERRUPTED
+    assert job.resume().wait(timeout=120) is Status.DONE
+    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
+    assert bits(job.model()) == bits(whole.model)
+    assert [entry["number"] for entry in job.state().history] == [entry["number"] for entry in whole.history]
+
+
+CHILD = """
+import sys
+from partirvm import jobs
+from partirvm.types import FitParameters
+job = jobs.submit(sys.argv[1], sys.argv[2], FitParameters(
+    gamma=20.0, partition_size=30, max_rounds=400, selection="random", seed=4))
+print("submitted", flush=True)
+if sys.argv[3] == "wait":
+    job.wait()
+"""
+
+
+def test_a_killed_process_leaves_a_job_to_resume(data, tmp_path):
+    """kill -9 in the middle: interrupted at once for whoever looks, and resumed here to the same bits."""
+    place = str(tmp_path / "job")
+    process = subprocess.Popen([sys.executable, "-c", CHILD, data, place, "wait"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"submitted\n"
+        job = open_job(place)
+        wait_for(lambda: len(job.state().history) >= 2)
+    finally:
+        process.kill()
+        process.communicate()
+    assert job.status() is Status.INTERRUPTED
+    reached = len(job.state().history)
+    assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
+    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_a_process_that_ends_takes_its_job_along(data, tmp_path):
+    """Without a cluster: the script ends promptly and silently, and its job is there to be resumed or aborted."""
+    place = str(tmp_path / "job")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, data, place, "leave"], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stderr == ""
+    job = open_job(place)
+    assert job.status() in {Status.INTERRUPTED, Status.QUEUED}
+    assert job.abort() is Status.ABORTED
+
+
+def test_an_error_ends_a_job_as_failed(data, tmp_path, monkeypatch):
+    """Whatever it is, the status says why; the cause gone, a resume goes on."""
+    job = broken_off(data, str(tmp_path / "job"))
+    tile = ZarrSource.tile
+
+    def fault(self, number):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(ZarrSource, "tile", fault)
+    assert job.resume().wait(timeout=120) is Status.FAILED
+    assert job.state().reason == "ZeroDivisionError: a fault"
+    assert "in fault" in job.store.events()[-1]["traceback"]
+    monkeypatch.setattr(ZarrSource, "tile", tile)
+    assert job.abort() is Status.FAILED
+    assert job.resume().wait(timeout=120) is Status.DONE
+
+
+def test_a_cluster_that_breaks_down_interrupts(data, tmp_path, monkeypatch):
+    """Nothing is wrong with the job: resume goes on."""
+    job = broken_off(data, str(tmp_path / "job"))
+
+    def gone(client):
+        raise ClusterError("the scheduler is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("partirvm.jobs.attempt.executor_for", gone)
+        assert job.resume().wait(timeout=120) is Status.INTERRUPTED
+    assert job.state().reason == "the scheduler is gone"
+    assert job.resume().wait(timeout=120) is Status.DONE
+
+
+@pytest.mark.parametrize("what", ["values", "rows"])
+def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
+    """ChangedDataError with the first tile or the shapes; the job stays as it was, whoever notices it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    data = ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
+    job = broken_off(data, str(tmp_path / "job"))
+    if what == "values":
+        y[300] += 1
+    else:
+        X, y = X[:-1], y[:-1]
+    job.requeue()
+    ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
+    expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values then, 599 × 2 now"
+    with pytest.raises(ChangedDataError, match=expected):
+        jobs.carry_out(job.location)
+    assert job.status() is Status.INTERRUPTED
+    with pytest.raises(ChangedDataError, match=expected):
+        job.resume()
+    assert job.status() is Status.INTERRUPTED
+    assert job.model().n_vectors > 0
+
+
+def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
+    """The last digits may differ; which package, and from what to what."""
+    job = broken_off(data, str(tmp_path / "job"))
+    from partirvm.jobs import attempt
+
+    now = attempt.package_versions()
+    monkeypatch.setattr(attempt, "package_versions", lambda: {**now, "numpy": "9.9"})
+    job.requeue()
+    with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']} then, 9\.9 now"):
+        jobs.carry_out(job.location)
+
+
+def test_who_was_fenced_off_removes_nothing(data, tmp_path):
+    """A fit whose job was taken over before its first model ends with an error, and leaves the folder to the other."""
+    place = str(tmp_path / "job")
+
+    class Robbed(Watcher):
+        def on_step(self, info, candidates):
+            store = JobStore(place)
+            held = store.holder()
+            folder = open_folder(place)
+            if held.epoch == 1:
+                folder.write("lease/000002.json", to_json({**read_json(folder, "lease/000001.json"), "epoch": 2}))
+
+    with pytest.raises(LeaseError, match="taken over"):
+        jobs.fit(data, place, ASKED, watcher=Robbed())
+    assert (tmp_path / "job" / "spec.json").exists()
+
+
+def test_a_folder_of_jobs(data, tmp_path):
+    """All jobs by name, damaged ones too; what is no job is left out."""
+    jobs.fit(data, str(tmp_path / "b"), ASKED)
+    broken_off(data, str(tmp_path / "a"))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "spec.json").write_text("{")
+    (tmp_path / "d").mkdir()
+    found = jobs.jobs_in(str(tmp_path))
+    assert [job.location.rpartition("/")[2] for job in found] == ["a", "b", "c"]
+    assert [job.status() for job in found[:2]] == [Status.INTERRUPTED, Status.DONE]
+    with pytest.raises(MissingDataError, match="no such folder"):
+        jobs.jobs_in(str(tmp_path / "nothing"))
+
+
+def test_many_at_once_tear_nothing(data, tmp_path):
+    """Two who resume, three who watch, one who aborts: one driver at a time, and a history that adds up."""
+    job = broken_off(data, str(tmp_path / "job"), LONG)
+    over, errors = threading.Event(), []
+
+    def guarded(work):
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:
+            errors.append(error)
+
+    def drive():
+        mine = open_job(tmp_path / "job")
+        try:
+            mine.requeue()
+            jobs.carry_out(mine.location, patience=0.0)
+        except LeaseError:
+            time.sleep(0.05)
+
+    def watch():
+        state = open_job(tmp_path / "job").state()
+        numbers = [entry["number"] for entry in state.history]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+    def abort():
+        state = open_job(tmp_path / "job").state()
+        if state.status is Status.RUNNING and len(state.history) > asked[-1]:
+            asked.append(len(state.history))
+            open_job(tmp_path / "job").abort()
+
+    asked = [1]
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (drive, drive, watch, watch, watch, abort)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: errors or kinds(job).count("aborted") >= 4, "the fourth abort", pause=0.05)
+    over.set()
+    # one who resumes may have begun another attempt since the last abort
+    wait_for(lambda: job.abort() and not any(thread.is_alive() for thread in threads), "the end of all", pause=0.05)
+    assert not errors
+    assert job.abort() is Status.ABORTED
+    reached = len(job.state().history)
+    assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
+    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    assert bits(job.model()) == bits(whole.model)
+
+
+def moved_job(tmp_path):
+    """A job that broke off, and where its DATA were and are now."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
+    before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
+    job = broken_off(ingest(rows, before, tile_rows=128, shuffle=None).url, str(tmp_path / "job"))
+    now.parent.mkdir()
+    before.rename(now)
+    return job, rows, before, now
+
+
+def test_data_that_moved_are_given_again(tmp_path):
+    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
+    job, rows, before, now = moved_job(tmp_path)
+    stood, events = job.state(), len(job.store.events())
+    with pytest.raises(MissingDataError, match=r"rows\.zarr"):
+        job.resume()
+    other = ingest((rows[0], rows[1] + 1), tmp_path / "other.zarr", tile_rows=128, shuffle=None).url
+    with pytest.raises(ChangedDataError, match="5 of its 5 tiles have other values"):
+        job.resume(data=other)
+    assert job.state() == stood, "the job is as it was"
+    assert len(job.store.events()) == events
+    assert job.resume(data=now).wait(timeout=60) is Status.DONE
+    assert job.data() == str(now)
+    assert job.store.spec()["data"] == str(before)
+    now.rename(before)
+    ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
+    assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
+    assert job.data() == str(before)
+
+
+def test_held_out_data_that_moved_are_given_again(tmp_path):
+    """By the same means, and held to their own fingerprint; an update reads them at the place last given."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(800, 2))
+    t = np.sin(X[:, 0]) + 0.1 * rng.normal(size=800)
+    data = ingest((X[:600], t[:600]), tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
+    before, now = tmp_path / "held.zarr", tmp_path / "moved.zarr"
+    ingest((X[600:], t[600:]), before, tile_rows=128, shuffle=None)
+    job = broken_off(data, str(tmp_path / "job"), validation=str(before))
+    before.rename(now)
+    events = len(job.store.events())
+    with pytest.raises(MissingDataError, match=r"held\.zarr.*--validation"):
+        job.resume()
+    with pytest.raises(ChangedDataError, match=r"rows\.zarr.*--validation"):
+        job.resume(validation=data)
+    assert len(job.store.events()) == events, "the job is as it was"
+    assert job.resume(validation=now).wait(timeout=60) is Status.DONE
+    assert job.asked()["validation"] == str(now)
+    assert job.state().history[-1]["held_out_rmse"] > 0
+    ingest((X[:50] + 0.1, t[:50]), data, append=True)
+    now.rename(before)
+    with pytest.raises(MissingDataError, match=r"moved\.zarr.*--validation"):
+        job.update(max_rounds=1)
+    assert job.update(validation=before, max_rounds=1).wait(timeout=60) is Status.DONE
+
+
+def test_held_out_data_cannot_be_given_later(tmp_path):
+    """A job that began without is another fit with them."""
+    job, _, _, now = moved_job(tmp_path)
+    with pytest.raises(UsageError, match="began without held-out DATA"):
+        job.resume(data=now, validation=now)
+
+
+def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
+    """Between the resume and the driver's first look: interrupted, and resumed with the place given."""
+    job, _, before, now = moved_job(tmp_path)
+    now.rename(before)
+    job.requeue()
+    before.rename(now)
+    with pytest.raises(MissingDataError):
+        jobs.carry_out(job.location)
+    assert job.status() is Status.INTERRUPTED
+    assert "rows.zarr" in job.state().reason
+    assert job.resume(data=now).wait(timeout=60) is Status.DONE
+
+
+def test_what_learning_took_counts(data, tmp_path, monkeypatch):
+    """Begin and seconds of a job, of its lines and of its outcome hold the time in which the kernel was learned."""
+    learn, moments = Measuring.kernel, []
+
+    def learned(self, *arguments, **options):
+        moments.append((time.time(), time.perf_counter()))
+        found = learn(self, *arguments, **options)
+        time.sleep(0.2)
+        moments.append((time.time(), time.perf_counter()))
+        return found
+
+    monkeypatch.setattr(Measuring, "kernel", learned)
+    found = jobs.fit(data, str(tmp_path / "job"), replace(ASKED, gamma="learn", max_rounds=1))
+    job = open_job(tmp_path / "job")
+    state, spent = job.state(), moments[1][1] - moments[0][1]
+    assert state.queued <= state.began <= moments[0][0]
+    assert state.ended >= moments[1][0]
+    assert found.outcome.seconds >= spent >= 0.2
+    assert job.progress()["seconds"] == round(state.seconds, 3) == round(found.outcome.seconds, 3)
+    kernel, last = found.history[0], found.history[-1]
+    assert kernel["kind"] == "kernel"
+    assert kernel["seconds"] + 0.2 <= last["seconds"] <= found.outcome.seconds

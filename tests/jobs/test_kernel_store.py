@@ -1,0 +1,200 @@
+"""``kernel_store``: the plan's choice, the same model from every store, folders that go again, and the memory limit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partirvm import jobs
+from partirvm.backends import LocalExecutor
+from partirvm.backends.process import resident_memory
+from partirvm.data import ArraySource, ingest
+from partirvm.errors import UsageError
+from partirvm.jobs.attempt import asked_parameters
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.kernel_blocks import PREFIX
+from partirvm.jobs.run import run
+from partirvm.jobs.state import Status
+from partirvm.planning.cost import Rates
+from partirvm.planning.keeping import Disk, choose
+from partirvm.planning.memory import ALLOWANCE
+from partirvm.setup.resolve import prepare
+from partirvm.types import Columns, FitParameters
+
+pytestmark = pytest.mark.bits
+
+RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
+QUICK, SLOW = Disk(1e-9, 1e-9, 1 << 40), Disk(1e-8, 1e-8, 1 << 40)
+ASKED = FitParameters(gamma=0.5, partition_size=40, max_rounds=3)
+
+
+def rows(n=3000):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return ingest(rows(), tmp_path_factory.mktemp("store") / "rows.zarr", tile_rows=512).url
+
+
+@pytest.mark.parametrize(
+    ("asked", "rates", "spare", "disk", "where"),
+    [
+        ("auto", RATES, 1 << 30, None, "memory"),
+        ("auto", replace(RATES, copy=9e-9), 1 << 30, SLOW, "none"),
+        ("auto", RATES, 0, QUICK, "zarr"),
+        ("auto", RATES, 0, SLOW, "none"),
+        ("auto", RATES, 0, replace(QUICK, free=1000), "none"),
+        ("auto", RATES, 100_000, SLOW, "memory"),
+        ("auto", RATES, 100_000, QUICK, "zarr"),
+        ("memory", RATES, 0, None, "memory"),
+        ("zarr", RATES, 1 << 30, SLOW, "zarr"),
+        ("none", RATES, 1 << 30, QUICK, "none"),
+    ],
+)
+def test_the_choice_is_arithmetic(asked, rates, spare, disk, where):
+    """Where fetching takes less than half of evaluating; memory first, as far as a quarter of the blocks fits."""
+    found = choose(asked, rates, 10_000, 100, 1, spare, lambda: disk, repeats=True)
+    assert found.where == where
+    assert found.bytes <= 8 * 10_000 * 100
+    if where == "memory":
+        assert found.bytes <= spare
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"), [("auto", "none"), ("memory", "memory"), ("zarr", "zarr"), ("none", "none")]
+)
+def test_passes_that_bring_new_columns_keep_none_unless_asked_to(asked, where):
+    """However fast memory and disk are, and however much of both there is."""
+    assert choose(asked, RATES, 10_000, 100, 1, 1 << 40, lambda: QUICK, repeats=False).where == where
+
+
+@pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
+def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
+    """Nor does the plan count memory for them, though a copy is measured to take no time at all."""
+    monkeypatch.setattr("partirvm.setup.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    executor = LocalExecutor(1)
+    plan = prepare(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
+    executor.close()
+    assert (plan.kernel_store.where, plan.kernel_store.resident) == ("none", 0)
+    assert plan.peak == plan.machine.base + ALLOWANCE + plan.bytes.peak
+
+
+def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):
+    """Newton steps see the same columns again; a limit that was given may be filled."""
+    monkeypatch.setattr("partirvm.setup.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+    X, y = rows(400_000)
+    classes = Columns(("a", "b"), classes=("no", "yes"))
+    source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
+    limit = resident_memory() + (400 << 20)
+    monkeypatch.setattr("partirvm.backends.local.available_memory", lambda: limit / 0.7)
+    asked = replace(ASKED, likelihood="full", partition_size=100)
+    auto = prepare(source, asked, executor).plan
+    given = prepare(source, replace(asked, memory_limit=limit), executor).plan
+    executor.close()
+    assert auto.kernel_store.where == given.kernel_store.where == "memory"
+    assert auto.machine.limit == pytest.approx(limit, abs=1)
+    assert auto.kernel_store.bytes <= limit / 4 < given.kernel_store.bytes
+    assert given.peak <= limit
+
+
+def test_another_store_is_refused():
+    """UsageError that names the option and what it may be."""
+    with pytest.raises(UsageError, match="kernel_store is 'tape'; known: auto, memory, zarr, none"):
+        prepare(ArraySource(*rows(300)), replace(ASKED, kernel_store="tape"), LocalExecutor(1))
+
+
+def test_a_spec_of_before_has_the_default():
+    """Jobs whose spec knows nothing of it."""
+    assert asked_parameters({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
+
+
+@pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "strategy", ["working-set", "incremental", pytest.param("split-merge", marks=pytest.mark.slow), "basic"]
+)
+def test_every_store_gives_the_same_model(strategy, standardize):
+    """Model digest and history, on one thread and two; the plan names the store, history counts what came of it."""
+    found = {}
+    limit = None if strategy in ("split-merge", "basic") else 3
+    X, y = rows(400 if strategy == "basic" else 3000)
+    asked = replace(ASKED, strategy=strategy, standardize=standardize, max_rounds=limit)
+    for store, threads in [("none", 1), ("memory", 1), ("memory", 2), ("zarr", 2), ("auto", 2)]:
+        executor, journal = LocalExecutor(threads), MemoryJournal()
+        prepared = prepare(ArraySource(X, y, tile_rows=256), replace(asked, kernel_store=store), executor)
+        run(prepared, executor, journal)
+        found[store, threads] = journal.model.digest(), [entry["log_evidence"].hex() for entry in journal.history]
+        if store != "auto":
+            assert prepared.plan.to_json()["kernel_store"] == store
+        if store in ("memory", "zarr"):
+            assert sum(entry["kernel_kept"] for entry in journal.history) > 0
+        executor.close()
+    assert len({repr(value) for value in found.values()}) == 1
+
+
+def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
+    """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which ends alike."""
+    whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, kernel_store="none"))
+    job = tmp_path / "job"
+    jobs.fit(data, str(job), replace(ASKED, max_rounds=2, kernel_store="zarr"))
+    assert not (job / "kernel").exists()
+    (job / "kernel" / "blocks-left").mkdir(parents=True)
+    handle = jobs.open_job(str(job)).resume(max_rounds=3)
+    assert handle.wait(60) is Status.DONE
+    assert not (job / "kernel").exists()
+    assert handle.model().digest() == whole.model.digest()
+    assert sum(entry.get("kernel_kept", 0) for entry in handle.state().history) > 0
+    assert handle.state().plan["kernel_store"] == "zarr"
+
+
+def test_folders_of_dead_processes_go(tmp_path, monkeypatch):
+    """An estimator that was killed leaves its folder in the system's temporary one until the next fit on disk."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f"{PREFIX}{dead.pid}-abc" / "blocks").mkdir(parents=True)
+    executor = LocalExecutor(1)
+    run(prepare(ArraySource(*rows(500)), replace(ASKED, kernel_store="zarr"), executor), executor, MemoryJournal())
+    executor.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+PEAK = """
+import json, sys
+import numpy as np
+from partirvm.backends import LocalExecutor
+from partirvm.backends.process import peak_memory
+from partirvm.data import ZarrSource
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.run import run
+from partirvm.setup.resolve import prepare
+from partirvm.types import Columns, FitParameters
+
+executor, journal = LocalExecutor(2), MemoryJournal()
+asked = FitParameters(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
+run(prepare(ZarrSource(sys.argv[1]), asked, executor), executor, journal)
+kept = sum(entry["kernel_kept"] for entry in journal.history)
+evaluated = sum(entry["kernel_evaluated"] for entry in journal.history)
+print(json.dumps([peak_memory(), kept, evaluated]))
+"""
+
+
+def test_blocks_in_memory_stay_within_the_limit(tmp_path):
+    """VmHWM of a fit whose blocks (150,000 rows × 200 columns and more) are larger than what its limit leaves them."""
+    source = ingest(rows(150_000), tmp_path / "many.zarr")
+    limit = 320 << 20
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, source.url, str(limit)], capture_output=True, text=True, check=True
+    )
+    peak, kept, evaluated = json.loads(done.stdout)
+    assert peak <= limit
+    assert kept > 0
+    assert evaluated > 0

@@ -1,0 +1,277 @@
+"""Learned kernels in plans, jobs and estimators: what is told, what is refused, resumes, features that count."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.feature_selection import SelectFromModel
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
+from partirvm.backends import LocalExecutor
+from partirvm.core import rprop
+from partirvm.core.termination import Termination
+from partirvm.data import as_source
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import Machine
+from partirvm.setup.resolve import prepare
+from partirvm.setup.search import Measuring, StoppedError
+from partirvm.strategies import choosing, learning
+from partirvm.strategies.choosing import EACH
+from partirvm.types import FitParameters
+
+ASKED = FitParameters(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
+NAMES = ("noise", "slope", "wave")
+KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 240 centres, \d+ evaluations"
+
+
+def rows(n=600, seed=0):
+    """The target is a wave over the last feature on a slope of the second; the first is noise in other units."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
+    return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Rows as DATA on disk, under names."""
+    from pandas import DataFrame
+
+    X, y = rows()
+    place = tmp_path_factory.mktemp("data") / "rows.zarr"
+    ingest(DataFrame({**dict(zip(NAMES, X.T, strict=True)), "y": y}), place, target="y", tile_rows=200)
+    return str(place)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_plan_and_history_tell_what_was_learned(data, tmp_path):
+    """The names of features, rows, centres, evaluations and gain; P is raised to the centres; seconds add up."""
+    fitted = jobs.fit(data, str(tmp_path / "job"), ASKED)
+    learned, measured, *rounds = fitted.history
+    assert [learned["kind"], measured["kind"]] == ["kernel", "heuristic"]
+    assert fitted.model.design.kernel == kernel_from_spec(learned["kernel"])
+    assert (learned["rows"], learned["candidates"]) == (600, 240)
+    assert learned["gain"] > 0
+    seconds = [entry["seconds"] for entry in fitted.history]
+    assert seconds == sorted(seconds)
+    text = learned["text"]
+    for part in ("gaussian, gamma of wave", "from 600 rows × 240 centres", "evaluations, evidence +", "off: noise"):
+        assert part in text
+    plan = str(fitted.plan)
+    assert f"learned     {text}" in plan
+    assert "as many as the kernel was learned with" in plan
+    assert fitted.plan.partition_size == 240
+    assert measured["partition_size"] == 240
+    state = open_job(tmp_path / "job").state()
+    assert state.plan["learned"] == text
+    assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_auto_is_the_default_and_says_why(data, tmp_path):
+    """Of 600 rows some are held out: a width of each errs less, as the first feature is noise; plan, history, spec; a
+    resume goes on with it, to the bits of a fit without a break."""
+    asked = replace(ASKED, gamma="auto", partition_size=60)
+    assert FitParameters().gamma == "auto"
+    whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    learned, *_ = whole.history
+    assert learned["choice"]["form"] == EACH
+    assert learned["choice"]["each"] == pytest.approx(0.1, rel=0.1)
+    assert learned["choice"]["one"] > 1.1 * learned["choice"]["each"]
+    assert learned["choice"]["rows"] == 600
+    because = (
+        rf"a width per feature, because its RMSE on 600 rows held out is 0\.\d+, that of one width 0\.\d+: {KERNEL}"
+    )
+    assert re.match(because, learned["text"])
+    assert f"learned     {learned['text']}" in str(whole.plan)
+    jobs.fit(data, str(tmp_path / "job"), asked)
+    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
+    assert open_job(tmp_path / "job").asked()["gamma"] == "auto"
+
+
+def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
+    """Below 20 rows of weight the width is that of "scale", above the limit each feature has its own."""
+    X, y = rows(120)
+    w = np.where(np.arange(120) < 19, 1.0, 0.0)
+    few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
+    assert few.kernel_ == Gaussian(1 / 3)
+    assert "no kernel was learned: gamma is 'scale', as 19 rows are too few to tell" in few.plan_.notes
+    assert [entry["kind"] for entry in few.history_] == ["final"]
+    monkeypatch.setattr(choosing, "MANY", 119)
+    many = RVMRegressor(random_state=0).fit(X, y)
+    assert many.history_[0]["choice"] == {"form": EACH, "rows": 120}
+    assert many.plan_.learned.startswith("a width per feature, as there are 120 rows: gaussian, gamma of x2")
+    for kernel in (Gaussian(0.5), "linear"):
+        assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
+
+
+@pytest.mark.slow
+def test_auto_of_classes_is_judged_by_log_loss():
+    """And a prior is heard of."""
+    X, y = rows(200)
+    model = RVMClassifier(random_state=0, gamma_prior="half-normal").fit(X, y - X[:, 1] > 5)
+    assert model.plan_.learned.startswith("a width per feature, because its log loss on 200 rows held out is 0.")
+    assert not any("gamma_prior" in note for note in model.plan_.notes)
+    assert model.get_support().tolist() == [False, False, True]
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
+def test_a_resume_goes_on_with_the_kernel_that_was_learned(data, tmp_path, monkeypatch):
+    """To the bits of a fit without a break, and without learning again."""
+    monkeypatch.setattr(rprop, "MOST_ROUNDS", 5)
+    asked = replace(ASKED, partition_size=60)
+    whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    jobs.fit(data, str(tmp_path / "job"), asked)
+    monkeypatch.setattr(Measuring, "kernel", None)
+    resumed = open_job(tmp_path / "job").resume(max_rounds=4)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
+    assert resumed.model().design.kernel == whole.model.design.kernel
+
+
+def test_an_abort_is_heard_while_the_kernel_is_learned():
+    """Between tiles: what planned is left at once."""
+    source, looks = as_source(*rows(), seed=0), iter(range(10**6))
+    executor = LocalExecutor(1)
+    with pytest.raises(StoppedError):
+        prepare(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
+    executor.close()
+    assert next(looks) < 30
+
+
+def test_little_memory_holds_the_centres(data):
+    """Fewer of them than asked for, and a note; a plan that says so."""
+    source = as_source(*rows(), seed=0)
+    executor = LocalExecutor(1)
+    shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
+    machine = Machine(1, 0, 34 << 20)
+    prepared = prepare(source, replace(ASKED, gamma="scale"), executor)
+    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(prepared.problem, all_rows=False)
+    executor.close()
+    assert learned.centres < 240
+    assert learned.notes == (f"kernel learned with {learned.centres:,} centres at most: the memory limit",)
+
+
+def refused(**asked):
+    X, y = rows(60)
+    with pytest.raises(UsageError) as error:
+        RVMRegressor(**asked).fit(X, y)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("gamma", ["learn", "learn-per-feature"])
+def test_what_cannot_be_learned(gamma):
+    """Kernels without parameters and functions, by name and by value; a prior that is not known."""
+    for kernel in ("linear", "linear-spline", "sklearn.metrics.pairwise:laplacian_kernel"):
+        assert "cannot be learned" in refused(kernel=kernel, gamma=gamma)
+    alone = LocalFunction(lambda X, Z: X @ Z.T)
+    assert "'module:function'" in refused(kernel=Sum((Gaussian(1.0), alone)), gamma=gamma)
+    assert "known: flat, half-normal" in refused(gamma=gamma, gamma_prior="cauchy")
+    assert "known: auto, scale, learn, learn-per-feature" in refused(gamma="learnt")
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_has_no_effect_is_said():
+    """A prior where no gamma per feature is learned; learning where the target is constant."""
+    X, y = rows(60)
+    for gamma in ("scale", "learn"):
+        plan = RVMRegressor(gamma=gamma, gamma_prior="half-normal").fit(X, y).plan_
+        assert any("gamma_prior" in note for note in plan.notes)
+    assert not any("effect" in note for note in _fit(X, y, gamma_prior="half-normal").plan_.notes)
+    constant = _fit(X, np.ones(60))
+    assert "no kernel was learned: the target is constant" in constant.plan_.notes
+    assert constant.n_relevance_vectors_ == 0
+    assert [entry["kind"] for entry in constant.history_] == ["final"]
+
+
+def _fit(X, y, **asked):
+    return RVMRegressor(**{"gamma": "learn-per-feature", "random_state": 0, **asked}).fit(X, y)
+
+
+def test_features_that_count():
+    """gamma times variance, standardised or not; a mask, positions, and scikit-learn's own selector in a pipeline."""
+    X, y = rows(400)
+    for standardize in (True, False):
+        model = _fit(X * [1e-3, 1, 10], y, standardize=standardize, max_rounds=1)
+        variance = 1.0 if standardize else (X * [1e-3, 1, 10]).var(axis=0)
+        expected = np.array(model.kernel_.gamma) * variance
+        np.testing.assert_allclose(model.feature_relevance_, expected / expected.max(), rtol=1e-9)
+        np.testing.assert_array_equal(model.gamma_, model.kernel_.gamma)
+        assert model.get_support().tolist() == [False, True, True]
+        assert model.get_support(indices=True).tolist() == [1, 2]
+    chosen = SelectFromModel(_fit(X, y), importance_getter="feature_relevance_", threshold=1e-3)
+    assert make_pipeline(chosen, LinearRegression()).fit(X, y)[:-1].transform(X).shape == (400, 2)
+
+
+def test_a_kernel_that_is_learned_again(monkeypatch):
+    """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
+    monkeypatch.setattr(learning, "CENTRES", 10)
+    monkeypatch.setattr(learning, "MOST_CENTRES", 10)
+    model = _fit(*rows(300), strategy="working-set", partition_size=60, max_rounds=3)
+    first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
+    assert first["taken"] is None
+    assert again
+    for entry in again:
+        assert entry["candidates"] >= 20
+        assert f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations" in entry["text"]
+        assert (": taken" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
+    taken = [first, *(entry for entry in again if entry["taken"])]
+    assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
+
+
+def test_a_constant_feature_does_not_count():
+    """Whatever its gamma."""
+    X, y = rows(200)
+    X[:, 0] = 7.0
+    with pytest.warns(UserWarning, match="constant features"):
+        model = _fit(X, y)
+    assert model.feature_relevance_[0] == 0.0
+
+
+def test_kernels_that_tell_no_relevances():
+    """No attribute, and an error that says why; a shared width makes all features count alike."""
+    X, y = rows(80)
+    model = RVMRegressor(kernel="linear", random_state=0).fit(X, y)
+    assert not hasattr(model, "feature_relevance_")
+    assert not hasattr(model, "gamma_")
+    with pytest.raises(UsageError, match="linear kernel tells nothing"):
+        model.get_support()
+    shared = model.set_params(kernel="gaussian", gamma=0.2).fit(X, y)
+    np.testing.assert_allclose(shared.feature_relevance_, np.ones(3))
+    assert shared.gamma_ == 0.2
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@pytest.mark.parametrize(
+    ("kernel", "gamma", "count"),
+    [
+        ("matern52", "learn", 1),
+        ("matern52", "learn-per-feature", 3),
+        (Matern32(0.5), "learn", 1),
+        (Matern32(0.5), "learn-per-feature", 3),
+        (Product((OnColumns(Gaussian((0.1, 0.1)), (1, 2)), Gaussian(0.01))), "learn", 3),
+    ],
+)
+def test_kernels_by_name_and_by_value(kernel, gamma, count):
+    """They learn all their parameters; one gamma becomes one for each feature where that is asked for."""
+    X, y = rows(200)
+    model = _fit(X, y, kernel=kernel, gamma=gamma)
+    assert len(model.kernel_.logs) == count
+    assert model.kernel_ != kernel
+    assert model.score(X, y) > 0.9
+
+
+def test_a_classifier_learns():
+    """Classes by the wave's sign: the noise is switched off."""
+    X, y = rows(500)
+    model = RVMClassifier(gamma="learn-per-feature", random_state=0).fit(X, y - X[:, 1] > 5)
+    assert model.get_support().tolist() == [False, False, True]
+    assert model.score(X, y - X[:, 1] > 5) > 0.9

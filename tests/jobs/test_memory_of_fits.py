@@ -1,0 +1,70 @@
+"""What a fit allocates against what its plan says: traced allocations, no process of its own."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from partirvm.backends import LocalExecutor
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.run import run
+from partirvm.setup.resolve import prepare
+from partirvm.types import Columns, FitParameters
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+
+def traced(n, *, targets=1, classes=0, **asked):
+    """The plan of a fit of n rows, most of which it keeps, the most bytes that it held at once, and its vectors."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(n, 3))
+    waves = np.sin(9 * X[:, :1] + np.arange(targets)) + X[:, 1:2] * X[:, 2:]
+    t = waves + 0.01 * rng.normal(size=waves.shape)
+    columns = Columns(("a", "b", "c"), classes=tuple(range(classes)) if classes else None)
+    if classes:
+        t = np.searchsorted(np.quantile(t, np.arange(1, classes) / classes), t).astype(float)
+    executor, journal = LocalExecutor(2), MemoryJournal()
+    source = ArraySource(X, t, tile_rows=128, columns=columns)
+    prepared = prepare(source, FitParameters(strategy="basic", **({"gamma": 400.0} | asked)), executor)
+    tracemalloc.start()
+    try:
+        run(prepared, executor, journal)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        executor.close()
+    return prepared.plan, peak, journal.model.n_vectors
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    """Whatever is imported or cached by a first fit is not counted."""
+    traced(40)
+    traced(40, classes=3)
+
+
+@pytest.mark.parametrize("solver", ["auto", "fast", "fixed-point"])
+def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
+    """10 f (M + P)², though nearly all columns are kept: no more, and no less than half of it."""
+    n = 320
+    plan, peak, vectors = traced(n, solver=solver)
+    assert vectors > 0.9 * n
+    assert plan.bytes.solving == 10 * 8 * (n + 1) ** 2
+    assert 0.5 * plan.bytes.solving <= peak <= plan.bytes.solving
+
+
+@pytest.mark.parametrize(
+    ("n", "several"),
+    [(160, {"targets": 8}), (320, {"classes": 2}), (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4})],
+    ids=["8 targets", "2 classes", "4 classes"],
+)
+def test_several_outputs_take_what_the_formula_says(n, several):
+    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors; at least half."""
+    plan, peak, _ = traced(n, **several)
+    outputs = plan.shape.n_outputs
+    matrices = 12 * outputs if "classes" in several else 4 * outputs + 6
+    assert plan.bytes.solving == matrices * 8 * (n + 1) ** 2
+    assert 0.5 * plan.bytes.peak <= peak <= plan.bytes.peak

@@ -1,0 +1,137 @@
+"""Several widths at once, from options to models: what P counts, evidence, files, resumes, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
+from partirvm.model import save_model
+from partirvm.types import FitParameters
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+WIDTHS = (0.5, 40.0)
+ASKED = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_state": 0}
+
+
+def rows(n=400, seed=0):
+    """Hills as wide as the map, and a steep one."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    steep = 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1))
+    return X, np.sin(X[:, 0]) + steep + 0.05 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "incremental", "split-merge"])
+def test_every_strategy_offers_both_widths(strategy):
+    """P functions of P // K rows join at a time; the evidence is that of the columns that are left, by its formula."""
+    X, y = rows(150)
+    y = y + 0.4 * np.random.default_rng(0).normal(size=150)
+    model = RVMRegressor(strategy=strategy, standardize=False, **{**ASKED, "partition_size": 41}).fit(X, y)
+    design = model.model_.design
+    assert [kernel.gamma for kernel in design.kernels] == [(WIDTHS[0],), (pytest.approx(WIDTHS[1]),)]
+    assert set(design.which.tolist()) == {0, 1}
+    assert len(set(design.labels.tolist())) == len(design.labels)
+    joined = [entry["candidates"] for entry in model.history_ if entry["kind"] in ("round", "part")]
+    if strategy == "working-set":
+        assert joined[0] == 40
+    if strategy != "basic":
+        assert model.plan_.partitions == -(-150 // 20)
+    Phi = np.hstack(
+        [
+            np.ones((150, int(design.bias))),
+            *(naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)),
+        ]
+    )
+    beta = 1 / model.noise_variance_
+    evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
+    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
+
+
+def test_two_widths_beat_one():
+    """As many candidates, test rows: the hills are wide but one."""
+    X, y = rows(600)
+    X_test, y_test = rows(600, seed=1)
+
+    def rmse(**asked):
+        model = RVMRegressor(**{**ASKED, "max_rounds": 3, **asked}).fit(X, y)
+        return np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
+
+    both = rmse()
+    assert both < 0.9 * rmse(gamma_multiples=(1,))
+    assert both < 0.9 * rmse(gamma_multiples=(80,))
+
+
+@pytest.mark.parametrize("selection", ["error", "random", "gain"])
+def test_a_list_is_the_same(selection):
+    """To the bit; names in it take gamma; of a list of one nothing is new."""
+    X, y = rows(200)
+    asked = {**ASKED, "max_rounds": 2, "selection": selection, "strategy": "working-set"}
+    one = RVMRegressor(**{**asked, "gamma_multiples": (1, 2)}).fit(X, y)
+    listed = {**asked, "gamma_multiples": (1,), "gamma": "auto"}
+    gamma = one.kernel_.kernels[1].gamma
+    two = RVMRegressor(**listed, kernel=[Gaussian(0.5), {"name": "gaussian", "gamma": gamma}]).fit(X, y)
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    mixed = RVMRegressor(**{**listed, "gamma": 0.5}, kernel=["gaussian", Gaussian(gamma)]).fit(X, y)
+    np.testing.assert_array_equal(one.weights_, mixed.weights_)
+    alone = RVMRegressor(**listed, kernel=[Gaussian(0.5)]).fit(X, y)
+    assert alone.kernel_ == Gaussian(0.5)
+
+
+def test_classes_and_samples():
+    """A classifier; a partition's own rows as its posterior's."""
+    X, y = rows(300)
+    model = RVMClassifier(**{**ASKED, "max_rounds": 2}).fit(X, y > 0.5)
+    assert model.score(X, y > 0.5) > 0.9
+    literal = RVMRegressor(**ASKED, strategy="incremental", likelihood="partition").fit(X, y)
+    assert [entry["rows"] for entry in literal.history_[:1]] == [30]
+
+
+def test_learned_files_and_resumes(tmp_path):
+    """Each width from its own multiple; a resume has the bits of a fit without a break; a file tells which is whose."""
+    ingest(rows(), tmp_path / "rows.zarr", tile_rows=150)
+    data = str(tmp_path / "rows.zarr")
+    asked = FitParameters(
+        gamma="learn", gamma_multiples=(1, 30), partition_size=40, max_rounds=2, strategy="working-set"
+    )
+    whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=3))
+    jobs.fit(data, str(tmp_path / "job"), asked)
+    resumed = open_job(tmp_path / "job").resume(max_rounds=3)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.model().mean, whole.model.mean)
+    kernel = whole.model.design.kernel
+    assert isinstance(kernel, Several)
+    assert kernel == kernel_from_spec(whole.history[0]["kernel"])
+    assert not np.isclose(kernel.logs, np.log([1.0, 0.5, 15.0])).any()
+    assert "2 kernels (gaussian), " in whole.history[0]["text"]
+    found = load_model(tmp_path / "job")
+    X = rows(20, seed=2)[0]
+    np.testing.assert_array_equal(found.predict(X), whole.model.predict(X))
+    save_model(whole.model, tmp_path / "model")
+    assert load_model(tmp_path / "model").digest() == whole.model.digest()
+    design = whole.model.design
+    other = replace(whole.model, design=replace(design, labels=design.labels ^ 1))
+    assert other.digest() != whole.model.digest()
+
+
+def test_what_is_refused():
+    """Factors that are none, several kernels twice over, a gamma that nobody takes."""
+    X, y = rows(60)
+    pair = [Gaussian(1.0), Laplacian(1.0)]
+    for wrong, text in [
+        ({"gamma_multiples": ()}, "different positive numbers"),
+        ({"gamma_multiples": (1, 1)}, "different positive numbers"),
+        ({"gamma_multiples": 8}, "different positive numbers"),
+        ({"gamma_multiples": (1, -8)}, "each of gamma_multiples is -8"),
+        ({"gamma_multiples": (1, 8), "kernel": pair, "gamma": "auto"}, "several kernels already"),
+        ({"gamma_multiples": (1, 8), "kernel": "linear", "gamma": "auto"}, "has no gamma"),
+        ({"gamma_multiples": (1,), "kernel": pair}, "has its own parameters"),
+        ({"kernel": []}, "kernel is"),
+    ]:
+        with pytest.raises(UsageError, match=text):
+            RVMRegressor(**{**ASKED, **wrong}).fit(X, y)

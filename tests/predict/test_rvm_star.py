@@ -1,0 +1,163 @@
+"""Augmented predictions of a job on DATA: what is written, by whatever passes, and after an interruption."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from partirvm import RVMRegressor, ingest, jobs
+from partirvm.backends import LocalExecutor
+from partirvm.data import ZarrSource
+from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
+from partirvm.jobs.store import JobStore
+from partirvm.planning.memory import DataShape, augment_bytes
+from partirvm.predict import prediction, rvm_star
+from partirvm.types import FitParameters
+
+PARAMETERS = FitParameters(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
+N, TESTED = 900, 1100
+
+
+def rows(n=N, seed=0):
+    """A smooth function of two inputs, with weights; test rows reach beyond the others."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * (3 if seed else 1)
+    return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n), rng.choice([0.5, 1.0, 3.0], size=n)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """DATA to train on and to test on, whose tiles are larger than a piece, a JOB, and augmented predictions."""
+    place = tmp_path_factory.mktemp("augmented")
+    ingest(rows(), place / "train.zarr", tile_rows=128)
+    ingest(rows(TESTED, seed=1), place / "test.zarr", tile_rows=300, shuffle=9)
+    jobs.fit(str(place / "train.zarr"), str(place / "job"), PARAMETERS)
+    predict(place, place / "whole.csv")
+    return place
+
+
+def predict(folder, output, **options):
+    """With the DATA of the fit, unless told otherwise."""
+    options = {"augment": str(folder / "train.zarr"), **options}
+    return prediction.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), **options)
+
+
+def test_a_job_predicts_what_the_estimator_does(folder):
+    """The same DATA: the same bits, in the order before shuffling."""
+    estimator = RVMRegressor(
+        gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error", random_state=0
+    ).fit(str(folder / "train.zarr"))
+    mean, std = estimator.predict(str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr"))
+    written = np.loadtxt(folder / "whole.csv", delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(written, np.column_stack([mean, std]))
+    X, y, w = rows()
+    again = estimator.predict(rows(TESTED, seed=1)[0], return_std=True, augment=(X, y, w))
+    np.testing.assert_allclose(again, (mean, std), rtol=1e-9)
+
+
+def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
+    found = pd.read_csv(folder / "whole.csv")
+    _, y, w = rows()
+    model = JobStore(str(folder / "job")).model()
+    far = np.abs(rows(TESTED, seed=1)[0]).max(axis=1) > 9
+    bias = model.root[0] @ model.root[0] * model.design.scaling.t_scale[0] ** 2
+    variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
+    assert far.sum() > 5
+    np.testing.assert_allclose(found["std"][far], np.sqrt(model.noise_variance + bias + variance), rtol=1e-6)
+
+
+@pytest.mark.parametrize("most", [240, 480, 10_000])
+def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
+    """A piece, a part of a tile, and all tiles at once; progress hears of every tile of every pass."""
+    monkeypatch.setattr(rvm_star, "MOST_ROWS", most)
+    seen = []
+    predict(folder, tmp_path / "out.csv", progress=lambda done, total: seen.append((done, total)))
+    assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    # tiles of 300, 300, 300 and 200 rows: pieces of 240 and 60 thrice, and one of 200
+    passes = {240: 2 + 2 + 2 + 1, 480: 1 + 1 + 1 + 1, 10_000: 1}[most]
+    assert seen[-1] == (8 * passes, 8 * passes)
+    assert seen == sorted(seen)
+
+
+def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
+    """With the tiles that are whole, to the same bytes; a plain one of the same rows takes none of them."""
+    monkeypatch.setattr(rvm_star, "MOST_ROWS", 240)
+    notes = []
+
+    def leave(done, total):
+        if done > 8 * 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        predict(folder, tmp_path / "out.csv", progress=leave)
+    assert "2 of 4 tiles are kept" in caught.value.__notes__[0]
+    predict(folder, tmp_path / "out.csv", note=notes.append)
+    assert notes == ["going on with an interrupted prediction: 2 of 4 tiles are there"]
+    assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    (tmp_path / "out.csv").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        predict(folder, tmp_path / "out.csv", progress=leave)
+    with pytest.warns(match="does not grow there, as it would with `augment`"):
+        predict(folder, tmp_path / "out.csv", augment=None, note=notes.append)
+    assert notes[1:] == ["an interrupted prediction of other data or by another model is replaced"]
+    assert (tmp_path / "out.csv").read_bytes() != (folder / "whole.csv").read_bytes()
+
+
+def test_scores_are_those_of_the_augmented_predictions(folder):
+    found = prediction.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
+    written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
+    predictive = norm(written["mean"], written["std"])
+    low, high = predictive.interval(0.95)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - written["mean"]) ** 2)), rel=1e-9)
+    assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-9)
+    assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
+
+
+def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
+    """Same values in the same order; one value of the target changed."""
+    ingest(rows(), tmp_path / "copy.zarr", tile_rows=128)
+    predict(folder, tmp_path / "out.csv", augment=str(tmp_path / "copy.zarr"))
+    assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    X, y, w = rows()
+    y[17] += 1e-9
+    ingest((X, y, w), tmp_path / "other.zarr", tile_rows=128)
+    with pytest.raises(ChangedDataError, match=r"other\.zarr: these are not the DATA.*1 of its 8 tiles.*train\.zarr"):
+        predict(folder, tmp_path / "other.csv", augment=str(tmp_path / "other.zarr"))
+    with pytest.raises(UsageError, match="lies inside it"):
+        predict(folder, tmp_path / "copy.zarr" / "out.csv", augment=str(tmp_path / "copy.zarr"))
+    assert not list(tmp_path.glob("*other.csv*"))
+
+
+def test_classes_are_not_augmented(tmp_path):
+    X = np.random.default_rng(0).normal(size=(120, 1))
+    ingest((X, (X[:, 0] > 0).astype(int)), tmp_path / "d.zarr", classes=True)
+    job, data = str(tmp_path / "job"), str(tmp_path / "d.zarr")
+    jobs.fit(data, job, FitParameters(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
+    for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
+                 lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip
+        with pytest.raises(UsageError, match="tells classes apart, and augment is for a target that is a number"):
+            call()
+    assert not list(tmp_path.glob("*p.csv*"))
+
+
+def test_memory_is_as_the_formula_says(folder, monkeypatch):
+    """Passes of as many rows as a budget allows take no more than the formula; none is enough for no memory."""
+    model, training = JobStore(str(folder / "job")).model(), ZarrSource(folder / "train.zarr")
+    test, executor = ZarrSource(folder / "test.zarr"), LocalExecutor(1)
+    try:
+        ready = rvm_star.Augmenting.of(model, training, executor, test.tile_rows)
+        list(ready.tiles(test, [0]))
+        need = augment_bytes(DataShape(N, 2, 1, 128), model.design.n_columns, rvm_star.MOST_ROWS, 1, rvm_star.MOST_ROWS)
+        tracemalloc.start()
+        list(ready.tiles(test, range(test.n_tiles)))
+        assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
+        tracemalloc.stop()
+        with pytest.raises(MemoryLimitError, match=r"240 test rows at a time.*raise memory_limit"):
+            rvm_star.Augmenting.of(model, training, executor, test.tile_rows, 1 << 20)
+    finally:
+        tracemalloc.stop()
+        executor.close()

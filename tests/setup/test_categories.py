@@ -1,0 +1,164 @@
+"""Categorical columns: the kernel that numbers and categories share, frames, jobs, what is told of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.core.moments import Moments
+from partirvm.data import Columns, as_source
+from partirvm.errors import DataError, UsageError
+from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
+from partirvm.setup.kernel import resolve_kernel
+from partirvm.types import FitParameters
+
+LEVELS = ("east", "north", "west")
+EFFECT = np.array([0.0, 3.0, -1.0])
+
+
+def rows(n=240, seed=0):
+    """A wave over one number, an effect of a category, and an input that does nothing."""
+    rng = np.random.default_rng(seed)
+    x, codes, noise = rng.uniform(-2, 2, n), rng.integers(0, 3, n), 50 * rng.normal(size=n)
+    y = np.sin(2 * x) + EFFECT[codes] + 0.1 * rng.normal(size=n)
+    zone = pd.Categorical.from_codes(codes, list(LEVELS))
+    return pd.DataFrame({"noise": noise, "zone": zone, "x": x}), y
+
+
+def coded(frame):
+    """The same rows as numbers."""
+    return np.column_stack([frame["noise"], frame["zone"].cat.codes, frame["x"]]).astype(float)
+
+
+COLUMNS = Columns(("noise", "zone", "x"), categories={"zone": LEVELS})
+
+
+def resolved(columns=COLUMNS, **asked):
+    """The kernel of ``rows``."""
+    X, y = rows()
+    moments = Moments.of(coded(X), y[:, None], None, 0)
+    return resolve_kernel(FitParameters(**asked), moments, columns)
+
+
+def mixed(of_numbers, of_zone, kernel=Gaussian):
+    """The product of both kinds."""
+    return Product((OnColumns(kernel(of_numbers), (0, 2)), OnColumns(Categorical(of_zone), (1,))))
+
+
+THIRD = 1 / 3
+OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
+"""1/(d·v) with v = (1 − 1/L)/2 of L = 3 levels."""
+
+
+@pytest.mark.parametrize(
+    ("gamma", "kernel"),
+    [
+        ("scale", mixed(THIRD, OF_ZONE)),
+        ("learn", mixed(THIRD, OF_ZONE)),
+        ("learn-per-feature", mixed((THIRD, THIRD), OF_ZONE)),
+        (0.7, mixed(0.7, 0.7)),
+        ([0.1, 0.2, 0.3], mixed((0.1, 0.3), 0.2)),
+        ("0.1,0.2,0.3", mixed((0.1, 0.3), 0.2)),
+        ([0.1, 0.0, 0.3], OnColumns(Gaussian((0.1, 0.3)), (0, 2))),
+        ([0.0, 0.2, 0.0], OnColumns(Categorical(0.2), (1,))),
+    ],
+)
+def test_what_gamma_means(gamma, kernel):
+    """One scale for each kind; one gamma for all, or one for each feature in their order; a zero leaves a kind out."""
+    assert resolved(gamma=gamma) == kernel
+
+
+def test_scales_of_inputs_as_they_are():
+    """Codes have no part in the variance of the numbers: 1/(d·var) of all values of these together."""
+    numbers = coded(rows()[0])[:, [0, 2]]
+    kernel = resolved(gamma="scale", standardize=False, kernel="laplacian")
+    expected = mixed(1 / (3 * numbers.var()), OF_ZONE, Laplacian)
+    np.testing.assert_allclose(kernel.logs, expected.logs, rtol=1e-12)
+    assert [part.columns for part in kernel.parts] == [(0, 2), (1,)]
+
+
+def test_kernels_that_stay_as_they_are():
+    """Data without categories; kernels that are values, or take all columns for codes; a category alone."""
+    assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
+    assert resolved(kernel=Gaussian(2.0)) == Gaussian(2.0)
+    assert resolved(kernel="categorical", gamma=0.5) == Categorical(0.5)
+    every = Columns(("a", "b", "c"), categories={"a": (1, 2), "b": (1, 2), "c": (1, 2)})
+    assert resolved(every, gamma="scale") == OnColumns(Categorical(1 / (3 * 0.25)), (0, 1, 2))
+    with pytest.raises(UsageError, match="2 values but the data have 3 features"):
+        resolved(gamma=[0.1, 0.2])
+
+
+def test_a_frame_is_its_codes_and_levels():
+    """The same bits as codes with named levels, for numbers and classes; an unseen label is one code more."""
+    X, y = rows()
+    asked = {"gamma": 0.5, "random_state": 0, "partition_size": 40, "max_rounds": 2}
+    fitted = RVMRegressor(**asked).fit(X, y)
+    by_hand = RVMRegressor(**asked).fit(as_source(coded(X), y, seed=0, columns=COLUMNS))
+    np.testing.assert_array_equal(fitted.weights_, by_hand.weights_)
+    assert fitted.model_.columns.categories == {"zone": LEVELS}
+    new, expected = X.head(4).copy(), coded(X.head(4))
+    new["zone"] = ["north", "south", "west", "south"]
+    expected[:, 1] = [1, 3, 2, 3]
+    of_codes = by_hand.predict(expected)
+    np.testing.assert_array_equal(fitted.predict(new), of_codes)
+    np.testing.assert_array_equal(fitted.model_.predict(new), of_codes)
+    new["zone"] = pd.Categorical(new["zone"])
+    np.testing.assert_array_equal(fitted.predict(new), of_codes)
+    classifier = RVMClassifier(gamma=0.5, random_state=0, max_rounds=1).fit(X, y > 0, validation=(X, y > 0))
+    np.testing.assert_array_equal(classifier.predict_proba(new), classifier.model_.predict_proba(expected))
+
+
+def test_what_a_frame_may_not_hold():
+    """A missing label; a category where the model has numbers; levels that no file could hold."""
+    X, y = rows()
+    model = RVMRegressor(gamma=0.5, max_rounds=1).fit(X, y)
+    X.loc[3, "zone"] = None
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(X)
+    with pytest.raises(DataError, match="'noise' is categorical, but the model was trained on it as numbers"):
+        model.predict(X.head(2).astype({"noise": "category"}))
+    dates = X.assign(zone=pd.Categorical(pd.date_range("2020-01-01", periods=240)))
+    with pytest.raises(DataError, match="column 'zone'"):
+        model.fit(dates, y)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_what_is_learned_is_told_by_names(tmp_path):
+    """In plan and history of a job; the model that it leaves; relevance gamma·v beside gamma·variance."""
+    X, y = rows(400)
+    ingest(X.assign(y=y), tmp_path / "rows.zarr", target="y", categorical=["zone"])
+    asked = FitParameters(gamma="learn-per-feature", partition_size=60, max_rounds=2)
+    fitted = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked)
+    text = fitted.history[0]["text"]
+    for part in ("gaussian × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
+        assert part in text
+    assert text in str(fitted.plan)
+    assert (
+        "gaussian gamma"
+        in jobs.fit(
+            str(tmp_path / "rows.zarr"), str(tmp_path / "one"), FitParameters(gamma="learn", max_rounds=1)
+        ).history[0]["text"]
+    )
+    model = load_model(tmp_path / "job")
+    assert model.columns.categories == {"zone": LEVELS}
+    resumed = open_job(tmp_path / "job").resume(max_rounds=3)
+    resumed.wait()
+    assert resumed.model().design.kernel == model.design.kernel
+    estimator = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0)
+    estimator.fit(str(tmp_path / "rows.zarr"))
+    (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in model.design.kernel.parts)
+    assert estimator.gamma_.tolist() == [of_noise, of_zone, of_x]
+    relevance = np.array([of_noise, of_zone * 0.5 * (1 - 1 / 3), of_x])
+    np.testing.assert_allclose(estimator.feature_relevance_, relevance / relevance.max(), rtol=1e-9)
+    assert estimator.get_support().tolist() == [False, True, True]
+    assert estimator.score(coded(X), y) > 0.99
+
+
+def test_kernels_that_see_codes_as_numbers_say_so():
+    """Linear ones, which have no gamma."""
+    X, y = rows(60)
+    plan = RVMRegressor(kernel="linear").fit(X, y).plan_
+    assert "the linear kernel takes the codes of categorical columns for numbers: zone" in plan.notes
+    assert not any("codes" in note for note in RVMRegressor(gamma=0.5).fit(X, y).plan_.notes)

@@ -1,0 +1,94 @@
+"""From options to numbers: likelihoods and partition sizes that were left open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from partirvm import ingest, jobs
+from partirvm.core.termination import Termination
+from partirvm.errors import UsageError
+from partirvm.setup.parameters import check_parameters, resolve_likelihood, resolve_partition_size, resolve_strategy
+from partirvm.strategies.instructions import Record
+from partirvm.types import FitParameters
+
+
+@pytest.mark.parametrize(
+    ("strategy", "n", "size", "expected"),
+    [
+        # 2·N²·P = 1.0e10, 2e12, just above it
+        ("split-merge", 6144, 134, "full"),
+        ("incremental", 100_000, 100, "full"),
+        ("incremental", 100_001, 100, "sample"),
+        ("split-merge", 1_000_000, 500, "sample"),
+        ("working-set", 100_000_000, 1000, "full"),
+        ("basic", 1000, 1000, "full"),
+    ],
+)
+def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
+    """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set always all."""
+    assert resolve_likelihood(FitParameters(), strategy, n, size) == (expected, min(20 * size, n))
+
+
+@pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
+def test_a_likelihood_that_was_asked_for(likelihood):
+    """Stays; the only fit of basic is its last, so that final_likelihood counts there."""
+    asked = FitParameters(likelihood=likelihood, likelihood_rows=77)
+    assert resolve_likelihood(asked, "incremental", 1000, 10) == (likelihood, 77)
+    assert resolve_likelihood(asked, "incremental", 50, 10) == (likelihood, 50), "no more rows than there are"
+    assert resolve_likelihood(asked, "basic", 1000, 1000)[0] == "full"
+    asked = FitParameters(likelihood="full", final_likelihood=likelihood)
+    assert resolve_likelihood(asked, "basic", 1000, 1000)[0] == likelihood
+
+
+def measured(rows, vectors):
+    return Record("heuristic", 1, rows, rows, vectors, 30, Termination.CONVERGED, 0.0, 1.0, 1.0, "random")
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "vectors", "size", "heuristic", "notes"),
+    [
+        (6144, 8, 20, 45, 45, []),
+        (6144, 8, 100, 134, 134, []),
+        (6144, 8, 190, 222, 222, []),
+        (6144, 32, 100, 267, 267, []),
+        (1000, 4, 20, 32, 13, ["P raised from 13 to 32: auto takes 32 at least"]),
+        (40_000, 100, 190, 1000, 2000, ["P held to 1,000: auto takes 1,000 at most"]),
+        (40, 250, 190, 40, 100, ["P held to 40: there are no more rows"]),
+        (10_000, 10, 220, 317, 317, ["nearly every row became a vector: the kernel is probably too narrow"]),
+    ],
+)
+def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, notes):
+    """⌈f·√(N·d)⌉ with f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N; each cap is noted."""
+    sparseness, found, said = resolve_partition_size(n, d, measured(222, vectors))
+    assert (sparseness.rows, sparseness.vectors, sparseness.partition_size) == (222, vectors, heuristic)
+    assert found == size
+    assert len(said) == len(notes)
+    assert all(text.startswith(start) for text, start in zip(said, notes, strict=True))
+
+
+def test_few_rows_are_one_basic_fit():
+    """Up to 200, unless a partition size was asked for."""
+    assert [resolve_strategy(FitParameters(), n) for n in (200, 201)] == ["basic", "working-set"]
+    assert resolve_strategy(FitParameters(partition_size=10), 200) == "working-set"
+    assert resolve_strategy(FitParameters(strategy="incremental"), 200) == "incremental"
+
+
+@pytest.mark.parametrize("strategy", ["basic", "incremental", "working-set", "auto"])
+def test_only_split_merge_refuses_rounds(strategy):
+    assert check_parameters(FitParameters(strategy=strategy, max_rounds=3)).max_rounds == 3
+    with pytest.raises(UsageError, match="max_rounds is 3, but split-merge has no rounds"):
+        check_parameters(FitParameters(strategy="split-merge", max_rounds=3))
+
+
+def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
+    """Through the service: the sample where its flops are beyond the bound, and its rows in the plan."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
+    asked = FitParameters(strategy="incremental", partition_size=20)
+    assert jobs.plan(data, asked).likelihood == "full"
+    monkeypatch.setattr("partirvm.strategies.likelihood.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
+    plan = jobs.plan(data, asked)
+    assert (plan.likelihood, plan.likelihood_rows) == ("sample", 400)
+    assert "likelihood sample of 400 rows" in str(plan)
