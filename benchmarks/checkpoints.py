@@ -22,7 +22,7 @@ from benchmarks.measure import apart, write
 from benchmarks.working_set import CASES, Case, ingest
 from partirvm import jobs
 from partirvm.jobs.store import JobStore
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 COLUMNS = {
     "data": "", "rows": ",", "rounds": "", "vectors": ",", "checkpoints": "", "mib": ".2f", "seconds": ".2f",
@@ -42,7 +42,7 @@ def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[st
         writing.append(time.perf_counter() - began)
 
     JobStore.checkpoint = timed  # type: ignore[method-assign]
-    parameters = FitParameters(
+    parameters = Request(
         gamma=case.gamma,
         strategy="working-set",
         partition_size=case.partition_size,

@@ -51,14 +51,14 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
     from partirvm.data import as_source
     from partirvm.jobs.driver import MemoryJournal
     from partirvm.jobs.run import run
+    from partirvm.options import Request
     from partirvm.setup.resolve import prepare
-    from partirvm.types import FitParameters
 
     name, make = CASES[case]
     with np.load(_path(folder, name)) as file:
         X, y, asked = make(file["X"], file["y"].astype(float))
     executor, journal = LocalExecutor(), MemoryJournal()
-    parameters = FitParameters(kernel_store=store, memory_limit=limit, **asked)
+    parameters = Request(kernel_store=store, memory_limit=limit, **asked)
     prepared = prepare(as_source(X, y, seed=0), parameters, executor)
     largest, over = [0], threading.Event()
     watch = threading.Thread(target=_watch_disk, args=(largest, over))

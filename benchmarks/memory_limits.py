@@ -156,11 +156,11 @@ def make(folder: str, name: str) -> dict[str, Any]:
 def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
     """Fit as a job, in this process; what the plan expects."""
     from partirvm import jobs
-    from partirvm.types import FitParameters
+    from partirvm.options import Request
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
-    parameters = FitParameters(memory_limit=setting.limit << 20, **setting.asked)
+    parameters = Request(memory_limit=setting.limit << 20, **setting.asked)
     held_out = str(place / "other.zarr") if setting.held_out else None
     done = jobs.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
     assert done.plan is not None

@@ -33,7 +33,8 @@ from partirvm.backends.local import usable_cores
 from partirvm.backends.threads import one_blas_thread
 from partirvm.data import ZarrSource
 from partirvm.model import Model, load_model, save_model
-from partirvm.types import PANEL_ROWS, FitParameters
+from partirvm.options import Request
+from partirvm.types import PANEL_ROWS
 
 Float = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -75,7 +76,7 @@ def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
 def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, Any]:
     """One whole fit in this process."""
     began = time.perf_counter()
-    parameters = FitParameters(
+    parameters = Request(
         gamma=case.gamma,
         partition_size=case.partition_size,
         max_rounds=case.rounds,

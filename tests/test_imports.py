@@ -12,13 +12,14 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "quoting", "frames"}
+VALUES = {"errors", "types", "options", "quoting", "frames"}
 """Small frozen value types, how messages quote, and what makes pandas of other data frames: importable by all."""
 
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
+    "options": set(),
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -107,6 +108,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy"},
+    "options": set(),
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},

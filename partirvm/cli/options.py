@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the way from options to ``FitParameters``."""
+"""Options that several verbs share, and the way from options to ``Request``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partirvm.errors import UsageError
 from partirvm.planning.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
-    from partirvm.types import FitParameters
+    from partirvm.options import Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -475,10 +475,10 @@ def require_detachable(detach: bool, scheduler: str | None, verify: bool = False
         raise click.UsageError("--verify reads all of DATA here, before the fit: not with --detach.", context)
 
 
-def parameters(options: dict[str, Any]) -> FitParameters:
+def parameters(options: dict[str, Any]) -> Request:
     """What the options of a fit ask for."""
-    from partirvm.types import FitParameters
+    from partirvm.options import Request
 
     if options.get("moderate", "") is None:
         options = {**options, "moderate": "auto"}
-    return FitParameters(**options)
+    return Request(**options)

@@ -28,12 +28,13 @@ from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.run import run
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
+from partirvm.options import Request
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.setup.parameters import check_parameters, portable, timer_of
 from partirvm.setup.relevance import input_variance, relevances
 from partirvm.setup.resolve import Prepared, prepare
-from partirvm.types import OFF, Columns, FitParameters
+from partirvm.types import OFF, Columns
 
 Float = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -58,7 +59,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         """A pickle holds no connection."""
         return {**super().__getstate__(), "client": None}
 
-    def parameters(self) -> FitParameters:
+    def parameters(self) -> Request:
         """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
         values = self.get_params(deep=False)
         del values["client"]
@@ -66,13 +67,13 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
         if isinstance(values["gamma"], np.ndarray):
             values["gamma"] = values["gamma"].tolist()
-        return FitParameters(**values, seed=seed, classify=is_classifier(self))
+        return Request(**values, seed=seed, classify=is_classifier(self))
 
     def _fit(
         self,
         source: Source,
         held_out: Source | None,
-        parameters: FitParameters,
+        parameters: Request,
         after: Callable[[Any, Any, Any], None] = lambda prepared, outcome, executor: None,
     ) -> None:
         """Fit, and take over model, history, termination and plan; ``after`` hears of it before the executor ends."""

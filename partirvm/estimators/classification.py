@@ -19,8 +19,8 @@ from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
+from partirvm.options import Request
 from partirvm.predict.prediction import PredictTile, predictors_of_rows, warn_of_far_rows
-from partirvm.types import FitParameters
 
 Float = NDArray[np.float64]
 
@@ -231,7 +231,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self.random_state = random_state
         self.client = client
 
-    def parameters(self) -> FitParameters:
+    def parameters(self) -> Request:
         """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
         asked = super().parameters()
         if not isinstance(asked.class_weight, Mapping):

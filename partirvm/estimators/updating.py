@@ -14,9 +14,9 @@ from partirvm.estimators.base import in_memory
 from partirvm.estimators.targets import IndependentTargets, column, columns_of
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.partial_fit import Memory, Rows, check_updatable, first, update
+from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.setup.resolve import Prepared
-from partirvm.types import FitParameters
 
 KEPT = (
     *("kernel", "gamma", "gamma_multiples", "basis", "fit_intercept", "standardize", "partition_size"),
@@ -84,7 +84,7 @@ class Updatable(IndependentTargets):
         self._memory = first(prepared, outcome, rows, executor)
         self._begun_with = self.parameters()
 
-    def _check_kept(self, parameters: FitParameters) -> None:
+    def _check_kept(self, parameters: Request) -> None:
         """Refuse what would be ignored."""
         for name in KEPT:
             before, now = getattr(self._begun_with, name), getattr(parameters, name)
@@ -94,7 +94,7 @@ class Updatable(IndependentTargets):
                     "fit all rows again"
                 )
 
-    def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: FitParameters) -> Self:
+    def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: Request) -> Self:
         """A step from what is remembered."""
         X, y, weights, _, _ = self._arrays(X, y, sample_weight, memory.columns.categories)
         targets = y.reshape(len(X), -1)

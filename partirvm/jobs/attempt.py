@@ -41,6 +41,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.jobs.timer import Timer
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import AnyModel
+from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.setup.kernel import learns
 from partirvm.setup.parameters import check_parameters, portable, timer_of
@@ -49,7 +50,6 @@ from partirvm.setup.relevance import input_variance
 from partirvm.setup.resolve import Prepared, prepare
 from partirvm.setup.search import StoppedError
 from partirvm.storage.process import Process
-from partirvm.types import FitParameters
 
 ASK = 0.2
 """Seconds between looks at what is asked of the job."""
@@ -152,7 +152,7 @@ def absolute(place: str) -> str:
 
 
 def specification(
-    source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: FitParameters
+    source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: Request
 ) -> dict[str, Any]:
     """What a job is asked: where the data are and how they look, checked parameters, versions."""
     return {
@@ -167,7 +167,7 @@ def specification(
 
 
 def create(
-    data: str, job: str, parameters: FitParameters, validation: str | None, overwrite: bool, cluster: str = ""
+    data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
 ) -> JobState:
     """A queued job. Refuses what can be refused without reading rows; raises as ``fit`` does.
 
@@ -188,9 +188,9 @@ def create(
                 store.lease.release()
 
 
-def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> FitParameters:
+def asked_parameters(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
     """The parameters of the spec, with what was changed by those who resumed the job."""
-    return FitParameters(**{**spec["parameters"], **state_changes})
+    return Request(**{**spec["parameters"], **state_changes})
 
 
 def require_allowed(store: JobStore, allow_code: bool) -> None:
@@ -451,7 +451,7 @@ def history_of(state: JobState) -> list[Entry]:
     return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
 
 
-def as_before(parameters: FitParameters, state: Any, plan: dict[str, Any] | None) -> FitParameters:
+def as_before(parameters: Request, state: Any, plan: dict[str, Any] | None) -> Request:
     """The parameters with every "auto" as it was resolved when the job began: a checkpoint is of that fit.
 
     A kernel that was learned is that of the checkpoint's ``state``.

@@ -7,13 +7,13 @@ from typing import Any
 
 from partirvm.data import Source
 from partirvm.errors import UsageError
+from partirvm.options import Request
 from partirvm.setup.resolve import Prepared
 from partirvm.strategies.growing import grown
 from partirvm.strategies.incremental import Incremental
 from partirvm.strategies.likelihood import automatic
 from partirvm.strategies.rounds import RoundsState
 from partirvm.strategies.working_set import WorkingSetState
-from partirvm.types import FitParameters
 
 
 def require_growable(location: str, state: Any) -> RoundsState:
@@ -46,8 +46,8 @@ def goes_in_order(state: RoundsState) -> bool:
 
 
 def as_grown(
-    asked: FitParameters, before: FitParameters, state: RoundsState, plan: dict[str, Any] | None, source: Source
-) -> FitParameters:
+    asked: Request, before: Request, state: RoundsState, plan: dict[str, Any] | None, source: Source
+) -> Request:
     """The parameters with which a checkpoint's run goes on over a source with new rows, given those ``before``.
 
     After a fit of all rows at once a partition is as large as these were, after split-and-merge as its partitions, and

@@ -38,6 +38,7 @@ from partirvm.jobs.driver import Checkpoint, MemoryJournal, Outcome
 from partirvm.jobs.run import run
 from partirvm.kernels import NoKernel
 from partirvm.kernels.design import NONE, Design
+from partirvm.options import Request
 from partirvm.setup.parameters import timer_of
 from partirvm.setup.resolve import Prepared, prepare
 from partirvm.strategies.columns import labels_of
@@ -47,7 +48,7 @@ from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import ALL_WEIGHTS
 from partirvm.strategies.working_set import WorkingSetState
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -110,7 +111,7 @@ class Memory:
     step: int = 1
 
 
-def check_updatable(parameters: FitParameters) -> None:
+def check_updatable(parameters: Request) -> None:
     """Refuse a fit whose statistics are not of all rows, or whose candidates must be. Raises ``UsageError``."""
     for name, allowed in (("likelihood", ("auto", "full")), ("final_likelihood", ("full",))):
         if getattr(parameters, name) not in allowed:
@@ -152,7 +153,7 @@ def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Exe
 
 
 def update(
-    memory: Memory, new: Rows, parameters: FitParameters, executor: Executor, journal: MemoryJournal
+    memory: Memory, new: Rows, parameters: Request, executor: Executor, journal: MemoryJournal
 ) -> tuple[Prepared, Outcome, Memory]:
     """One step with new rows; the journal holds model and history afterwards.
 

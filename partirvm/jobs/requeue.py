@@ -26,9 +26,9 @@ from partirvm.jobs.attempt import (
 from partirvm.jobs.growth import goes_in_order, require_growable
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters
 from partirvm.strategies.incremental import Incremental
-from partirvm.types import FitParameters
 
 RESUMABLE = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
 """What a resume may change; all else would make another fit of it."""
@@ -123,7 +123,7 @@ def requeue_grown(
             lease.release()
 
 
-def _check_resumable(location: str, state: JobState, before: FitParameters, asked: FitParameters) -> None:
+def _check_resumable(location: str, state: JobState, before: Request, asked: Request) -> None:
     if state.status is Status.CANCELLED:
         raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
     if state.status is not Status.DONE:

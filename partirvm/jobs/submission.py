@@ -25,14 +25,14 @@ from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import Job, address_of, require_shared
 from partirvm.jobs.state import Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.setup.parameters import check_parameters, portable, timer_of
 from partirvm.setup.resolve import prepare
 from partirvm.setup.search import StoppedError
-from partirvm.types import FitParameters
 
 
-def plan(data: str, parameters: FitParameters, *, validation: str | None = None, client: Any = None) -> Plan:
+def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
     """What ``fit`` would do with DATA, without doing it. Raises as ``setup.resolve.prepare`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
@@ -42,7 +42,7 @@ def plan(data: str, parameters: FitParameters, *, validation: str | None = None,
 def fit(
     data: str,
     job: str,
-    parameters: FitParameters,
+    parameters: Request,
     *,
     validation: str | None = None,
     client: Any = None,
@@ -122,7 +122,7 @@ def _discard_nothing_worth(store: JobStore) -> None:
 def submit(
     data: str,
     job: str,
-    parameters: FitParameters,
+    parameters: Request,
     *,
     validation: str | None = None,
     client: Any = None,

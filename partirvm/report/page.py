@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report import bases, course, markup, relevance
 from partirvm.report.course import minus
@@ -27,7 +28,6 @@ from partirvm.report.quantities import (
 )
 from partirvm.report.stages import Stage, stages
 from partirvm.report.text import counted, heuristic_line, plan_line, size_text
-from partirvm.types import FitParameters
 
 STYLE = Path(__file__).with_name("page.css")
 
@@ -282,7 +282,7 @@ def _limits(plan: dict[str, Any]) -> str:
 
 def _parameters(spec: dict[str, Any]) -> str:
     """What was asked beyond the defaults, and all of it to unfold."""
-    asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(FitParameters())))
+    asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
     if not asked:
         return ""
     changed = {name for name, value in asked.items() if name not in usual or value != usual[name]}

@@ -20,9 +20,10 @@ from partirvm.kernels.bases import (
 )
 from partirvm.kernels.design import NONE
 from partirvm.kernels.functions import named_function, require_path
+from partirvm.options import Request
 from partirvm.setup.categories import kinds
 from partirvm.strategies.selection import random_rows
-from partirvm.types import Columns, FitParameters, Scaling
+from partirvm.types import Columns, Scaling
 
 PROBED = 16
 """Rows at which functions are counted."""
@@ -60,7 +61,7 @@ def transforms(given: Any) -> bool:
     return hasattr(given, "transform") and hasattr(given, "fit")
 
 
-def require_functions(parameters: FitParameters) -> None:
+def require_functions(parameters: Request) -> None:
     """Raise ``UsageError`` where there is neither a kernel nor a basis."""
     if parameters.kernel == NoKernel.name and parameters.basis is None:
         raise UsageError("kernel is none, and basis too: a model needs basis functions, such as basis='linear'")
@@ -78,7 +79,7 @@ def portable_basis(basis: Any) -> Any:
     raise UsageError(unportable(basis))
 
 
-def resolve_basis(parameters: FitParameters, source: Source, scaling: Scaling) -> Basis | None:
+def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basis | None:
     """The basis functions of a checked basis, counted on the first rows; a transformer is fitted if it is not.
 
     They see inputs as the kernel does: standardised where the fit standardises. An unfitted transformer is cloned, and
@@ -91,7 +92,7 @@ def resolve_basis(parameters: FitParameters, source: Source, scaling: Scaling) -
     return _resolved(parameters.basis, points, parameters, source, scaling)
 
 
-def _resolved(given: Any, points: Any, parameters: FitParameters, source: Source, scaling: Scaling) -> Basis:
+def _resolved(given: Any, points: Any, parameters: Request, source: Source, scaling: Scaling) -> Basis:
     if isinstance(given, tuple):
         return Together(tuple(_resolved(each, points, parameters, source, scaling) for each in given))
     if given == LinearBasis.name:
@@ -114,7 +115,7 @@ def _counted(function: Any, title: str, points: Any) -> int:
     return count
 
 
-def fitted(transformer: Any, parameters: FitParameters, source: Source, scaling: Scaling) -> Any:
+def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
     """The transformer, if it has been fitted; else a clone of it, fitted on inputs as the model sees them."""
     from sklearn.base import clone
     from sklearn.exceptions import NotFittedError
@@ -145,7 +146,7 @@ def _names(transformer: Any, source: Source) -> tuple[str, ...]:
     return ()
 
 
-def codes_seen(parameters: FitParameters, columns: Columns) -> str:
+def codes_seen(parameters: Request, columns: Columns) -> str:
     """The categorical columns whose codes the linear basis would take for numbers, as text; empty for none."""
     basis = parameters.basis
     if LinearBasis.name not in (basis if isinstance(basis, tuple) else (basis,)):

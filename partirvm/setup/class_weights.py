@@ -12,13 +12,13 @@ from partirvm.backends.base import Progress
 from partirvm.data.source import Source
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import UsageError
+from partirvm.options import Request
 from partirvm.quoting import quoted
-from partirvm.types import FitParameters
 
 Float = NDArray[np.float64]
 
 
-def weighed(source: Source, parameters: FitParameters, executor: Executor, progress: Progress | None = None) -> Source:
+def weighed(source: Source, parameters: Request, executor: Executor, progress: Progress | None = None) -> Source:
     """The source with the class weights that are asked for; itself where there are none.
 
     "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from partirvm.backends import Executor
 from partirvm.data import Source
 from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.options import Request
 from partirvm.quoting import listed, quoted
-from partirvm.types import FitParameters
 
 RARE = 5
 """Rows below which a class is worth a warning."""
@@ -46,7 +46,7 @@ class TileCodes:
         return codes.astype(np.int8 if self.n_classes <= np.iinfo(np.int8).max else np.int16), counts
 
 
-def find_classes(source: Source, parameters: FitParameters, executor: Executor) -> Classes | None:
+def find_classes(source: Source, parameters: Request, executor: Executor) -> Classes | None:
     """The classes of the source's target, by a reading of all rows; None for a target that is a number.
 
     Raises ``UsageError`` if the parameters ask for the other kind, ``DataError`` for fewer than two classes.

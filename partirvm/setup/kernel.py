@@ -24,8 +24,9 @@ from partirvm.kernels import (
     kernel_from_spec,
 )
 from partirvm.kernels.several import multiples
+from partirvm.options import Request
 from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 LEARN = ("learn", "learn-per-feature")
 """What gamma may be where the kernel is learned."""
@@ -34,12 +35,12 @@ RULES = ("auto", "scale", *LEARN)
 """What gamma may be where it is no number."""
 
 
-def learns(parameters: FitParameters) -> bool:
+def learns(parameters: Request) -> bool:
     """Whether the kernel is to be learned."""
     return chooses(parameters) or (isinstance(parameters.gamma, str) and parameters.gamma in LEARN)
 
 
-def chooses(parameters: FitParameters) -> bool:
+def chooses(parameters: Request) -> bool:
     """Whether it is left open how: "auto" for a kernel that a name and gamma describe."""
     gamma, kernel = parameters.gamma, parameters.kernel
     return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
@@ -85,7 +86,7 @@ def portable_kernel(kernel: Any) -> Any:
     return spec
 
 
-def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
     """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
 
     One that a name and gamma describe sees categorical columns as such (``setup.categories``). A list, or multiples
@@ -106,7 +107,7 @@ def resolve_kernel(parameters: FitParameters, moments: Moments, columns: Columns
     return multiples(kernel, factors)
 
 
-def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments, columns: Columns) -> Kernel | Several:
+def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
     """Several kernels. A gamma that is not learned is for those that a name and gamma describe, where there are any."""
     described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
     others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
@@ -117,7 +118,7 @@ def _listed(given: tuple[Any, ...], parameters: FitParameters, moments: Moments,
     return found[0] if len(found) == 1 else Several(found)
 
 
-def _resolved(given: Any, parameters: FitParameters, moments: Moments, columns: Columns) -> Any:
+def _resolved(given: Any, parameters: Request, moments: Moments, columns: Columns) -> Any:
     if isinstance(given, str) and given in WITH_GAMMA:
         gammas = _gamma(parameters, moments)
         if sees_categories(given, columns):
@@ -153,7 +154,7 @@ def sees_codes(kernel: Any, columns: Columns) -> str:
 
 
 def _mixed(
-    kernel: type[Kernel], gammas: list[float], parameters: FitParameters, moments: Moments, columns: Columns
+    kernel: type[Kernel], gammas: list[float], parameters: Request, moments: Moments, columns: Columns
 ) -> Kernel:
     """The kernel of numbers and categories with these gamma; each kind has a scale of its own."""
     shared, kind = len(gammas) == 1, kinds(columns)
@@ -177,7 +178,7 @@ def _learnable(kernel: Any, gamma: str, d: int) -> Any:
     return kernel.per_feature(d) if gamma == "learn-per-feature" else kernel
 
 
-def _gamma(parameters: FitParameters, moments: Moments) -> list[float]:
+def _gamma(parameters: Request, moments: Moments) -> list[float]:
     """gamma as numbers. ``"scale"`` is 1/(d·var) of what the kernel sees, where what learns begins."""
     gamma, d = parameters.gamma, len(moments.inputs.mean)
     if isinstance(gamma, str):

@@ -16,6 +16,7 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.jobs.timer import Timer
 from partirvm.kernels import NoKernel
+from partirvm.options import Request
 from partirvm.planning.keeping import STORES
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
@@ -28,7 +29,7 @@ from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
-from partirvm.types import FitParameters, Scaling, over_square
+from partirvm.types import Scaling, over_square
 
 SMALL = 200
 """Rows up to which ``strategy="auto"`` makes every row a candidate."""
@@ -53,7 +54,7 @@ MODERATE_ROWS = 10_000
 """Most rows of two classes whose probabilities are moderated unless told otherwise."""
 
 
-def check_parameters(parameters: FitParameters) -> FitParameters:
+def check_parameters(parameters: Request) -> Request:
     """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
     p = parameters
     p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
@@ -105,7 +106,7 @@ def check_parameters(parameters: FitParameters) -> FitParameters:
     return p
 
 
-def portable(parameters: FitParameters) -> dict[str, Any]:
+def portable(parameters: Request) -> dict[str, Any]:
     """Checked parameters as plain JSON: what a job or a cluster holds of them.
 
     Raises ``UsageError`` for a kernel or a basis that only this process has.
@@ -183,7 +184,7 @@ def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = Fals
     return Scaling(moments.inputs.mean, _deviation(moments.inputs), t_shift, t_scale)
 
 
-def resolve_prior(parameters: FitParameters, target_scale: float, labels: Mapping[str, int]) -> Prior:
+def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str, int]) -> Prior:
     """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is.
 
     ``labels`` are those of the leading columns, by their names, of which ``fixed_alpha`` may hold the α. Raises
@@ -202,14 +203,14 @@ def resolve_prior(parameters: FitParameters, target_scale: float, labels: Mappin
     )
 
 
-def resolve_class_likelihood(parameters: FitParameters, n_classes: int) -> str:
+def resolve_class_likelihood(parameters: Request, n_classes: int) -> str:
     """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
     if n_classes == 2:
         return "bernoulli"
     return MULTI_CLASS[0] if parameters.multi_class == "auto" else parameters.multi_class
 
 
-def resolve_moderate(parameters: FitParameters, n_rows: int, n_classes: int) -> bool:
+def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:
     """Whether probabilities allow for the uncertainty of the weights; "auto" does for two classes of few rows.
 
     There the log loss on new rows falls, by a quarter at most. With many rows little is uncertain but where classes
@@ -226,7 +227,7 @@ def _deviation(moments: Any) -> NDArray[np.float64]:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def resolve_strategy(parameters: FitParameters, n_rows: int, class_outputs: int = 0) -> str:
+def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -> str:
     """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes.
 
     Without a kernel there are no candidates, and one fit: ``basic``.
@@ -266,7 +267,7 @@ def resolve_partition_size(
 
 
 def resolve_likelihood(
-    parameters: FitParameters, strategy: str, n_rows: int, size: int, n_kernels: int = 1
+    parameters: Request, strategy: str, n_rows: int, size: int, n_kernels: int = 1
 ) -> tuple[str, int]:
     """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
     likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
@@ -276,7 +277,7 @@ def resolve_likelihood(
     return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
 
 
-def timer_of(parameters: FitParameters) -> Timer:
+def timer_of(parameters: Request) -> Timer:
     """The timer of a fit that begins now. Raises ``UsageError`` for a time limit that is none."""
     limit = parameters.time_limit
     return Timer(None if limit is None else parse_duration(limit, "time_limit"))

@@ -8,9 +8,9 @@ from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
+from partirvm.options import Request
 from partirvm.quoting import quoted
 from partirvm.setup.search import Interrupted, StoppedError
-from partirvm.types import FitParameters
 
 
 def look(interrupted: Interrupted) -> None:
@@ -38,7 +38,7 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     return moments
 
 
-def check_multi_output(source: Source, parameters: FitParameters) -> None:
+def check_multi_output(source: Source, parameters: Request) -> None:
     """Refuse several targets that are to have vectors of their own: a fit is one set of vectors."""
     if source.n_targets > 1 and parameters.multi_output != "shared":
         raise UsageError(
@@ -89,7 +89,7 @@ def _kind(source: Source) -> str:
     return "a number" if classes is None else f"one of the classes {', '.join(map(str, classes))}"
 
 
-def check_solver(parameters: FitParameters, source: Source) -> None:
+def check_solver(parameters: Request, source: Source) -> None:
     """Actions on one column at a time are of one target's numbers or of classes, with nothing believed of α."""
     if parameters.solver != "fast":
         return

@@ -21,6 +21,7 @@ from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.memory import DataShape
@@ -51,7 +52,7 @@ from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
-from partirvm.types import BIAS, FitParameters, over_square
+from partirvm.types import BIAS, over_square
 
 FARTHEST_NOISE = 1e60
 """A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
@@ -66,7 +67,7 @@ class Prepared:
 
     source: Source
     held_out: Source | None
-    parameters: FitParameters
+    parameters: Request
     moments: Moments
     problem: Problem
     options: Options
@@ -76,7 +77,7 @@ class Prepared:
 
 def prepare(
     source: Source,
-    parameters: FitParameters,
+    parameters: Request,
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
@@ -184,13 +185,13 @@ def prepare(
     return Prepared(source, held_out, parameters, moments, problem, options, plan, measured)
 
 
-def _enough(parameters: FitParameters, moments: Moments) -> bool:
+def _enough(parameters: Request, moments: Moments) -> bool:
     """Whether a kernel is to be learned, and can be: nobody is left alone with what a few rows say."""
     return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)
 
 
 def _remarks(
-    parameters: FitParameters,
+    parameters: Request,
     strategy: str,
     likelihood: str,
     source: Source,
@@ -199,7 +200,7 @@ def _remarks(
     new_rows: int | None,
 ) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
-    given, default, remarks = parameters, FitParameters(), []
+    given, default, remarks = parameters, Request(), []
     partition = "partition" in (likelihood, given.final_likelihood) and not problem.classifies
     sample = "sample" in (likelihood, given.final_likelihood)
     idle = [
@@ -248,11 +249,11 @@ def _estimates(problem: Problem) -> bool:
     return not problem.classifies and problem.noise_variance is None
 
 
-def _differs(name: str, given: FitParameters, default: FitParameters) -> bool:
+def _differs(name: str, given: Request, default: Request) -> bool:
     return bool(getattr(given, name) != getattr(default, name))
 
 
-def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> str:
+def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
     if strategy != "working-set":
         return "all" if strategy == "basic" else "order"
     if parameters.selection != "auto":
@@ -260,7 +261,7 @@ def _selection(parameters: FitParameters, strategy: str, classifies: bool) -> st
     return CLASS_SELECTION if classifies else SELECTION
 
 
-def _seen(likelihood: str, sample: int, parameters: FitParameters, source: Source) -> Seen:
+def _seen(likelihood: str, sample: int, parameters: Request, source: Source) -> Seen:
     if likelihood == "partition":
         return Seen(None, min(parameters.noise_rows or source.n_rows, source.n_rows))
     return Seen(sample if likelihood == "sample" else source.n_rows)
@@ -273,7 +274,7 @@ def _looking(selection: str, partition_size: int, source: Source, candidates: in
 
 
 def _new_problem(
-    source: Source, held_out: Source | None, parameters: FitParameters, moments: Moments, executor: Executor
+    source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
 ) -> Problem:
     """The problem of these rows, with the kernel that the parameters name."""
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
@@ -294,7 +295,7 @@ def _new_problem(
 def _problem(
     source: Source,
     held_out: Source | None,
-    parameters: FitParameters,
+    parameters: Request,
     empty: Design,
     moments: Moments,
     classes: Classes | None,
@@ -360,7 +361,7 @@ def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.fl
         )
 
 
-def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Problem, centres: int) -> Options:
+def _options(plan: Plan, parameters: Request, sample: int, problem: Problem, centres: int) -> Options:
     return Options(
         partition_size=plan.partition_size,
         selection=plan.selection,
@@ -385,7 +386,7 @@ def _options(plan: Plan, parameters: FitParameters, sample: int, problem: Proble
     )
 
 
-def _kernel_store(plan: Plan, rates: Rates, parameters: FitParameters, problem: Problem) -> KernelStore:
+def _kernel_store(plan: Plan, rates: Rates, parameters: Request, problem: Problem) -> KernelStore:
     """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")

@@ -16,6 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.kernels import Kernel, Several, kernel_from_spec
+from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, affordable
 from partirvm.setup.categories import described, parameter_names
@@ -25,7 +26,6 @@ from partirvm.strategies.instructions import Record, Strategy
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.types import FitParameters
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Asked again and again whether somebody wants the end, and why."""
@@ -68,7 +68,7 @@ class Measuring:
     source: Source
     shape: DataShape
     machine: Machine
-    parameters: FitParameters
+    parameters: Request
     executor: Executor
     interrupted: Interrupted
     began: float = field(default_factory=time.perf_counter)

@@ -8,7 +8,7 @@ import pytest
 from partirvm import RVMRegressor, submit
 from partirvm.errors import UsageError
 from partirvm.jobs import fit
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 OPTIONS = {"strategy": "working-set", "partition_size": 40, "max_rounds": 2}
 
@@ -16,7 +16,7 @@ OPTIONS = {"strategy": "working-set", "partition_size": 40, "max_rounds": 2}
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_a_function_is_imported_by_the_workers(data, one_worker, tmp_path):
     """A fit on workers has the bits of one in this process."""
-    asked = FitParameters(
+    asked = Request(
         kernel="sklearn.metrics.pairwise:laplacian_kernel", basis=["linear", "numpy:tanh"], seed=1, **OPTIONS
     )
     there = fit(data.url, str(tmp_path / "there"), asked, client=one_worker).model
@@ -39,7 +39,7 @@ def test_what_workers_cannot_have_is_refused(data, one_worker, tmp_path, kernel,
     with pytest.raises(UsageError, match=message):
         RVMRegressor(kernel=kernel, client=one_worker, **OPTIONS).fit(np.ones((9, 2)), np.arange(9.0))
     with pytest.raises(UsageError, match=message):
-        fit(data.url, str(tmp_path / "job"), FitParameters(kernel=kernel, **OPTIONS), client=one_worker)
+        fit(data.url, str(tmp_path / "job"), Request(kernel=kernel, **OPTIONS), client=one_worker)
     assert not (tmp_path / "job").exists()
     if callable(kernel):
         with pytest.raises(UsageError, match=message):

@@ -12,13 +12,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, predict
 from partirvm.backends import LocalExecutor
 from partirvm.jobs import submission
+from partirvm.options import Request
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine
-from partirvm.types import FitParameters
 
 pytestmark = pytest.mark.bits
 
-PARAMETERS = FitParameters(gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set")
+PARAMETERS = Request(gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set")
 
 
 def fitted_bits(model):
@@ -36,7 +36,7 @@ def fit_reference(data, tmp_path_factory):
 def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, tmp_path, where):
     """Weights, relevance vectors, Σ and evidence of a fit of DATA; here under another memory limit."""
     client = None if where == "here" else request.getfixturevalue(where)
-    limited = FitParameters(**{**vars(PARAMETERS), "memory_limit": "900MiB" if client is None else "auto"})
+    limited = Request(**{**vars(PARAMETERS), "memory_limit": "900MiB" if client is None else "auto"})
     found = jobs.fit(data.url, str(tmp_path / "job"), limited, client=client)
     assert fitted_bits(found.model) == fit_reference
 
@@ -45,7 +45,7 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     """A fit of DATA with two targets, its held-out scores and its predictions."""
     X, y, w = rows()
     data = ingest((X, np.column_stack([y, X[:, 0] * X[:, 2]]), w), tmp_path / "two.zarr", tile_rows=TILE).url
-    parameters = FitParameters(**{**vars(PARAMETERS), "max_rounds": 2, "multi_output": "shared"})
+    parameters = Request(**{**vars(PARAMETERS), "max_rounds": 2, "multi_output": "shared"})
     found = []
     for client in (None, one_worker):
         job, output = (str(tmp_path / f"{name}{len(found)}") for name in ("job", "p.csv"))
@@ -138,7 +138,7 @@ def test_fits_at_the_same_time_leave_blas_as_it_was():
 def augmented(data, tmp_path_factory):
     """A job, rows to predict, and what one process writes of them with a column more for each."""
     folder = tmp_path_factory.mktemp("augmented")
-    jobs.fit(data.url, str(folder / "job"), FitParameters(**{**vars(PARAMETERS), "max_rounds": 1}))
+    jobs.fit(data.url, str(folder / "job"), Request(**{**vars(PARAMETERS), "max_rounds": 1}))
     X, y, w = rows()
     ingest((X[:700] * 1.5, y[:700], w[:700]), folder / "test.zarr", tile_rows=400)
     predict.predict(str(folder / "job"), str(folder / "test.zarr"), str(folder / "here.csv"), augment=data.url)

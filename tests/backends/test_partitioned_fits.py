@@ -13,8 +13,8 @@ from partirvm import jobs
 from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
+from partirvm.options import Request
 from partirvm.strategies import choosing, evaluating, learning
-from partirvm.types import FitParameters
 
 pytestmark = pytest.mark.bits
 
@@ -58,7 +58,7 @@ def classes(tmp_path_factory):
 
 
 def parameters(strategy, likelihood, size):
-    return FitParameters(
+    return Request(
         gamma=0.2,
         strategy=strategy,
         likelihood=likelihood,
@@ -110,7 +110,7 @@ def test_classes_have_the_same_bits_everywhere(
 
     The limit leaves little beside what this process has grown to by then.
     """
-    asked = FitParameters(
+    asked = Request(
         gamma=0.2,
         strategy=strategy,
         likelihood=likelihood,
@@ -174,7 +174,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     monkeypatch.setattr(learning, "MOST_CENTRES", 8)
     monkeypatch.setattr(evaluating, "FIRST_TURNS", 1)
     data = classes[K] if K else waves
-    asked = FitParameters(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
+    asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
     ways = {
         "inline": {},
         "little memory": {"memory_limit": resident_memory() + (120 << 20)},

@@ -28,10 +28,11 @@ from partirvm.kernels import Gaussian, LocalFunction
 from partirvm.kernels.bases import LocalBasis
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
+from partirvm.options import Request
 from partirvm.planning.plan import Machine
 from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
-from partirvm.types import Columns, FitParameters, Scaling
+from partirvm.types import Columns, Scaling
 
 pytestmark = pytest.mark.bits
 
@@ -158,13 +159,13 @@ class Recorder(MemoryJournal):
 
 
 FITS = {
-    "working-set": FitParameters(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
-    "incremental": FitParameters(gamma=0.4, strategy="incremental", partition_size=150),
-    "split-merge": FitParameters(gamma=0.4, strategy="split-merge", partition_size=150),
-    "several widths": FitParameters(gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2),
-    "learned": FitParameters(gamma="learn-per-feature", partition_size=40, max_rounds=2),
-    "two targets": FitParameters(gamma=0.4, partition_size=40, max_rounds=2),
-    "classes": FitParameters(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3),
+    "working-set": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
+    "incremental": Request(gamma=0.4, strategy="incremental", partition_size=150),
+    "split-merge": Request(gamma=0.4, strategy="split-merge", partition_size=150),
+    "several widths": Request(gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2),
+    "learned": Request(gamma="learn-per-feature", partition_size=40, max_rounds=2),
+    "two targets": Request(gamma=0.4, partition_size=40, max_rounds=2),
+    "classes": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3),
 }
 
 LONG, SLOW = ("learned", "several widths"), pytest.mark.slow

@@ -20,7 +20,7 @@ from test_process import read_until
 
 from partirvm import load_model, open_job
 from partirvm.cli import main
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 README = Path(__file__).parents[2] / "README.md"
 LABELS = {2: ("ham", "spam"), 3: ("bronze", "gold", "silver")}
@@ -203,8 +203,8 @@ def test_options_of_classes_reach_the_parameters():
 
     given = "d j --classify --multi-class ovr --moderate --class-weight a=2,b=c=0.5 --kernel-store none"
     context = group.commands["fit"].make_context("fit", given.split())
-    names = {name for name in context.params if hasattr(FitParameters(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == FitParameters(
+    names = {name for name in context.params if hasattr(Request(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == Request(
         classify=True, multi_class="ovr", moderate=True, class_weight={"a": 2.0, "b=c": 0.5}, kernel_store="none"
     )
 

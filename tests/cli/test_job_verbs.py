@@ -16,7 +16,7 @@ from waiting import wait_for
 from partirvm import jobs, load_model, open_job
 from partirvm.jobs.attempt import create
 from partirvm.jobs.state import Status as JobStatus
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 
 def same_model(one, two) -> bool:
@@ -205,7 +205,7 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
     """The job is aborted: 3 with the model that it has, 4 without one, and either can go on."""
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
-        create(tour.train, job, FitParameters(gamma=1.0, max_rounds=1), None, False)
+        create(tour.train, job, Request(gamma=1.0, max_rounds=1), None, False)
     carry_out = jobs.carry_out
 
     def pressed(*arguments, **hooks):

@@ -6,7 +6,7 @@ import pytest
 from commandline import Tour
 
 from partirvm.jobs.attempt import create
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
@@ -16,7 +16,7 @@ ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 def job(tour: Tour, tmp_path, cli) -> str:
     """A job that was aborted for a hostile reason."""
     place = str(tmp_path / "jobs" / "one")
-    create(tour.train, place, FitParameters(gamma=1.0), None, False)
+    create(tour.train, place, Request(gamma=1.0), None, False)
     assert cli("abort", place, "--reason", HOSTILE)[0] == 0
     return place
 

@@ -17,7 +17,7 @@ from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.jobs import plan
 from partirvm.kernels import NAMES
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 VERBS = (
     *("demo", "ingest", "plan", "fit", "predict", "evaluate"),
@@ -164,7 +164,7 @@ def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
     sizes = ("--partition-size", "50", "--max-rounds", "4", "--max-vectors", "80", "--memory-limit", "1GiB")
     choices = ("--gamma", "scale", *sizes)
     found = cli_json("plan", tour.train, *choices, "--json")
-    parameters = FitParameters(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=1 << 30)
+    parameters = Request(gamma="scale", partition_size=50, max_rounds=4, max_vectors=80, memory_limit=1 << 30)
     expected = plan(tour.train, parameters).to_json()
     timed = {"seconds", "memory_peak", "max_columns"}  # these depend on the process's memory and the clock
     timed |= {"kernel_store", "kernel_store_bytes", "kernel_store_reason"}
@@ -211,10 +211,10 @@ def test_overwrite_replaces_and_verify_reads(tour, cli, tmp_path):
 
 
 def test_defaults_are_those_of_the_library():
-    """Options that nobody gave ask for what ``FitParameters()`` asks for."""
+    """Options that nobody gave ask for what ``Request()`` asks for."""
     context = group.commands["fit"].make_context("fit", ["d", "j"])
-    names = {name for name in context.params if hasattr(FitParameters(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == FitParameters()
+    names = {name for name in context.params if hasattr(Request(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == Request()
     shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
     assert shared - names == {"validation", "scheduler"}
 
@@ -247,8 +247,8 @@ def test_every_option_reaches_the_parameters():
         "--stop-rule partition --heuristic-rows 90"
     )
     context = group.commands["fit"].make_context("fit", arguments.split())
-    names = {name for name in context.params if hasattr(FitParameters(), name)}
-    assert options.parameters({name: context.params[name] for name in names}) == FitParameters(
+    names = {name for name in context.params if hasattr(Request(), name)}
+    assert options.parameters({name: context.params[name] for name in names}) == Request(
         strategy="basic",
         likelihood="full",
         final_likelihood="sample",

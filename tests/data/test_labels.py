@@ -15,8 +15,9 @@ from partirvm.data.labels import coded, find_classes, plain_labels
 from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.model import label_array
+from partirvm.options import Request
 from partirvm.setup.class_weights import class_totals, weighed
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 KINDS = {
     "str": np.array(["b", "a", "c", "b", "a"]),
@@ -166,8 +167,8 @@ def test_weighed_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
     executor = executor_for(None)
     try:
         np.testing.assert_allclose(class_totals(source, executor), counts)
-        found = weighed(source, FitParameters(class_weight=asked), executor)
-        assert weighed(source, FitParameters(), executor) is source
+        found = weighed(source, Request(class_weight=asked), executor)
+        assert weighed(source, Request(), executor) is source
     finally:
         executor.close()
     assert isinstance(found, ClassWeighted)
@@ -195,4 +196,4 @@ def test_class_weights_of_numbers_are_refused(tmp_path):
     """A target that is no class has none."""
     source = ingest((np.arange(8.0)[:, None], np.arange(8.0)), tmp_path / "d.zarr")
     with pytest.raises(UsageError, match="is a number"):
-        weighed(source, FitParameters(class_weight="balanced"), executor_for(None))
+        weighed(source, Request(class_weight="balanced"), executor_for(None))

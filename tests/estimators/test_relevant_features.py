@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
 from partirvm.errors import UsageError
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 GAMMA = (0.2, 0.5, 1e-5, 0.0)
 NAMES = ("age", "height", "shoe", "door")
@@ -62,7 +62,7 @@ def test_relevance_of_a_job(frame, tmp_path):
     """By name, as an estimator's, from what the job's folder holds."""
     X, y = frame
     ingest((X.to_numpy(), y), str(tmp_path / "data"), shuffle=None)
-    jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), FitParameters(**ASK))
+    jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), Request(**ASK))
     expected = np.array(GAMMA) * X.to_numpy().var(axis=0)
     found = open_job(tmp_path / "job").relevance()
     assert list(found) == ["x0", "x1", "x2", "x3"]

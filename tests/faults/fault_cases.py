@@ -26,9 +26,9 @@ from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import ClassModel
+from partirvm.options import Request
 from partirvm.storage import lease
 from partirvm.storage.lease import Timing
-from partirvm.types import FitParameters
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
@@ -39,13 +39,13 @@ QUICK = Timing(beat=0.1, expiry=1.5)
 TILE = 512
 
 CASES = {
-    "working-set": FitParameters(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
-    "incremental": FitParameters(gamma=2.0, strategy="incremental", partition_size=250),
-    "split-merge": FitParameters(gamma=2.0, strategy="split-merge", partition_size=250),
+    "working-set": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
+    "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
+    "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
 }
 """Each a second or two of work, with five to eight places to go on from."""
 
-CLASSES = FitParameters(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
+CLASSES = Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4)
 """A fit of three classes: a second or two, some tens of passes to a round."""
 
 TOLD = (

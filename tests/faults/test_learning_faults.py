@@ -7,9 +7,9 @@ import signal
 from fault_cases import assert_same_end, carry, carry_counting, queued, wait_for
 
 from partirvm.jobs.state import Status
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
-LEARNS = FitParameters(gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=5)
+LEARNS = Request(gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=5)
 """A second of learning, then rounds."""
 
 

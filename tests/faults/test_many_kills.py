@@ -12,7 +12,7 @@ from fault_cases import TILE, assert_same_end, carry, class_rows, count_lines, q
 
 from partirvm import ingest
 from partirvm.jobs.state import Status
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 pytestmark = [pytest.mark.bits, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -20,33 +20,33 @@ EACH = 10
 """Kills of each kind of fit."""
 
 KINDS = {
-    "working-set": ("numbers", FitParameters(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6)),
-    "incremental": ("numbers", FitParameters(gamma=2.0, strategy="incremental", partition_size=250)),
-    "split-merge": ("numbers", FitParameters(gamma=2.0, strategy="split-merge", partition_size=250)),
+    "working-set": ("numbers", Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6)),
+    "incremental": ("numbers", Request(gamma=2.0, strategy="incremental", partition_size=250)),
+    "split-merge": ("numbers", Request(gamma=2.0, strategy="split-merge", partition_size=250)),
     "kept in memory": (
         "numbers",
-        FitParameters(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6, kernel_store="memory"),
+        Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6, kernel_store="memory"),
     ),
     "several widths": (
         "numbers",
-        FitParameters(gamma=1.0, gamma_multiples=(1.0, 8.0), strategy="working-set", partition_size=40, max_rounds=4),
+        Request(gamma=1.0, gamma_multiples=(1.0, 8.0), strategy="working-set", partition_size=40, max_rounds=4),
     ),
     "learned": (
         "numbers",
-        FitParameters(gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=4),
+        Request(gamma="learn-per-feature", strategy="working-set", partition_size=40, max_rounds=4),
     ),
-    "two targets": ("targets", FitParameters(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=5)),
+    "two targets": ("targets", Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=5)),
     "classes": (
         "classes",
-        FitParameters(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4),
+        Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4),
     ),
     "classes, one by one": (
         "classes",
-        FitParameters(gamma=2.0, strategy="incremental", partition_size=300, multi_class="ovr", tol=1e-3),
+        Request(gamma=2.0, strategy="incremental", partition_size=300, multi_class="ovr", tol=1e-3),
     ),
     "classes, split-merge": (
         "classes",
-        FitParameters(gamma=2.0, strategy="split-merge", partition_size=300, tol=1e-3),
+        Request(gamma=2.0, strategy="split-merge", partition_size=300, tol=1e-3),
     ),
 }
 

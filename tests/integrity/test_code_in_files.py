@@ -16,9 +16,9 @@ from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
+from partirvm.options import Request
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.local import LocalFolder
-from partirvm.types import FitParameters
 
 MODULE = """
 from pathlib import Path
@@ -67,7 +67,7 @@ def forget(code):
 
 def asked(**options):
     """A fit in rounds that can go on."""
-    return FitParameters(strategy="working-set", partition_size=10, max_rounds=1, seed=1, **options)
+    return Request(strategy="working-set", partition_size=10, max_rounds=1, seed=1, **options)
 
 
 @pytest.mark.parametrize("part", PARTS)

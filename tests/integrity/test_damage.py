@@ -22,7 +22,7 @@ from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 SEED = 15
 ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "1GiB"}
@@ -107,7 +107,7 @@ def intact(tmp_path_factory):
     classifier = RVMClassifier(**options, max_rounds=1, random_state=0).fit(X, labels)
     save_model(regressor, folder / "regressor")
     save_model(classifier, folder / "classifier")
-    jobs.fit(str(folder / "train.zarr"), str(folder / "job"), FitParameters(**ASKED, max_rounds=2))
+    jobs.fit(str(folder / "train.zarr"), str(folder / "job"), Request(**ASKED, max_rounds=2))
     return {
         folder / "regressor": (of_model,),
         folder / "classifier": (of_model,),

@@ -16,11 +16,11 @@ from partirvm.data.layout import DataAttributes
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
+from partirvm.options import Request
 from partirvm.storage import sealed
 from partirvm.storage.folder import digest
-from partirvm.types import FitParameters
 
-ASKED = FitParameters(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
+ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=2, seed=1)
 
 
 @pytest.fixture

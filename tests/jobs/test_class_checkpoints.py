@@ -12,9 +12,10 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import as_source
 from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
+from partirvm.options import Request
 from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 FITS = [
     *((name, 2, "auto", "auto") for name in ("working-set", "incremental", "split-merge")),
@@ -40,7 +41,7 @@ def prepared(name, K, multi_class, solver="auto"):
     X = rng.normal(size=(240, 2))
     codes = np.digitize(X[:, 0] + np.sin(2 * X[:, 1]) + 0.4 * rng.normal(size=240), [0.0, 1.0][: K - 1])
     source = as_source(X, codes, tile_rows=64, columns=Columns(("a", "b"), "kind", {}, tuple(range(K))))
-    asked = FitParameters(gamma=0.5, strategy=name, partition_size=60, multi_class=multi_class, solver=solver)
+    asked = Request(gamma=0.5, strategy=name, partition_size=60, multi_class=multi_class, solver=solver)
     executor = LocalExecutor(1)
     return prepare(source, replace(asked, max_rounds=None if name == "split-merge" else 4), executor), executor
 

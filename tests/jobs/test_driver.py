@@ -13,9 +13,9 @@ from partirvm.backends import LocalExecutor
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.options import Request
 from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
-from partirvm.types import FitParameters
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
 
@@ -57,7 +57,7 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
     held_out = ArraySource(X[:100], y[:100]) if validated else None
     source = ArraySource(X[100:], y[100:], tile_rows=128)
     limit = None if strategy == "split-merge" else 5
-    asked = FitParameters(
+    asked = Request(
         gamma=0.4, strategy=strategy, likelihood=likelihood, likelihood_rows=300, partition_size=60, max_rounds=limit
     )
     executor = LocalExecutor(2)
@@ -83,7 +83,7 @@ def recorded(rows, max_rounds):
     """A run of the working set to its end: its driver, what was prepared, and what it left."""
     executor = LocalExecutor(1)
     driver = Driver(executor, ArraySource(*rows))
-    prepared = prepare(driver.source, FitParameters(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
+    prepared = prepare(driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
     journal = Recorder()
     driver.run(STRATEGIES["working-set"](), prepared.problem, prepared.options, journal)
     yield driver, prepared, journal

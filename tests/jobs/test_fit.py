@@ -28,9 +28,9 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
-PARAMETERS = FitParameters(gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error")
+PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error")
 
 
 def rows(n=600, seed=0, d=2):
@@ -188,7 +188,7 @@ def test_an_unknown_ending_and_other_features(folder, tmp_path):
 )
 def test_what_can_be_refused_is_refused_before_the_job_is_touched(folder, tmp_path, changes, error):
     """No folder is made; one that is there stays as it was, even with ``overwrite``."""
-    asked = FitParameters(**{**vars(PARAMETERS), **changes})
+    asked = Request(**{**vars(PARAMETERS), **changes})
     with pytest.raises(error):
         jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked)
     assert not (tmp_path / "job").exists()
@@ -214,7 +214,7 @@ def test_a_job_that_is_there(folder, tmp_path):
     jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
     with pytest.raises(ExistsError):
         jobs.fit(str(folder / "train.zarr"), job, PARAMETERS)
-    again = FitParameters(**{**vars(PARAMETERS), "max_rounds": 1})
+    again = Request(**{**vars(PARAMETERS), "max_rounds": 1})
     jobs.fit(str(folder / "train.zarr"), job, again, overwrite=True)
     assert [event["event"] for event in JobStore(job).events()] == ["queued", "running", "plan", "fit", "done"]
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
@@ -288,7 +288,7 @@ def test_an_abort_after_a_round_keeps_its_model(folder, tmp_path):
 @pytest.mark.parametrize(("calls", "says"), [(1, "began"), (5, "began"), (None, "was done")])
 def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
     """JobFailedError that says so: at once, in the fit that measures the partition size, in the first round."""
-    asked = FitParameters(**{**vars(PARAMETERS), "partition_size": "auto"})
+    asked = Request(**{**vars(PARAMETERS), "partition_size": "auto"})
     told, planned = [], []
 
     def aborted():
@@ -305,7 +305,7 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
     listener = Listener()
     job = str(tmp_path / "job")
-    asked = FitParameters(gamma=0.3, partition_size=30, strategy="split-merge")
+    asked = Request(gamma=0.3, partition_size=30, strategy="split-merge")
     found = jobs.fit(
         str(folder / "train.zarr"), job, asked, watcher=listener, aborted=lambda: len(listener.records) > 5,
     )  # fmt: skip
@@ -327,7 +327,7 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
 def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path, strategy):
     """The heuristic's line comes first, in the events and to the watcher, with P and why; then the strategy's own."""
     listener = Listener()
-    asked = FitParameters(gamma=0.3, strategy=strategy)
+    asked = Request(gamma=0.3, strategy=strategy)
     found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=listener)
     events = JobStore(str(tmp_path / "job")).events()
     life = ["queued", "running", "plan", *["fit"] * len(found.history), "done"]
@@ -352,7 +352,7 @@ def test_dense_fits_side_by_side_are_counted(folder, tmp_path):
             self.heard.append((done, total))
 
     counting = Counting()
-    asked = FitParameters(gamma=0.3, partition_size=60, strategy="split-merge")
+    asked = Request(gamma=0.3, partition_size=60, strategy="split-merge")
     jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=counting)
     assert {(10, 10), (5, 5), (2, 2)} <= {*counting.heard}
     assert all(0 <= done <= total for done, total in counting.heard)
@@ -416,7 +416,7 @@ def test_an_overwritten_job_stays_until_there_is_a_new_model(folder, tmp_path):
 
 def test_a_time_limit_ends_with_an_early_model(folder, tmp_path):
     """However short."""
-    short = FitParameters(**{**vars(PARAMETERS), "time_limit": "0.000001s"})
+    short = Request(**{**vars(PARAMETERS), "time_limit": "0.000001s"})
     found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), short)
     assert found.outcome.reason is Termination.TIME
     assert [entry["kind"] for entry in found.history] == ["early"]
@@ -428,7 +428,7 @@ def test_weights_in_data_are_used(tmp_path):
     X, y = rows(150)
     w = np.random.default_rng(5).uniform(0.1, 3, size=150)
     ingest((X, y, w), tmp_path / "rows.zarr", shuffle=None)
-    asked = FitParameters(gamma=0.3, strategy="basic")
+    asked = Request(gamma=0.3, strategy="basic")
     found = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked).model
     expected = RVMRegressor(gamma=0.3, strategy="basic", random_state=0).fit(X, y, sample_weight=w)
     assert found.log_evidence == pytest.approx(expected.log_evidence_, abs=1e-2)
@@ -440,5 +440,5 @@ def test_classes_are_not_fitted_as_numbers(tmp_path):
     X = np.arange(40.0).reshape(20, 2)
     data = ingest((X, np.arange(20) % 3), tmp_path / "d.zarr", classes=True)
     with pytest.raises(UsageError, match=r"is a class \(3 of them\)"):
-        jobs.fit(data.url, str(tmp_path / "job"), FitParameters(classify=False))
+        jobs.fit(data.url, str(tmp_path / "job"), Request(classify=False))
     assert not (tmp_path / "job").exists()

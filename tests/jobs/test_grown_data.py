@@ -14,9 +14,9 @@ from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.jobs.attempt import create
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
-ASKED = FitParameters(gamma=0.5)
+ASKED = Request(gamma=0.5)
 OPTIONS = {"gamma": 0.5, "partition_size": 30, "max_rounds": 3, "random_state": 0}
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_updated(tmp_path):
     """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before its last merge."""
     place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
     X, y = rows(80, 0)
-    halves = FitParameters(gamma=0.5, strategy="split-merge", partition_size=20)
+    halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
     for t, asked, lines, why in (
         (y, ASKED, 0, "it has done no round that new rows could join"),
         (np.ones(80), ASKED, 9, "its target was constant, which sets no scale"),

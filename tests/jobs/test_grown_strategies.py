@@ -16,10 +16,10 @@ from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.bases import label_of
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 GAMMA, BEFORE, NEW = 0.5, 110, 70
-ASKED = FitParameters(gamma=GAMMA, partition_size=30, seed=0)
+ASKED = Request(gamma=GAMMA, partition_size=30, seed=0)
 NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 

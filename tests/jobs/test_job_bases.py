@@ -15,12 +15,12 @@ from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open
 from partirvm.cli import main
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.model import bases_of, save_model
+from partirvm.options import Request
 from partirvm.storage.folder import digest
-from partirvm.types import FitParameters
 
 BASIS = ["linear", "numpy:tanh"]
 NAMES = ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]
-ASKED = FitParameters(strategy="working-set", partition_size=40, max_rounds=2, gamma="scale", basis=BASIS, seed=1)
+ASKED = Request(strategy="working-set", partition_size=40, max_rounds=2, gamma="scale", basis=BASIS, seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from partirvm import RVMRegressor, ingest, jobs, open_job, submit
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, LocalFunction, OnColumns, Product, Sum
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
-ASKED = FitParameters(strategy="working-set", partition_size=40, max_rounds=2, seed=1)
+ASKED = Request(strategy="working-set", partition_size=40, max_rounds=2, seed=1)
 SUM = Sum((Product((Gaussian(0.5), OnColumns(Laplacian(0.2), (1,)))), Gaussian(5.0)), (1.0, 0.3))
 FUNCTION = "sklearn.metrics.pairwise:laplacian_kernel"
 

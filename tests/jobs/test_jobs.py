@@ -32,13 +32,13 @@ from partirvm.errors import (
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.options import Request
 from partirvm.setup.search import Measuring
 from partirvm.storage import open_folder
 from partirvm.storage.folder import read_json, to_json
-from partirvm.types import FitParameters
 
-ASKED = FitParameters(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
-LONG = FitParameters(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
+ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", seed=4)
+LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400})
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,8 @@ def test_what_submit_refuses_at_once(data, tmp_path):
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
     """resume(2n) after run(n): the bits of run(2n), and its history."""
-    short = FitParameters(**{**vars(ASKED), "max_rounds": rounds})
-    twice = FitParameters(**{**vars(ASKED), "max_rounds": 2 * rounds})
+    short = Request(**{**vars(ASKED), "max_rounds": rounds})
+    twice = Request(**{**vars(ASKED), "max_rounds": 2 * rounds})
     jobs.fit(data, str(tmp_path / "job"), short)
     whole = jobs.fit(data, str(tmp_path / "whole"), twice)
     job = open_job(tmp_path / "job").resume(max_rounds=2 * rounds)
@@ -156,7 +156,7 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
     assert job.abort() is Status.ABORTED
     limit = reached + 2
     assert job.resume(max_rounds=limit).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": limit}))
+    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": limit}))
     assert bits(job.model()) == bits(whole.model)
 
 
@@ -183,7 +183,7 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
     from partirvm.setup import search
 
     monkeypatch.setattr(attempt, "ASK", 0.0)
-    attempt.create(data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "partition_size": "auto"}), None, False)
+    attempt.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
     class Overheard(search.PartitionSize):
@@ -311,14 +311,14 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     with pytest.raises(UsageError, match="max_rounds is 0"):
         job.resume(max_rounds=0)
     assert kinds(job) == ["queued", "running", "done"]
-    jobs.fit(data, str(tmp_path / "basic"), FitParameters(gamma=1.0, strategy="basic", partition_size="auto"))
+    jobs.fit(data, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto"))
     with pytest.raises(UsageError, match="would change nothing"):
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
 
 def test_a_job_out_of_time_gets_more(data, tmp_path):
     """Done by its time limit: a resume counts it anew."""
-    jobs.fit(data, str(tmp_path / "job"), FitParameters(**{**vars(ASKED), "time_limit": 1e-6}))
+    jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "time_limit": 1e-6}))
     job = open_job(tmp_path / "job")
     assert job.state().reason == "time"
     assert job.resume(time_limit="1h").wait(timeout=120) is Status.DONE
@@ -341,8 +341,8 @@ def test_a_job_that_broke_off_is_interrupted(data, tmp_path):
 CHILD = """
 import sys
 from partirvm import jobs
-from partirvm.types import FitParameters
-job = jobs.submit(sys.argv[1], sys.argv[2], FitParameters(
+from partirvm.options import Request
+job = jobs.submit(sys.argv[1], sys.argv[2], Request(
     gamma=20.0, partition_size=30, max_rounds=400, selection="random", seed=4))
 print("submitted", flush=True)
 if sys.argv[3] == "wait":
@@ -364,7 +364,7 @@ def test_a_killed_process_leaves_a_job_to_resume(data, tmp_path):
     assert job.status() is Status.INTERRUPTED
     reached = len(job.state().history)
     assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": reached + 1}))
     assert bits(job.model()) == bits(whole.model)
 
 
@@ -521,7 +521,7 @@ def test_many_at_once_tear_nothing(data, tmp_path):
     assert job.abort() is Status.ABORTED
     reached = len(job.state().history)
     assert job.resume(max_rounds=reached + 1).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), FitParameters(**{**vars(LONG), "max_rounds": reached + 1}))
+    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": reached + 1}))
     assert bits(job.model()) == bits(whole.model)
 
 

@@ -20,17 +20,18 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.kernel_blocks import PREFIX
 from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
+from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.keeping import Disk, choose
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.setup.resolve import prepare
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits
 
 RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
 QUICK, SLOW = Disk(1e-9, 1e-9, 1 << 40), Disk(1e-8, 1e-8, 1 << 40)
-ASKED = FitParameters(gamma=0.5, partition_size=40, max_rounds=3)
+ASKED = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
 def rows(n=3000):
@@ -176,10 +177,11 @@ from partirvm.data import ZarrSource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.setup.resolve import prepare
-from partirvm.types import Columns, FitParameters
+from partirvm.options import Request
+from partirvm.types import Columns
 
 executor, journal = LocalExecutor(2), MemoryJournal()
-asked = FitParameters(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
+asked = Request(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
 run(prepare(ZarrSource(sys.argv[1]), asked, executor), executor, journal)
 kept = sum(entry["kernel_kept"] for entry in journal.history)
 evaluated = sum(entry["kernel_evaluated"] for entry in journal.history)

@@ -18,15 +18,15 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
+from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup.resolve import prepare
 from partirvm.setup.search import Measuring, StoppedError
 from partirvm.strategies import choosing, learning
 from partirvm.strategies.choosing import EACH
-from partirvm.types import FitParameters
 
-ASKED = FitParameters(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
+ASKED = Request(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
 KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 240 centres, \d+ evaluations"
 
@@ -78,7 +78,7 @@ def test_auto_is_the_default_and_says_why(data, tmp_path):
     """Of 600 rows some are held out: a width of each errs less, as the first feature is noise; plan, history, spec; a
     resume goes on with it, to the bits of a fit without a break."""
     asked = replace(ASKED, gamma="auto", partition_size=60)
-    assert FitParameters().gamma == "auto"
+    assert Request().gamma == "auto"
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=4))
     learned, *_ = whole.history
     assert learned["choice"]["form"] == EACH

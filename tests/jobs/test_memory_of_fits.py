@@ -11,8 +11,9 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
+from partirvm.options import Request
 from partirvm.setup.resolve import prepare
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
@@ -28,7 +29,7 @@ def traced(n, *, targets=1, classes=0, **asked):
         t = np.searchsorted(np.quantile(t, np.arange(1, classes) / classes), t).astype(float)
     executor, journal = LocalExecutor(2), MemoryJournal()
     source = ArraySource(X, t, tile_rows=128, columns=columns)
-    prepared = prepare(source, FitParameters(strategy="basic", **({"gamma": 400.0} | asked)), executor)
+    prepared = prepare(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
     tracemalloc.start()
     try:
         run(prepared, executor, journal)

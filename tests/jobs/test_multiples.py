@@ -12,7 +12,7 @@ from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
 from partirvm.model import save_model
-from partirvm.types import FitParameters
+from partirvm.options import Request
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 WIDTHS = (0.5, 40.0)
@@ -96,9 +96,7 @@ def test_learned_files_and_resumes(tmp_path):
     """Each width from its own multiple; a resume has the bits of a fit without a break; a file tells which is whose."""
     ingest(rows(), tmp_path / "rows.zarr", tile_rows=150)
     data = str(tmp_path / "rows.zarr")
-    asked = FitParameters(
-        gamma="learn", gamma_multiples=(1, 30), partition_size=40, max_rounds=2, strategy="working-set"
-    )
+    asked = Request(gamma="learn", gamma_multiples=(1, 30), partition_size=40, max_rounds=2, strategy="working-set")
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(asked, max_rounds=3))
     jobs.fit(data, str(tmp_path / "job"), asked)
     resumed = open_job(tmp_path / "job").resume(max_rounds=3)

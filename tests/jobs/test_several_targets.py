@@ -16,13 +16,13 @@ from partirvm.data import ZarrSource
 from partirvm.data.layout import FORMAT
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.state import Status
+from partirvm.options import Request
 from partirvm.storage.folder import digest
-from partirvm.types import FitParameters
 
 NAMES = ("warmth", "wind/speed")
 SD = np.array([0.05, 2.0])
 OPTIONS = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "2", "--quiet")
-PARAMETERS = FitParameters(gamma=0.5, partition_size=40, max_rounds=2)
+PARAMETERS = Request(gamma=0.5, partition_size=40, max_rounds=2)
 
 
 def rows(n, seed):
@@ -115,7 +115,7 @@ def test_a_fit_of_data_is_that_of_arrays(folder, strategy, tmp_path):
     """The same rows in the same order: the same vectors, weights and noises."""
     options = {"gamma": 0.5, "strategy": strategy, "partition_size": 40}
     expected = RVMRegressor(random_state=0, **options).fit(*rows(500, 0)).model_
-    found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), FitParameters(**options)).model
+    found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), Request(**options)).model
     np.testing.assert_array_equal(found.design.centres, expected.design.centres)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.noise_variance, expected.noise_variance, rtol=1e-10)

@@ -13,10 +13,11 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.jobs.timer import Timer
+from partirvm.options import Request
 from partirvm.setup.resolve import prepare
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.early import CLASS_ROWS, FLOPS, ROWS, STEPS, effort
-from partirvm.types import Columns, FitParameters
+from partirvm.types import Columns
 
 N = 900
 
@@ -56,7 +57,7 @@ class After(Watcher):
         self.steps += self.over
 
 
-def ended(asked: FitParameters, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
+def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
     """Prepare and run with the time up at a poll."""
     source, executor, after, journal = rows_of(classes), LocalExecutor(1), After(at), MemoryJournal()
     prepared = prepare(source, asked, executor, interrupted=after)
@@ -82,7 +83,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
     """At the first poll, while the kernel is learned, in the middle, at the last poll."""
     partition = 60 if gamma == 0.4 else "auto"
     rounds = None if strategy in ("basic", "split-merge") else 4
-    asked = FitParameters(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
+    asked = Request(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
     whole, _, reason = ended(asked, classes, np.inf)
     assert reason is not Termination.TIME
     kinds = set()
@@ -106,7 +107,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 def test_an_early_fit_has_bounded_cost():
     """Steps × multiplications and additions stay below the bound, however many columns, targets or classes."""
     source, executor = rows_of(False), LocalExecutor(1)
-    problem = prepare(source, FitParameters(gamma=0.4), executor).problem
+    problem = prepare(source, Request(gamma=0.4), executor).problem
     executor.close()
     assert effort(problem, ROWS) == (300, STEPS)
     many = replace(problem, powers=np.ones(100))

@@ -29,12 +29,12 @@ from partirvm.errors import (
     MissingDataError,
     StorageError,
 )
+from partirvm.options import Request
 from partirvm.predict import output as output_module
 from partirvm.predict import prediction
 from partirvm.storage import lease as lease_module
-from partirvm.types import FitParameters
 
-PARAMETERS = FitParameters(gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
+PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 TILES, TILE = 30, 40
 ENDINGS = (".zarr", ".parquet", ".csv")
 CHUNKS = "tiles-*/c/*/0"

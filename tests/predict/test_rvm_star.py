@@ -14,11 +14,11 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
 from partirvm.jobs.store import JobStore
+from partirvm.options import Request
 from partirvm.planning.memory import DataShape, augment_bytes
 from partirvm.predict import prediction, rvm_star
-from partirvm.types import FitParameters
 
-PARAMETERS = FitParameters(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
+PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 N, TESTED = 900, 1100
 
 
@@ -136,7 +136,7 @@ def test_classes_are_not_augmented(tmp_path):
     X = np.random.default_rng(0).normal(size=(120, 1))
     ingest((X, (X[:, 0] > 0).astype(int)), tmp_path / "d.zarr", classes=True)
     job, data = str(tmp_path / "job"), str(tmp_path / "d.zarr")
-    jobs.fit(data, job, FitParameters(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
+    jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
                  lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip
         with pytest.raises(UsageError, match="tells classes apart, and augment is for a target that is a number"):

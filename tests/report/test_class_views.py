@@ -20,6 +20,7 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
+from partirvm.options import Request
 from partirvm.report.lines import Lines
 from partirvm.report.live import LiveProgress
 from partirvm.report.page import JobFacts, page
@@ -30,7 +31,6 @@ from partirvm.report.stages import stages
 from partirvm.report.status import jobs_table, status_text
 from partirvm.report.text import fit_facts, plan_line, summary, table_header, table_line
 from partirvm.strategies.instructions import Record
-from partirvm.types import FitParameters
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
@@ -49,9 +49,9 @@ def fitted(tmp_path_factory, one_blas_thread):
 
     def of(strategy):
         if strategy not in found:
-            parameters = FitParameters(strategy=strategy, gamma=0.5, partition_size=100, max_rounds=None)
+            parameters = Request(strategy=strategy, gamma=0.5, partition_size=100, max_rounds=None)
             if strategy == "working-set":
-                parameters = FitParameters(strategy=strategy, gamma=0.5, max_rounds=3)
+                parameters = Request(strategy=strategy, gamma=0.5, max_rounds=3)
             job = str(folder / strategy)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PartirvmWarning)
@@ -98,7 +98,7 @@ def job_of(strategy, *, held_out=True):
         *("jobs/flowers", "done", "Its model is ready.", "converged", "Nothing to do.", 1785600000.0, 1785600001.0),
         ended=1785600100.0,
         seconds=99.0,
-        spec={"data": "flowers", "parameters": asdict(FitParameters(gamma=0.5)), "versions": {}, "tile_rows": 100},
+        spec={"data": "flowers", "parameters": asdict(Request(gamma=0.5)), "versions": {}, "tile_rows": 100},
         plan=plan(strategy),
         history=class_fits.history(strategy, held_out=held_out),
     )

@@ -16,10 +16,10 @@ from pages import browse, browser, check, holds, series
 from partirvm import ingest
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
+from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report.page import TONES, JobFacts, page
 from partirvm.report.quantities import format_error, format_evidence
-from partirvm.types import FitParameters
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
@@ -45,9 +45,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
     def of(strategy, held_out=True):
         if (strategy, held_out) not in jobs:
             data, validation = tables
-            parameters = FitParameters(
-                strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None
-            )
+            parameters = Request(strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None)
             if strategy in ("split-merge", "incremental"):
                 parameters = replace(parameters, partition_size=50)
             job = str(tmp_path_factory.mktemp("jobs") / strategy)
@@ -223,7 +221,7 @@ def test_parameters_that_differ_come_first(fitted):
     source = page(fitted("incremental"))
     first, _, rest = source.partition("<h2>Parameters</h2>")[2].partition("<details>")
     assert re.findall(r"<dt>(.*?)</dt>", first) == ["gamma", "strategy", "partition_size"]
-    assert rest.count("<tr>") == len(asdict(FitParameters())) + 1
+    assert rest.count("<tr>") == len(asdict(Request())) + 1
 
 
 @browser

@@ -11,8 +11,8 @@ from partirvm.core.moments import Moments
 from partirvm.data import Columns, as_source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
+from partirvm.options import Request
 from partirvm.setup.kernel import resolve_kernel
-from partirvm.types import FitParameters
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])
@@ -39,7 +39,7 @@ def resolved(columns=COLUMNS, **asked):
     """The kernel of ``rows``."""
     X, y = rows()
     moments = Moments.of(coded(X), y[:, None], None, 0)
-    return resolve_kernel(FitParameters(**asked), moments, columns)
+    return resolve_kernel(Request(**asked), moments, columns)
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):
@@ -129,7 +129,7 @@ def test_what_is_learned_is_told_by_names(tmp_path):
     """In plan and history of a job; the model that it leaves; relevance gamma·v beside gamma·variance."""
     X, y = rows(400)
     ingest(X.assign(y=y), tmp_path / "rows.zarr", target="y", categorical=["zone"])
-    asked = FitParameters(gamma="learn-per-feature", partition_size=60, max_rounds=2)
+    asked = Request(gamma="learn-per-feature", partition_size=60, max_rounds=2)
     fitted = jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), asked)
     text = fitted.history[0]["text"]
     for part in ("gaussian × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
@@ -137,9 +137,9 @@ def test_what_is_learned_is_told_by_names(tmp_path):
     assert text in str(fitted.plan)
     assert (
         "gaussian gamma"
-        in jobs.fit(
-            str(tmp_path / "rows.zarr"), str(tmp_path / "one"), FitParameters(gamma="learn", max_rounds=1)
-        ).history[0]["text"]
+        in jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "one"), Request(gamma="learn", max_rounds=1)).history[
+            0
+        ]["text"]
     )
     model = load_model(tmp_path / "job")
     assert model.columns.categories == {"zone": LEVELS}

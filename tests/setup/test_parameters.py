@@ -8,9 +8,9 @@ import pytest
 from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
+from partirvm.options import Request
 from partirvm.setup.parameters import check_parameters, resolve_likelihood, resolve_partition_size, resolve_strategy
 from partirvm.strategies.instructions import Record
-from partirvm.types import FitParameters
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,17 @@ from partirvm.types import FitParameters
 )
 def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
     """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set always all."""
-    assert resolve_likelihood(FitParameters(), strategy, n, size) == (expected, min(20 * size, n))
+    assert resolve_likelihood(Request(), strategy, n, size) == (expected, min(20 * size, n))
 
 
 @pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
 def test_a_likelihood_that_was_asked_for(likelihood):
     """Stays; the only fit of basic is its last, so that final_likelihood counts there."""
-    asked = FitParameters(likelihood=likelihood, likelihood_rows=77)
+    asked = Request(likelihood=likelihood, likelihood_rows=77)
     assert resolve_likelihood(asked, "incremental", 1000, 10) == (likelihood, 77)
     assert resolve_likelihood(asked, "incremental", 50, 10) == (likelihood, 50), "no more rows than there are"
     assert resolve_likelihood(asked, "basic", 1000, 1000)[0] == "full"
-    asked = FitParameters(likelihood="full", final_likelihood=likelihood)
+    asked = Request(likelihood="full", final_likelihood=likelihood)
     assert resolve_likelihood(asked, "basic", 1000, 1000)[0] == likelihood
 
 
@@ -69,16 +69,16 @@ def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, not
 
 def test_few_rows_are_one_basic_fit():
     """Up to 200, unless a partition size was asked for."""
-    assert [resolve_strategy(FitParameters(), n) for n in (200, 201)] == ["basic", "working-set"]
-    assert resolve_strategy(FitParameters(partition_size=10), 200) == "working-set"
-    assert resolve_strategy(FitParameters(strategy="incremental"), 200) == "incremental"
+    assert [resolve_strategy(Request(), n) for n in (200, 201)] == ["basic", "working-set"]
+    assert resolve_strategy(Request(partition_size=10), 200) == "working-set"
+    assert resolve_strategy(Request(strategy="incremental"), 200) == "incremental"
 
 
 @pytest.mark.parametrize("strategy", ["basic", "incremental", "working-set", "auto"])
 def test_only_split_merge_refuses_rounds(strategy):
-    assert check_parameters(FitParameters(strategy=strategy, max_rounds=3)).max_rounds == 3
+    assert check_parameters(Request(strategy=strategy, max_rounds=3)).max_rounds == 3
     with pytest.raises(UsageError, match="max_rounds is 3, but split-merge has no rounds"):
-        check_parameters(FitParameters(strategy="split-merge", max_rounds=3))
+        check_parameters(Request(strategy="split-merge", max_rounds=3))
 
 
 def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
-    asked = FitParameters(strategy="incremental", partition_size=20)
+    asked = Request(strategy="incremental", partition_size=20)
     assert jobs.plan(data, asked).likelihood == "full"
     monkeypatch.setattr("partirvm.strategies.likelihood.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
     plan = jobs.plan(data, asked)
