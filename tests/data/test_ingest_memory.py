@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Bare, Budget, tile_bytes
+from partirvm.data.opening import open_reader
 from partirvm.data.pages import LEAST_BUFFER
-from partirvm.data.readers import open_reader
 from partirvm.errors import MemoryLimitError
 from partirvm.setup.ingest import ingest
 
