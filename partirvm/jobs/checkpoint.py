@@ -50,11 +50,9 @@ from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
-from partirvm.strategies import regressing
-from partirvm.strategies.fitting import AnyWarm
-from partirvm.strategies.instructions import AnyFit, Start
+from partirvm.likelihoods.gaussian import Warm
+from partirvm.likelihoods.laplace import Start
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import Warm
 from partirvm.strategies.relearning import with_kernel
 from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
@@ -182,7 +180,7 @@ def _pack_split_merge(state: SplitMergeState) -> Packed:
 
 
 def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> SplitMergeState:
-    nothing = None if problem.classifies else Warm.of(regressing.nothing(problem))
+    nothing = None if problem.classifies else Warm.of(problem.likelihood.start(problem))
 
     def each(parts: Iterable[Packed]) -> tuple[Part, ...]:
         return tuple(
@@ -196,15 +194,15 @@ def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> S
     )
 
 
-def _pack_start(start: AnyWarm) -> Packed:
+def _pack_start(start: Any) -> Packed:
     return _named(start, ("labels", "alpha", "weights" if isinstance(start, Start) else "beta"))
 
 
-def _unpack_start(packed: Packed, nothing: Warm | None) -> AnyWarm:
+def _unpack_start(packed: Packed, nothing: Warm | None) -> Warm | Start:
     return Start(**packed) if nothing is None else replace(nothing, **packed)
 
 
-def _pack_fit(fit: AnyFit) -> Packed:
+def _pack_fit(fit: Any) -> Packed:
     if isinstance(fit, LaplaceState):
         posteriors = [_named(each, POSTERIOR) for each in fit.posteriors]
         return {**_named(fit, CLASSES), "posteriors": posteriors, "block": _named(fit.block, BLOCK)}
@@ -219,14 +217,14 @@ def _pack_fit(fit: AnyFit) -> Packed:
     }
 
 
-def _unpack_fit(packed: Packed, problem: Problem, design: Design) -> AnyFit:
+def _unpack_fit(packed: Packed, problem: Problem, design: Design) -> Any:
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
     if problem.classifies:
         block, own = LogisticBlock(**packed["block"]), _picked(packed, CLASSES)
-        return LaplaceState(problem.likelihood, block=block, posteriors=posteriors, prior=problem.prior, **own)
+        return LaplaceState(problem.likelihood.name, block=block, posteriors=posteriors, prior=problem.prior, **own)
     noise, left_out = packed["noise"], packed["left_out"]
     return replace(
-        regressing.nothing(problem),
+        problem.likelihood.start(problem),
         statistics=GramStatistics(design.basis, **packed["statistics"]),
         noise=None if noise is None else GramStatistics(design.basis, **noise),
         left_out=None if left_out is None else LeftOut(**left_out),

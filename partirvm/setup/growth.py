@@ -12,9 +12,9 @@ from partirvm.setup.kernel import learns
 from partirvm.setup.resolve import resolve_known
 from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
+from partirvm.strategies.fit_rows import automatic
 from partirvm.strategies.growing import joined
 from partirvm.strategies.incremental import Basic, Incremental
-from partirvm.strategies.likelihood import automatic
 from partirvm.strategies.split_merge import SplitMerge
 from partirvm.strategies.working_set import WorkingSet
 

@@ -23,6 +23,8 @@ from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
@@ -48,9 +50,8 @@ from partirvm.setup.relevance import input_variance
 from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.strategies.choosing import LEAST
-from partirvm.strategies.likelihood import SAMPLE
+from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import root_mean
 from partirvm.types import BIAS, over_square
 
 Float = NDArray[np.float64]
@@ -242,7 +243,7 @@ def _spec(
         likelihood_rows=sample,
         selection=_selection(request, strategy, problem.classifies),
         moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
-        multi_class=problem.likelihood if problem.n_classes > 2 else request.multi_class,
+        multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
     )
     if learns(request):
         resolved = replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
@@ -390,7 +391,7 @@ def _problem(
             target_scale=1.0,
             shuffled=source.shuffled,
             held_out=held_out is not None,
-            likelihood=resolve_class_likelihood(parameters, classes.n_classes),
+            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
             n_classes=classes.n_classes,
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),

@@ -18,6 +18,7 @@ from partirvm.data.weighted import ClassWeighted
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates, RoundCost
 from partirvm.planning.keeping import SHARE, KernelStore, choose
@@ -193,6 +194,7 @@ def _pack_problem(problem: Problem) -> dict[str, Any]:
         "functions": None if empty.functions is None else empty.functions.spec(),
         "scaling": vars(empty.scaling).copy(),
         "origin": empty.origin,
+        "likelihood": problem.likelihood.name,
         "prior": asdict(problem.prior),
         "lots": [asdict(lot) for lot in problem.lots],
     }
@@ -212,6 +214,7 @@ def _unpack_problem(packed: dict[str, Any]) -> Problem:
             origin=values.pop("origin"),
             functions=None if functions is None else basis_from_spec(functions),
         ),
+        likelihood=LIKELIHOODS[values.pop("likelihood")],
         prior=Prior(**{**prior, **densities}),
         lots=tuple(Lot(**lot) for lot in values.pop("lots")),
         **values,

@@ -342,7 +342,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place):
 
 @pytest.mark.parametrize("linux", [True, False])
 def test_when_processes_started(linux, monkeypatch, tmp_path):
-    """Mine is what it was; one that is gone, or was killed and not yet waited for, has none. By psutil elsewhere than on Linux."""
+    """Mine is what it was; one that is gone, or was killed and not waited for, has none; by psutil without /proc."""
     if not linux:
         monkeypatch.setattr(process, "PROC", tmp_path)
     mine = started(os.getpid())
