@@ -52,26 +52,27 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
     from partirvm.jobs.driver import MemoryJournal
     from partirvm.jobs.run import run
     from partirvm.options import Request
-    from partirvm.setup.resolve import prepare
+    from partirvm.setup.resolve import resolve
 
     name, make = CASES[case]
     with np.load(_path(folder, name)) as file:
         X, y, asked = make(file["X"], file["y"].astype(float))
     executor, journal = LocalExecutor(), MemoryJournal()
     parameters = Request(kernel_store=store, memory_limit=limit, **asked)
-    prepared = prepare(as_source(X, y, seed=0), parameters, executor)
+    source = as_source(X, y, seed=0)
+    spec = resolve(source, parameters, executor)
     largest, over = [0], threading.Event()
     watch = threading.Thread(target=_watch_disk, args=(largest, over))
     watch.start()
     began, cpu = time.perf_counter(), time.process_time()
-    run(prepared, executor, journal)
+    run(spec, source, executor, journal)
     seconds, used = time.perf_counter() - began, time.process_time() - cpu
     over.set()
     watch.join()
     executor.close()
     assert journal.model is not None
     return {
-        "plan": str(prepared.plan.kernel_store),
+        "plan": str(spec.plan.kernel_store),
         "seconds": seconds,
         "cpu_seconds": used,
         "pass_seconds": sum(entry["pass_seconds"] for entry in journal.history),

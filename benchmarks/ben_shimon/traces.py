@@ -25,7 +25,7 @@ from partirvm.errors import PartirvmWarning
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.model import Model
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
 
@@ -56,8 +56,8 @@ def _run(split: Split, gamma: float, seed: int, options: dict[str, Any], *, scor
     held_out = as_source(split.X_test, split.y_test) if score else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartirvmWarning)
-        prepared = prepare(as_source(split.X, split.y, seed=parameters.seed), parameters, executor, held_out)
-        run(prepared, executor, journal)
+        source = as_source(split.X, split.y, seed=parameters.seed)
+        run(resolve(source, parameters, executor, held_out), source, executor, journal, held_out=held_out)
     executor.close()
     return journal
 

@@ -32,8 +32,9 @@ from partirvm.options import Request
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.setup.parameters import check_parameters, portable, timer_of
-from partirvm.setup.relevance import input_variance, relevances
-from partirvm.setup.resolve import Prepared, prepare
+from partirvm.setup.relevance import relevances
+from partirvm.setup.resolve import resolve
+from partirvm.setup.spec import FitSpec
 from partirvm.types import OFF, Columns
 
 Float = NDArray[np.float64]
@@ -74,28 +75,28 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         source: Source,
         held_out: Source | None,
         parameters: Request,
-        after: Callable[[Any, Any, Any], None] = lambda prepared, outcome, executor: None,
+        after: Callable[[Any, Any, Any], None] = lambda spec, outcome, executor: None,
     ) -> None:
         """Fit, and take over model, history, termination and plan; ``after`` hears of it before the executor ends."""
+        parameters = check_parameters(parameters)
         if self.client is not None:
-            portable(check_parameters(parameters))
+            portable(parameters)
         executor = executor_for(self.client)
         try:
             timer = timer_of(parameters)
-            prepared = prepare(source, parameters, executor, held_out, timer)
+            spec = resolve(source, parameters, executor, held_out, timer)
             journal = MemoryJournal()
-            outcome = run(prepared, executor, journal, interrupted=timer, elapsed=timer.seconds)
-            after(prepared, outcome, executor)
+            outcome = run(spec, source, executor, journal, held_out=held_out, interrupted=timer, elapsed=timer.seconds)
+            after(spec, outcome, executor)
         finally:
             executor.close()
         assert journal.model is not None
-        self._fitted(journal, outcome, prepared)
-        design = journal.model.design
-        self._describe(design.kernel, input_variance(source.columns, prepared.moments, design.scaling))
+        self._fitted(journal, outcome, spec)
+        self._describe(journal.model.design.kernel, spec.input_variance)
 
-    def _fitted(self, journal: MemoryJournal, outcome: Outcome, prepared: Prepared) -> None:
+    def _fitted(self, journal: MemoryJournal, outcome: Outcome, spec: FitSpec) -> None:
         """Take over what a run has left."""
-        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, prepared.plan
+        self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, spec.plan
         self._take(journal.model)
 
     def _beside_model(self) -> dict[str, Any]:

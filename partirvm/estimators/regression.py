@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -271,7 +272,12 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         if self.multi_output == "independent" and (targets := columns_of(y)) > 1:
             return self._fit_each(X, y, targets, sample_weight, validation)
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(source, self._held_out_source(validation, source, None), parameters, self._remember)
+        self._fit(
+            source,
+            self._held_out_source(validation, source, None),
+            parameters,
+            partial(self._remember, columns=source.columns),
+        )
         self.__dict__.pop("estimators_", None)
         return self
 

@@ -15,8 +15,8 @@ from partirvm.estimators.targets import IndependentTargets, column, columns_of
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.partial_fit import Memory, Rows, check_updatable, first, update
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters
-from partirvm.setup.resolve import Prepared
+from partirvm.setup.spec import FitSpec
+from partirvm.types import Columns
 
 KEPT = (
     *("kernel", "gamma", "gamma_multiples", "basis", "fit_intercept", "standardize", "partition_size"),
@@ -51,7 +51,7 @@ class Updatable(IndependentTargets):
             raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
         memory: Memory | None = getattr(self, "_memory", None)
         parameters = self.parameters()
-        check_updatable(check_parameters(parameters))
+        check_updatable(parameters)
         if memory is not None:
             self._check_kept(parameters)
             return self._update(memory, X, y, sample_weight, parameters)
@@ -63,7 +63,7 @@ class Updatable(IndependentTargets):
         rows = Rows(X, y.reshape(len(X), -1), weights)
 
         source = as_source(X, y, weights, seed=parameters.seed, columns=columns)
-        self._fit(source, None, parameters, partial(self._remember, rows=rows))
+        self._fit(source, None, parameters, partial(self._remember, rows=rows, columns=source.columns))
         return self
 
     @property
@@ -79,9 +79,11 @@ class Updatable(IndependentTargets):
         super()._take_saved(model, beside)
         self._was_grown = beside["grown"]
 
-    def _remember(self, prepared: Prepared, outcome: Outcome, executor: Executor, rows: Rows | None = None) -> None:
+    def _remember(
+        self, spec: FitSpec, outcome: Outcome, executor: Executor, *, columns: Columns, rows: Rows | None = None
+    ) -> None:
         """Keep what a step needs to go on from this fit, with a sample of these rows."""
-        self._memory = first(prepared, outcome, rows, executor)
+        self._memory = first(spec, outcome, columns, rows, executor)
         self._begun_with = self.parameters()
 
     def _check_kept(self, parameters: Request) -> None:
@@ -105,8 +107,8 @@ class Updatable(IndependentTargets):
             step = update(memory, Rows(X, targets, weights), parameters, executor, journal)
         finally:
             executor.close()
-        prepared, outcome, self._memory = step
-        self._fitted(journal, outcome, prepared)
+        spec, outcome, self._memory = step
+        self._fitted(journal, outcome, spec)
         return self
 
     def _partial_fit_each(self, X: Any, y: Any, sample_weight: Any) -> Self:

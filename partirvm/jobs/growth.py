@@ -1,34 +1,31 @@
-"""Jobs whose DATA have gained rows: what one goes on from, and as what (``strategies.growing``)."""
+"""Jobs whose DATA have gained rows: from which checkpoint one goes on, and how (``setup.growth``)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from partirvm.data import Source
 from partirvm.errors import UsageError
-from partirvm.options import Request
-from partirvm.setup.resolve import Prepared
-from partirvm.strategies.fit_rows import automatic
+from partirvm.jobs.checkpoint import SPLIT_MERGE
+from partirvm.setup.spec import FitSpec
 from partirvm.strategies.growing import grown
-from partirvm.strategies.incremental import Incremental
 from partirvm.strategies.rounds import RoundsState
-from partirvm.strategies.working_set import WorkingSetState
+from partirvm.strategies.working_set import WorkingSet
 
 
-def require_growable(location: str, state: Any) -> RoundsState:
-    """The state of a job's last checkpoint (None if it has none), if there is a fit in it for new rows to join.
+def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpec:
+    """The spec of a job's last checkpoint (None if it has none), if there is a fit in it for new rows to join.
 
-    Raises ``UsageError`` where there is none.
+    ``packed`` is the checkpoint as it is stored. Raises ``UsageError`` where there is no such fit.
     """
-    if state is None:
+    if packed is None or spec is None:
         why = "it has done no round that new rows could join"
-    elif not isinstance(state, RoundsState):
+    elif packed["state"]["kind"] == SPLIT_MERGE:
         why = "split-merge was ended before its last merge, and without it there is no fit that new rows could join"
-    elif not state.problem.power:
+    elif not spec.problem.power:
         why = "its target was constant, which sets no scale for that of new rows"
     else:
-        return state
+        return spec
     raise UsageError(f"{location} cannot be updated: {why}; start a new job with all rows")
 
 
@@ -37,42 +34,7 @@ def leads_on(about: dict[str, Any], n_rows: int) -> bool:
     return not (about.get("final") and about["rows"] >= n_rows)
 
 
-def goes_in_order(state: RoundsState) -> bool:
-    """Whether new rows join in order, partition by partition: after all strategies but the working set.
-
-    Without a kernel no row joins as a candidate.
-    """
-    return bool(state.problem.n_kernels) and not isinstance(state, WorkingSetState)
-
-
-def as_grown(
-    asked: Request, before: Request, state: RoundsState, plan: dict[str, Any] | None, source: Source
-) -> Request:
-    """The parameters with which a checkpoint's run goes on over a source with new rows, given those ``before``.
-
-    After a fit of all rows at once a partition is as large as these were, after split-and-merge as its partitions, and
-    no larger than the new rows. A likelihood that is ``"auto"`` is chosen for the new rows.
-    """
-    if not goes_in_order(state):
-        return before
-    new, each = source.n_rows - state.problem.n_rows, state.problem.n_kernels
-    size = state.options.partition_size
-    if _at_once(state):
-        size = min(size if plan is None else int(plan["partition_size"]), new * each)
-    likelihood = before.likelihood
-    if asked.likelihood == "auto":
-        likelihood = automatic(Incremental.name, source.n_rows, size, each, new)
-    return replace(before, strategy=Incremental.name, partition_size=size, likelihood=likelihood)
-
-
-def with_new_rows(state: RoundsState, prepared: Prepared) -> RoundsState:
-    """A checkpoint's state for the rows of what was prepared; a last fit of all at once takes on its limits, too."""
-    options = replace(state.options, likelihood=prepared.options.likelihood)
-    if _at_once(state):
-        state, options = replace(state, selection=prepared.options.selection), prepared.options
-    return grown(state, prepared.problem, options)
-
-
-def _at_once(state: RoundsState) -> bool:
-    """Whether the fit is one of all candidates together, which knows no limits."""
-    return state.options.max_columns is None
+def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
+    """A checkpoint's state for the rows of a spec that has grown."""
+    state = grown(state, spec.problem, spec.options)
+    return state if spec.plan.strategy == WorkingSet.name else replace(state, selection=spec.options.selection)

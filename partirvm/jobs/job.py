@@ -11,17 +11,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
-from partirvm.jobs.attempt import (
-    absolute,
-    carry_out,
-    changes,
-    places_of,
-    take_over,
-)
+from partirvm.jobs.attempt import carry_out
+from partirvm.jobs.ending import take_over
+from partirvm.jobs.places import absolute, changes, places_of
 from partirvm.jobs.requeue import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
@@ -187,11 +181,11 @@ class Job:
         """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
 
         ``data`` and ``validation`` are where its DATA and held-out DATA are now, if they were moved. ``changed`` may
-        hold the names in ``RESUMABLE``; a time limit counts from the resume on. A job whose kernel or basis is a named
-        function needs ``allow_code``, as only the fit that was just submitted may run it unasked. Raises ``UsageError``
-        without that and for other changes, ``DoneError`` where nothing is left to do, ``MissingDataError`` and
-        ``ChangedDataError`` where its DATA are not there or not those that it was fitted to, ``LeaseError`` while
-        somebody is at work on it. It is left as it was then.
+        hold the names in ``setup.spec.LIMITS``; a time limit counts from the resume on. A job whose kernel or basis is
+        a named function needs ``allow_code``, as only the fit that was just submitted may run it unasked. Raises
+        ``UsageError`` without that and for other changes, ``DoneError`` where nothing is left to do,
+        ``MissingDataError`` and ``ChangedDataError`` where its DATA are not there or not those that it was fitted to,
+        ``LeaseError`` while another process is at work on it. It is left as it was then.
         """
         check_changes(changed)
         if client is None:
@@ -273,11 +267,11 @@ class Job:
 
         None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
         """
-        plan = self.state().plan
-        if plan is None or not self.store.has_model():
+        stored = self.store.decided(allow_code=True)  # to tell what is in it: nothing of it is imported
+        if stored is None or not self.store.has_model():
             return None
-        model, variance = self._described(), plan["input_variance"]
-        found = relevances(model.design.kernel, np.array(variance))
+        model = self._described()
+        found = relevances(model.design.kernel, stored["input_variance"])
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def bases(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from partirvm.backends import Executor
 from partirvm.backends.base import Blocks
 from partirvm.backends.blocks import Keeping
 from partirvm.errors import PartirvmWarning
-from partirvm.setup.resolve import Prepared
+from partirvm.planning.plan import Plan
 from partirvm.storage.process import started
 
 PREFIX = "partirvm-kernel-"
@@ -23,12 +23,12 @@ PREFIX = "partirvm-kernel-"
 
 
 @contextmanager
-def keeping_blocks(prepared: Prepared, executor: Executor, beside: Path | None = None) -> Iterator[Blocks | None]:
+def keeping_blocks(plan: Plan, executor: Executor, beside: Path | None = None) -> Iterator[Blocks | None]:
     """Keep blocks as planned until the end of the block; ``beside`` is the folder for Zarr, made anew.
 
     Whatever fails costs time alone; a warning says so once.
     """
-    store, plan = prepared.plan.kernel_store, prepared.plan
+    store = plan.kernel_store
     if beside is not None:
         shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
     if store is None or store.where == "none":

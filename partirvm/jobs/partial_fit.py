@@ -42,8 +42,9 @@ from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import Warm
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.options import Request
-from partirvm.setup.parameters import timer_of
-from partirvm.setup.resolve import Prepared, prepare
+from partirvm.setup.parameters import check_parameters, timer_of
+from partirvm.setup.resolve import resolve_known
+from partirvm.setup.spec import FitSpec
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import ALL_WEIGHTS
@@ -119,32 +120,32 @@ def check_updatable(parameters: Request) -> None:
                 f"{name} is {getattr(parameters, name)!r}: partial_fit needs statistics of all rows, so that it must "
                 f"be {' or '.join(map(repr, allowed))}"
             )
-    if parameters.kernel == NoKernel.name:
+    if parameters.kernel is None or parameters.kernel == NoKernel.name:
         raise UsageError("partial_fit adds vectors, and kernel=None has none: fit all rows again")
     if parameters.selection == ALL_WEIGHTS:
         raise UsageError(f"selection is {ALL_WEIGHTS!r}, which weighs all rows: partial_fit has only the new ones")
 
 
-def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Executor) -> Memory | None:
+def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, executor: Executor) -> Memory | None:
     """What is kept of a first fit, of these rows, or of rows that are gone; None where it has not seen all of them."""
     assert outcome.kept is not None
     design, fit = outcome.kept
     if not isinstance(fit, HyperState):
         return None
-    if prepared.problem.power and (fit.noise is not None or fit.n < prepared.moments.targets.n):
+    if spec.problem.power and (fit.noise is not None or fit.n < spec.counted):
         return None
     statistics = fit.statistics.shift(-fit.statistics.offset)
     d, targets = len(design.scaling.x_shift), len(design.scaling.t_scale)
     memory = Memory(
-        problem=replace(prepared.problem, empty=design.take(NONE, leading=NONE)),
-        partition_size=prepared.options.partition_size,
+        problem=replace(spec.problem, empty=design.take(NONE, leading=NONE)),
+        partition_size=spec.options.partition_size,
         design=design,
         warm=Warm.of(fit),
         remembered=Remembered(statistics),
         sample=Rows(np.zeros((0, d)), np.zeros((0, targets)), None),
-        columns=prepared.source.columns,
+        columns=columns,
         n_rows=fit.n,
-        seed=prepared.parameters.seed,
+        seed=spec.request.seed,
     )
     if rows is None or not memory.problem.power:
         return memory
@@ -154,13 +155,14 @@ def first(prepared: Prepared, outcome: Outcome, rows: Rows | None, executor: Exe
 
 def update(
     memory: Memory, new: Rows, parameters: Request, executor: Executor, journal: MemoryJournal
-) -> tuple[Prepared, Outcome, Memory]:
+) -> tuple[FitSpec, Outcome, Memory]:
     """One step with new rows; the journal holds model and history afterwards.
 
-    Raises as ``setup.resolve.prepare`` does, ``DataError`` if the first rows had nothing to go on from.
+    Raises as ``setup.resolve.resolve`` does, ``DataError`` if the first rows had nothing to go on from.
     """
     if not memory.problem.power:
         raise DataError("the target of the first rows was constant, which sets no scale: fit again with rows that vary")
+    parameters = check_parameters(parameters)
     check_updatable(parameters)
     timer = timer_of(parameters)
     order = np.random.default_rng((memory.seed, DRAW, memory.step)).permutation(len(new))
@@ -168,16 +170,17 @@ def update(
     parameters = replace(
         parameters, strategy="working-set", likelihood="full", partition_size=min(memory.partition_size, len(new))
     )
-    prepared = prepare(at_hand.source(memory.columns), parameters, executor, known=memory.problem)
+    source = at_hand.source(memory.columns)
+    spec = resolve_known(source, parameters, executor, memory.problem)
     design = _relabelled(memory.design, len(at_hand))
     remembered = Remembered(replace(memory.remembered.statistics, labels=labels_of(design)))
     approximation = Approximation(design, np.concatenate([memory.sample.X, design.centres]))
     remembering: Any = Remembering(executor, remembered, approximation)
     state = WorkingSetState(
-        prepared.problem,
-        prepared.options,
+        spec.problem,
+        spec.options,
         design,
-        _begun(memory.warm, _statistics(design, None, prepared.source, remembering)),
+        _begun(memory.warm, _statistics(design, None, source, remembering)),
         phase=Phase.SAVED,
         seen="full",
         used=np.arange(len(new), len(at_hand), dtype=np.int64),
@@ -187,12 +190,12 @@ def update(
         """A step has its first round whatever the limit: without one nothing is left to go on from."""
         return None if journal.model is None else timer()
 
-    resume = Checkpoint(state, 1)
-    outcome = run(prepared, remembering, journal, resume=resume, interrupted=interrupted, elapsed=timer.seconds)
+    begun = Checkpoint(state, 1)
+    outcome = run(spec, source, remembering, journal, checkpoint=begun, interrupted=interrupted, elapsed=timer.seconds)
     design, fit = (state.design, state.fit) if outcome.kept is None else outcome.kept
     assert isinstance(fit, HyperState)
     past = remembered.through(approximation.coefficients(design), labels_of(design))
-    return prepared, outcome, _next(memory, design, fit, at_hand, len(new), executor, past)
+    return spec, outcome, _next(memory, design, fit, at_hand, len(new), executor, past)
 
 
 def _begun(warm: Warm, statistics: GramStatistics) -> HyperState:

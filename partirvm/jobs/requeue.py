@@ -11,8 +11,10 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
-from partirvm.jobs.attempt import (
-    asked_parameters,
+from partirvm.jobs.ending import take_over
+from partirvm.jobs.growth import require_growable
+from partirvm.jobs.places import (
+    asked_request,
     changes,
     latest,
     places_of,
@@ -21,19 +23,16 @@ from partirvm.jobs.attempt import (
     same_held_out,
     same_sources,
     sources,
-    take_over,
 )
-from partirvm.jobs.growth import goes_in_order, require_growable
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
+from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters
+from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.strategies.incremental import Incremental
 
-RESUMABLE = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
-"""What a resume may change; all else would make another fit of it."""
-
-LIMITS = {
+ENDED_BY = {
     Termination.ROUNDS: "max_rounds",
     Termination.VECTORS: "max_vectors",
     Termination.TIME: "time_limit",
@@ -44,10 +43,10 @@ LIMITS = {
 
 def check_changes(changed: dict[str, Any]) -> None:
     """Raise ``UsageError`` for what a resume cannot change."""
-    other = sorted(changed.keys() - set(RESUMABLE))
+    other = sorted(changed.keys() - set(LIMITS))
     if other:
         raise UsageError(
-            f"a resume cannot change {', '.join(other)}: it changes {', '.join(RESUMABLE)}; anything else is another "
+            f"a resume cannot change {', '.join(other)}: it changes {', '.join(LIMITS)}; anything else is another "
             "fit, start a new job for it"
         )
 
@@ -67,8 +66,8 @@ def requeue(
     try:
         events, spec = store.events(), store.spec()
         require_allowed(store, allow_code)
-        before = asked_parameters(spec, changes(events))
-        asked = check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        before = asked_request(spec, changes(events))
+        asked = check_parameters(asked_request(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
         _check_resumable(location, fold(events), before, asked)
         same_sources([*events, moved], spec)
@@ -100,18 +99,23 @@ def requeue_grown(
         same_held_out([*events, moved], spec)
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
         restored = store.restore(allow_code=allow_code)
-        state = require_growable(location, None if restored is None else restored.value["state"])
-        asked = asked_parameters(spec, changes(events))
+        stored = store.decided(allow_code=allow_code)
+        packed: Any = None
+        spec_now = None
+        if restored is not None and stored is not None:
+            packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
+        grows = require_growable(location, packed, spec_now)
+        asked = asked_request(spec, changes(events))
         rounds = max_rounds
         if rounds is None:  # as many as the last update was given, or the fit
             rounds = next(
                 (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
                 asked.max_rounds,
             )
-        changed: dict[str, Any] = {"max_rounds": None if rounds is None else state.round + rounds}
-        if goes_in_order(state) and asked.strategy != Incremental.name:
+        changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
+        if in_order(grows) and asked.strategy != Incremental.name:
             changed["strategy"] = Incremental.name
-        check_parameters(asked_parameters(spec, {**changes(events), **changed}))
+        check_parameters(asked_request(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "nobody had begun it"})
@@ -129,9 +133,9 @@ def _check_resumable(location: str, state: JobState, before: Request, asked: Req
     if state.status is not Status.DONE:
         return
     reason = Termination(state.reason)
-    if reason not in LIMITS:
+    if reason not in ENDED_BY:
         raise DoneError(f"{location} is done, a resume would change nothing: {reason.advice}")
-    option = LIMITS[reason]
+    option = ENDED_BY[reason]
     was, is_now = getattr(before, option), getattr(asked, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
         raise DoneError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")

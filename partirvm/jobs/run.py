@@ -1,4 +1,4 @@
-"""Fitting: from a source and parameters to a model. What the estimator and the command line both call."""
+"""Fitting: from a spec and a source to a model. What the estimator and the command line both call."""
 
 from __future__ import annotations
 
@@ -7,55 +7,58 @@ from pathlib import Path
 
 from partirvm.backends import Executor
 from partirvm.core.termination import Termination
+from partirvm.data import Source
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.setup.resolve import Prepared
 from partirvm.setup.search import telling
+from partirvm.setup.spec import FitSpec
 from partirvm.strategies import strategy_for
 
 
 def run(
-    prepared: Prepared,
+    spec: FitSpec,
+    source: Source,
     executor: Executor,
     journal: Journal,
     *,
+    held_out: Source | None = None,
     watcher: Watcher | None = None,
     interrupted: Callable[[], Termination | None] = lambda: None,
-    resume: Checkpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     usable: bool = False,
     elapsed: float = 0.0,
     beside: Path | None = None,
 ) -> Outcome:
-    """Run a prepared fit; the journal holds model and history afterwards. Warns of what deserves a look.
+    """Run the spec of a fit; the journal holds model and history afterwards. Warns of what deserves a look.
 
-    ``interrupted``, ``resume``, ``usable`` and ``elapsed`` are the driver's: what may end the run, where to go on,
-    whether there is a model, seconds before.
+    ``interrupted``, ``usable`` and ``elapsed`` are the driver's: what may end the run, whether there is a model,
+    seconds before. With a ``checkpoint`` the run goes on from there.
     ``beside`` is the folder for kernel blocks that are kept on disk; without one they go to a temporary folder.
     """
-    executor.use(prepared.plan.threads)
+    executor.use(spec.plan.threads)
     driver = Driver(
         executor=executor,
-        source=prepared.source,
-        held_out=prepared.held_out,
+        source=spec.weigh(source),
+        held_out=held_out,
         watcher=watcher or Watcher(),
         interrupted=interrupted,
-        told=telling(prepared.source.columns.features),
+        told=telling(source.columns.features),
     )
-    for entry in prepared.measured:
+    for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)
         driver.watcher.on_record(entry)
-    warn_of_data(prepared)
-    with keeping_blocks(prepared, executor, beside) as driver.blocks:
+    warn_of_data(spec, source.columns)
+    with keeping_blocks(spec.plan, executor, beside) as driver.blocks:
         outcome = driver.run(
-            strategy_for(prepared.plan.strategy, prepared.options.selection),
-            prepared.problem,
-            prepared.options,
+            strategy_for(spec.plan.strategy, spec.options.selection),
+            spec.problem,
+            spec.options,
             journal,
-            resume=resume,
+            resume=checkpoint,
             usable=usable,
             elapsed=elapsed,
         )
-    warn_of_outcome(outcome, prepared)
-    warn_of_limits(outcome, prepared)
+    warn_of_outcome(outcome, spec)
+    warn_of_limits(outcome, spec)
     return outcome

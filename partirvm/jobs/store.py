@@ -4,7 +4,8 @@
     JOB/events/000001.json            one numbered object per event, never changed (jobs.events)
     JOB/models/000002-000007/         a model: epoch of its writer, number
     JOB/models/000002-000007.json     its pointer: the newest one names the model to use (storage.snapshots)
-    JOB/checkpoints/…                 states of the strategy, likewise (jobs.checkpoint)
+    JOB/specs/…                       what was decided of the fit, likewise (setup.spec)
+    JOB/checkpoints/…                 where the strategy stands, likewise (jobs.checkpoint)
     JOB/control/abort-000001.json     somebody wants the first attempt to end
     JOB/lease/000002.json             who is at work on it (storage.lease)
     JOB/predictions/3f0c….json        a prediction that is whole, by a hash of what it is
@@ -37,6 +38,7 @@ from partirvm.errors import (
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
 from partirvm.jobs.state import JobState, Status, fold, observed
+from partirvm.jobs.values import read_values, write_values
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
@@ -47,6 +49,8 @@ from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
 FORMAT = 3
+
+SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 1
 
 LOOKS = 5
 """How often one who looks at a job looks again where its driver changed meanwhile."""
@@ -80,6 +84,7 @@ class JobStore:
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
+        self._specs = Snapshots(self._folder, "specs")
         self._checkpoints = Snapshots(self._folder, "checkpoints", CHECKPOINTS)
 
     @classmethod
@@ -162,7 +167,7 @@ class JobStore:
             raise LeaseError(f"{self.location}: only who holds the lease may write to this job: acquire it first")
 
     def _marks(self) -> Marks:
-        rows = self._log, self._models, self._checkpoints
+        rows = self._log, self._models, self._specs, self._checkpoints
         return {row.row: list(row.mark()) for row in rows}
 
     # What happened
@@ -285,10 +290,27 @@ class JobStore:
     def _cancelled(self) -> bool:
         return fold(self.events()).status is Status.CANCELLED
 
-    def checkpoint(self, value: Any, **about: Any) -> None:
-        """Make this the state to go on from; ``about`` is JSON for whoever looks at its pointer.
+    def decide(self, spec: dict[str, Any]) -> None:
+        """Make this packed spec the one to run. Raises as ``save`` does."""
+        self._check()
+        self._specs.publish(lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease)
 
-        Raises as ``save`` does, and ``TypeError`` for a value that ``jobs.checkpoint`` does not know.
+    def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
+        """The packed spec to run, or the one before it where the last is damaged; None if there never was one.
+
+        Raises as ``restore`` does.
+        """
+        found = self._newest(
+            self._specs,
+            "spec",
+            lambda place: read_values(place, SPEC_KIND, SPEC_FORMAT, allow_code=allow_code),
+        )
+        return None if found is None else found.value
+
+    def checkpoint(self, value: Any, **about: Any) -> None:
+        """Make this packed checkpoint the one to go on from; ``about`` is JSON for whoever looks at its pointer.
+
+        Raises as ``save`` does, and ``TypeError`` for what is no plain value (``jobs.values``).
         """
         self._check()
         self._checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
@@ -306,8 +328,19 @@ class JobStore:
         ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version,
         ``UsageError`` for a named function as ``load_checkpoint`` does.
         """
+        return self._newest(
+            self._checkpoints, "checkpoint", lambda place: load_checkpoint(place, allow_code=allow_code), wanted
+        )
+
+    def _newest(
+        self,
+        row: Snapshots,
+        what: str,
+        load: Callable[[str], Any],
+        wanted: Callable[[dict[str, Any]], bool] = lambda about: True,
+    ) -> Restored | None:
         damaged: list[str] = []
-        for snapshot in self._checkpoints.newest():
+        for snapshot in row.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
                 damaged.append(f"{place}.json: damaged")
@@ -315,7 +348,7 @@ class JobStore:
             if not wanted(snapshot.about):
                 continue
             try:
-                value = load_checkpoint(place, allow_code=allow_code)
+                value = load(place)
             except NewerFormatError:
                 raise
             except (MissingDataError, FormatError) as error:
@@ -323,7 +356,7 @@ class JobStore:
                 continue
             return Restored(value, snapshot.about, tuple(damaged))
         if damaged:
-            raise MissingDataError(f"{self.location}: no checkpoint can be read: " + "; ".join(damaged))
+            raise MissingDataError(f"{self.location}: no {what} can be read: " + "; ".join(damaged))
         return None
 
     # What was predicted with it
@@ -340,10 +373,10 @@ class JobStore:
     # Its beginning and end
 
     def forget(self) -> None:
-        """Remove models and checkpoints of a job that was cancelled: what it was asked, and its events, stay."""
+        """Remove models, specs and checkpoints of a job that was cancelled: what it was asked, and its events, stay."""
         self._check()
         with storing(self.location):
-            for row in (self._models.row, self._checkpoints.row):
+            for row in (self._models.row, self._specs.row, self._checkpoints.row):
                 self._folder.remove(row)
 
     def discard(self) -> None:

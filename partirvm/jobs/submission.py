@@ -9,34 +9,26 @@ from typing import Any
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
-from partirvm.jobs.attempt import (
-    Fitted,
-    Requests,
-    absolute,
-    announcer,
-    begin,
-    carry,
-    create,
-    ending,
-    sources,
-    specification,
-)
+from partirvm.jobs.attempt import Fitted, announcer, begin, carry
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, address_of, require_shared
-from partirvm.jobs.state import Status, fold
+from partirvm.jobs.places import absolute, sources, specification
+from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.setup.parameters import check_parameters, portable, timer_of
-from partirvm.setup.resolve import prepare
+from partirvm.setup.refusals import check_multi_output, check_sources
+from partirvm.setup.resolve import resolve
 from partirvm.setup.search import StoppedError
 
 
 def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """What ``fit`` would do with DATA, without doing it. Raises as ``setup.resolve.prepare`` does."""
+    """What ``fit`` would do with DATA, without doing it. Raises as ``setup.resolve.resolve`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return prepare(source, parameters, executor, held_out).plan
+        return resolve(source, check_parameters(parameters), executor, held_out).plan
 
 
 def fit(
@@ -54,7 +46,7 @@ def fit(
 ) -> Fitted:
     """Fit DATA and leave model and history in JOB.
 
-    Everything that can be refused is refused before JOB is touched: raises as ``setup.resolve.prepare`` does,
+    Everything that can be refused is refused before JOB is touched: raises as ``setup.resolve.resolve`` does,
     ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
     ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
     dense iterations, of planning too: once it says so the fit ends with the model saved last. A fit that ends with
@@ -62,17 +54,18 @@ def fit(
     was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
     model.
     """
-    portable(check_parameters(parameters))
+    parameters = check_parameters(parameters)
+    portable(parameters)
     timer = timer_of(parameters)
     source, held_out = sources(data, validation)
     if verify:
         source.verify()
     with closing(executor_for(client)) as executor:
         try:
-            prepared = prepare(source, parameters, executor, held_out, timer.after(_asking(aborted)))
+            fit_spec = resolve(source, parameters, executor, held_out, timer.after(_asking(aborted)))
         except StoppedError as error:
             raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
-        spec = specification(source, held_out, validation, check_parameters(parameters))
+        spec = specification(source, held_out, validation, parameters)
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
         try:
@@ -83,17 +76,19 @@ def fit(
                 fitted = carry(
                     store,
                     state,
-                    prepared,
+                    fit_spec,
+                    source,
                     executor,
                     Requests(store, state.attempt, aborted),
                     timer,
+                    held_out=held_out,
                     watcher=watcher,
                     on_plan=on_plan,
                     announce=announcer(client, job),
                 )
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
-                first = "level" if prepared.plan.strategy == "split-merge" else "round"
+                first = "level" if fit_spec.plan.strategy == "split-merge" else "round"
                 raise JobFailedError(f"aborted before the first {first} was done: {job} is as it was before the fit")
         except BaseException:
             _discard_nothing_worth(store)
@@ -117,6 +112,28 @@ def _discard_nothing_worth(store: JobStore) -> None:
         store.lease.check()
         if not (store.has_model() or store.has_checkpoint()):
             store.discard()
+
+
+def create(
+    data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
+) -> JobState:
+    """A queued job. Refuses what can be refused without reading rows; raises as ``fit`` does.
+
+    ``cluster`` is the address of the scheduler whose business it is.
+    """
+    source, held_out = sources(data, validation)
+    check_sources(source, held_out)
+    parameters = check_parameters(parameters)
+    check_multi_output(source, parameters)
+    spec = specification(source, held_out, validation, parameters)
+    store = JobStore.create(job, spec, overwrite=overwrite)
+    try:
+        store.record({"event": "queued", "reason": "submitted", "cluster": cluster})
+        return fold(store.events())
+    finally:
+        if store.lease is not None:
+            with suppress(LeaseError, StorageError):
+                store.lease.release()
 
 
 def submit(

@@ -10,24 +10,24 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
 from partirvm.quoting import listed, quoted
-from partirvm.setup.resolve import Prepared
+from partirvm.setup.spec import FitSpec
 from partirvm.strategies.partition_size import DENSE
+from partirvm.types import Columns
 
 
-def warn_of_data(prepared: Prepared) -> None:
-    columns = prepared.source.columns
-    if not prepared.problem.power:
+def warn_of_data(spec: FitSpec, columns: Columns) -> None:
+    if not spec.problem.power:
         warnings.warn(
             f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
         )
-    constant = np.flatnonzero(prepared.moments.inputs.constant)
-    if len(constant) and prepared.moments.targets.n > 1:
+    constant = np.flatnonzero(spec.constant)
+    if len(constant) and spec.counted > 1:
         names = listed(columns.features[column] for column in constant)
         warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
 
 
-def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
-    last, classes = outcome.last, prepared.problem.classifies
+def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
+    last, classes = outcome.last, spec.problem.classifies
     if last is None or last.kind in ("part", "early"):
         return
     if last.floored:
@@ -60,7 +60,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
             LimitWarning,
             stacklevel=3,
         )
-    sparseness = prepared.plan.sparseness
+    sparseness = spec.plan.sparseness
     if sparseness is not None and sparseness.rho > DENSE:
         warnings.warn(
             f"{sparseness.rho:.0%} of {sparseness.rows:,} random rows became vectors: the kernel is probably too "
@@ -68,7 +68,7 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
             DataWarning,
             stacklevel=3,
         )
-    if not last.vectors and prepared.problem.power and prepared.problem.empty.functions is None:
+    if not last.vectors and spec.problem.power and spec.problem.empty.functions is None:
         warnings.warn(
             f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
             "the kernel does not fit these data; try another gamma",
@@ -76,19 +76,19 @@ def warn_of_outcome(outcome: Outcome, prepared: Prepared) -> None:
             stacklevel=3,
         )
     grave = {Termination.MEMORY, Termination.ITERATIONS}
-    if prepared.plan.strategy == "incremental":
+    if spec.plan.strategy == "incremental":
         grave.add(Termination.VECTORS)
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if prepared.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or prepared.plan.joining):
-            used = f"{last.number:,} of {prepared.plan.partitions:,} partitions"
+        if spec.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or spec.plan.joining):
+            used = f"{last.number:,} of {spec.plan.partitions:,} partitions"
             advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)
 
 
-def warn_of_limits(outcome: Outcome, prepared: Prepared) -> None:
+def warn_of_limits(outcome: Outcome, spec: FitSpec) -> None:
     """A limit that a strategy whose rows are all candidates at once could not keep."""
-    strategy, most = prepared.plan.strategy, prepared.parameters.max_vectors
+    strategy, most = spec.plan.strategy, spec.request.max_vectors
     vectors = outcome.last.vectors if outcome.last is not None and outcome.last.kind != "early" else 0
     if most is not None and vectors > most:
         warnings.warn(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
+from partirvm.options import Request
 from partirvm.planning.cost import (
     NOT_LOOKING,
     UNLIMITED_ROUNDS,
@@ -242,34 +243,24 @@ def make_plan(
     shape: DataShape,
     machine: Machine,
     rates: Rates,
+    request: Request,
     *,
-    strategy: str,
-    selection: str,
-    likelihood: str,
-    final_likelihood: str = "full",
-    partition_size: int,
-    stop_fraction: float,
-    max_rounds: int | None,
-    max_vectors: int | None,
-    seen: Seen | None = None,
     looking: Looking = NOT_LOOKING,
-    held_out: bool,
+    held_out: bool = False,
     shrink_threads: bool = True,
     shrink_partition: bool = False,
-    sparseness: Sparseness | None = None,
-    newton: bool = False,
-    learned: str | None = None,
-    notes: tuple[str, ...] = (),
     joining: int | None = None,
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    ``seen`` are the rows of intermediate fits, ``joining`` those of which partitions are made, all unless given;
-    ``newton`` says that each fit takes many passes, one for each Newton step. With ``shrink_threads`` fewer threads are
+    Of ``request`` strategy, selection, likelihood and its rows, and the partition size must be resolved. ``joining``
+    are the rows of which partitions are made, all unless given. With ``shrink_threads`` fewer threads are
     used where all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the
     candidates of all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
+    strategy, max_vectors, partition_size = request.strategy, request.max_vectors, int(request.partition_size)
+    notes: tuple[str, ...] = ()
     most = max_vectors or partition_size
     if max_vectors is not None and strategy in ("split-merge", "incremental"):
         most = max(max_vectors // 2, 1)
@@ -278,8 +269,8 @@ def make_plan(
         notes += (f"P held to {candidates} by max_vectors",)
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if shrink_threads else machine.threads
-    whole = strategy in ("basic", "split-merge") or likelihood != "full" or final_likelihood != "full"
-    whole = whole or newton
+    whole = strategy in ("basic", "split-merge") or request.likelihood != "full" or request.final_likelihood != "full"
+    whole = whole or shape.classes
 
     def least_columns(candidates: int) -> int:
         return min(2 * candidates, shape.n_candidates) + shape.n_leading
@@ -293,12 +284,12 @@ def make_plan(
                 break
         return threads, columns
 
+    held = notes
     threads, columns = fitting(candidates)
     while shrink_partition and columns < least_columns(candidates) and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
         threads, columns = fitting(candidates)
-        capped = (f"P held to {candidates} by the memory limit",)
-        notes = tuple(note for note in notes if not note.endswith("by the memory limit")) + capped
+        notes = (*held, f"P held to {candidates} by the memory limit")
     if not columns:
         need = (
             machine.base
@@ -316,10 +307,10 @@ def make_plan(
             f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
-    outputs = shape.n_outputs if newton else 0
+    outputs = shape.n_outputs if shape.classes else 0
     work = Work(
         shape.n_rows,
-        seen or Seen(shape.n_rows),
+        _seen(request, shape.n_rows),
         looking,
         rates,
         threads * machine.workers,
@@ -327,11 +318,11 @@ def make_plan(
         shape.n_kernels,
         shape.n_leading,
     )
-    costs = _costs(work, strategy, candidates, stop_fraction, max_rounds, joining or shape.n_rows)
+    costs = _costs(work, strategy, candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
     if strategy == "split-merge":
         expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
     else:
-        expected = _expected_columns(costs, stop_fraction, columns)
+        expected = _expected_columns(costs, request.stop_fraction, columns)
     kept = 0 if whole else expected - candidates
     pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
     step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
@@ -346,25 +337,30 @@ def make_plan(
         shape=shape,
         machine=machine,
         strategy=strategy,
-        selection=selection,
-        likelihood=likelihood,
+        selection=request.selection,
+        likelihood=request.likelihood,
         partition_size=candidates,
-        max_rounds=max_rounds,
+        max_rounds=request.max_rounds,
         max_vectors=max_vectors,
         max_columns=columns,
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        likelihood_rows=seen.rows if seen is not None and likelihood == "sample" else None,
+        likelihood_rows=int(request.likelihood_rows) if request.likelihood == "sample" else None,
         batch_elements=elements,
         pool=looking.pool,
         outputs=outputs or None,
-        sparseness=sparseness,
         notes=notes,
-        learned=learned,
         joining=joining,
         columns=expected,
     )
+
+
+def _seen(request: Request, n_rows: int) -> Seen:
+    """The rows of intermediate fits."""
+    if request.likelihood == "partition":
+        return Seen(None, min(request.noise_rows or n_rows, n_rows))
+    return Seen(int(request.likelihood_rows) if request.likelihood == "sample" else n_rows)
 
 
 def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bool = True) -> Plan:

@@ -26,7 +26,7 @@ from partirvm.core.residuals import Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
-from partirvm.jobs.attempt import asked_parameters, changes, difference, latest
+from partirvm.jobs.places import asked_request, changes, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
@@ -199,7 +199,7 @@ def augmenting_of(
             f"{store.location}: the model tells classes apart, and augment is for a target that is a number: drop it"
         )
     events = store.events()
-    limit = asked_parameters(store.spec(), changes(events)).memory_limit
+    limit = asked_request(store.spec(), changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partirvm.backends import Executor
 from partirvm.backends.base import Progress
 from partirvm.data.source import Source
-from partirvm.data.weighted import ClassWeighted, class_weights
+from partirvm.data.weighted import class_weights
 from partirvm.errors import UsageError
 from partirvm.options import Request
 from partirvm.quoting import quoted
@@ -18,15 +18,17 @@ from partirvm.quoting import quoted
 Float = NDArray[np.float64]
 
 
-def weighed(source: Source, parameters: Request, executor: Executor, progress: Progress | None = None) -> Source:
-    """The source with the class weights that are asked for; itself where there are none.
+def class_weights_of(
+    source: Source, parameters: Request, executor: Executor, progress: Progress | None = None
+) -> Float | None:
+    """The weight of each class (K,) that is asked for; None where rows count as they are.
 
     "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises
     ``UsageError`` and ``DataError`` as ``class_weights`` does, and ``UsageError`` for class weights of a target that is
     no class.
     """
     if parameters.class_weight is None:
-        return source
+        return None
     if source.columns.classes is None:
         raise UsageError(
             f"{source}: class_weight is for classes, and the target {quoted(source.columns.target)} is a number: "
@@ -34,7 +36,7 @@ def weighed(source: Source, parameters: Request, executor: Executor, progress: P
         )
     balanced = parameters.class_weight == "balanced"
     counts = class_totals(source, executor, progress) if balanced else None
-    return ClassWeighted(source, class_weights(parameters.class_weight, source.columns.classes, counts))
+    return class_weights(parameters.class_weight, source.columns.classes, counts)
 
 
 def class_totals(source: Source, executor: Executor, progress: Progress | None = None) -> Float:

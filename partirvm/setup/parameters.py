@@ -55,7 +55,10 @@ MODERATE_ROWS = 10_000
 
 
 def check_parameters(parameters: Request) -> Request:
-    """The parameters with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be."""
+    """The parameters with texts turned into numbers. The face that takes a request calls it, once.
+
+    Raises ``UsageError`` naming the option that cannot be.
+    """
     p = parameters
     p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
     p = replace(p, basis=checked_basis(p.basis))

@@ -1,9 +1,10 @@
-"""From a source and parameters to a fit that is ready to run: everything checked, resolved and planned."""
+"""From a source and a request to the spec of a fit: everything checked, resolved and planned, once."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
+from partirvm.data.weighted import ClassWeighted
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
@@ -24,19 +26,16 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
-from partirvm.planning.cost import Looking, Rates, Seen
-from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
+from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import codes_seen, resolve_basis
-from partirvm.setup.class_weights import weighed
+from partirvm.setup.class_weights import class_weights_of
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import chooses, learns, resolve_kernel, sees_codes
 from partirvm.setup.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
-    check_parameters,
     resolve_class_likelihood,
     resolve_likelihood,
     resolve_moderate,
@@ -45,77 +44,167 @@ from partirvm.setup.parameters import (
     resolve_scaling,
     resolve_strategy,
 )
-from partirvm.setup.rates import calibrate, measure_disk
+from partirvm.setup.rates import calibrate
 from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
-from partirvm.setup.search import Interrupted, Measuring
+from partirvm.setup.relevance import input_variance
+from partirvm.setup.search import Interrupted, Learned, Measuring
+from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.fit_rows import SAMPLE
-from partirvm.strategies.incremental import Incremental
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, over_square
+
+Float = NDArray[np.float64]
 
 FARTHEST_NOISE = 1e60
 """A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A fit that is ready to run: everything checked and resolved, nothing written yet.
-
-    ``measured`` are lines of history that planning left: of the kernel's learning and of the heuristic's fit.
-    """
+class _Rows:
+    """What every fit needs to know of its rows: the source that passes read, its moments, its class weights."""
 
     source: Source
-    held_out: Source | None
-    parameters: Request
     moments: Moments
-    problem: Problem
-    options: Options
-    plan: Plan
-    measured: tuple[Entry, ...] = ()
+    class_weights: Float | None
+
+    @classmethod
+    def of(
+        cls, source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
+    ) -> _Rows:
+        """Look at all rows, and refuse those that cannot be fitted as ``request`` asks."""
+        check_multi_output(source, request)
+        if request.memory_limit != "auto":
+            return_freed_memory()
+        check_sources(source, held_out)
+        check_solver(request, source)
+        weights = class_weights_of(source, request, executor, lambda *done: look(interrupted))
+        source = source if weights is None else ClassWeighted(source, weights)
+        moments = checked_moments(source, executor, interrupted)
+        check_range(moments, source.columns, scaled=request.standardize)
+        return cls(source, moments, weights)
 
 
-def prepare(
+def resolve(
     source: Source,
-    parameters: Request,
+    request: Request,
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
-    known: Problem | None = None,
-) -> Prepared:
-    """Check data and parameters, resolve every "auto", and plan.
+) -> FitSpec:
+    """Check data, resolve every "auto" of a checked request, learn the kernel where that is asked for, and plan.
 
-    A problem that is ``known`` keeps its scaling and its kernel, and only its rows are these. ``interrupted`` is asked
-    between the tiles and the dense iterations that this takes: once it answers ``TIME``, what is left to learn or to
-    measure is skipped, and a run that is asked the same ends at once. Raises ``StoppedError`` once it
-    answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be used,
-    ``MemoryLimitError`` if the fit cannot fit.
+    ``interrupted`` is asked between the tiles and the dense iterations that this takes: once it answers ``TIME``, what
+    is left to learn or to measure is skipped, and a run that is asked the same ends at once. Raises ``StoppedError``
+    once it answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be
+    used, ``MemoryLimitError`` if the fit cannot fit.
     """
     began = time.perf_counter()
     look(interrupted)
-    parameters = check_parameters(parameters)
-    check_multi_output(source, parameters)
-    if parameters.memory_limit != "auto":
-        return_freed_memory()
-    check_sources(source, held_out)
-    check_solver(parameters, source)
-    source = weighed(source, parameters, executor, lambda *done: look(interrupted))
-    moments = checked_moments(source, executor, interrupted)
-    check_range(moments, source.columns, scaled=parameters.standardize)
-    new_rows = None
-    if known is None:
-        problem = _new_problem(source, held_out, parameters, moments, executor)
+    rows = _Rows.of(source, request, executor, held_out, interrupted)
+    source, moments = rows.source, rows.moments
+    problem = _new_problem(source, held_out, request, moments, executor)
+    strategy = resolve_strategy(request, source.n_rows, problem.n_outputs if problem.classifies else 0)
+    shape, machine = _shape(source, problem), machine_for(request, executor)
+    measuring = Measuring(source, shape, machine, request, executor, interrupted, began)
+    learned = None
+    if problem.power and _enough(request, moments):
+        learned = measuring.kernel(problem, all_rows=strategy == "basic")
+        problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
+    sparseness: Sparseness | None = None
+    measured: tuple[Entry, ...] = () if learned is None else learned.lines
+    notes: tuple[str, ...] = () if learned is None else learned.notes
+    if strategy == "basic" or not problem.power:
+        size = shape.n_candidates if strategy == "basic" else min(AUTO_PARTITION[0], shape.n_candidates)
+    elif request.partition_size != "auto":
+        size = min(int(request.partition_size), shape.n_candidates)
     else:
-        if parameters.strategy == Incremental.name:
-            new_rows = (source.n_rows - known.n_rows) or None
-        classes = find_classes(source, parameters, executor)
-        codes = None if classes is None else classes.codes
-        problem = replace(
-            known, n_rows=source.n_rows, shuffled=source.shuffled, held_out=held_out is not None, codes=codes
-        )
-    strategy = resolve_strategy(parameters, source.n_rows, problem.n_outputs if problem.classifies else 0)
-    shape = DataShape(
+        size = min(AUTO_PARTITION[0], shape.n_candidates)
+        record, lines, capped = measuring.sparseness(problem)
+        if record is not None:
+            centres = 0 if learned is None else learned.centres
+            sparseness, size, held = resolve_partition_size(source.n_rows, source.n_features, record, centres)
+            measured, notes = measured + lines, notes + capped + held
+    if interrupted() is Termination.TIME:
+        notes += ("time_limit is over before the fit begins",)
+    spec = _spec(
+        rows,
+        request,
+        problem,
+        strategy,
+        size,
+        executor,
+        machine,
+        shrink_partition=request.partition_size == "auto" and strategy != "basic",
+        sparseness=sparseness,
+        learned=learned,
+        notes=notes,
+    )
+    if sparseness is not None:
+        plan = spec.plan
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
+        measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
+    return replace(spec, measured=measured)
+
+
+def resolve_known(
+    source: Source,
+    request: Request,
+    executor: Executor,
+    problem: Problem,
+    *,
+    held_out: Source | None = None,
+    interrupted: Interrupted = lambda: None,
+    joining: int | None = None,
+) -> FitSpec:
+    """The spec of a fit of other rows to a problem that is known: it keeps scaling and kernel, nothing is learned.
+
+    ``request`` says the partition size as a number; ``joining`` are the rows of which partitions are to be made, all
+    unless given. Raises as ``resolve`` does.
+    """
+    look(interrupted)
+    rows = _Rows.of(source, request, executor, held_out, interrupted)
+    problem = replace(
+        problem,
+        n_rows=source.n_rows,
+        shuffled=source.shuffled,
+        held_out=held_out is not None,
+        codes=codes_of(rows.source, request, executor),
+    )
+    strategy = resolve_strategy(request, source.n_rows, problem.n_outputs if problem.classifies else 0)
+    n_candidates = source.n_rows * problem.n_kernels
+    size = n_candidates if strategy == "basic" else min(int(request.partition_size), n_candidates)
+    machine = machine_for(request, executor)
+    return _spec(rows, request, problem, strategy, size, executor, machine, joining=joining)
+
+
+def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
+    """A spec that was stored, for this machine and the limits of ``asked``; nothing else is decided again.
+
+    Class codes are read from the source. Raises ``MemoryLimitError`` if the fit cannot fit any more.
+    """
+    if asked.memory_limit != "auto":
+        return_freed_memory()
+    source = spec.weigh(source)
+    spec = spec.with_codes(codes_of(source, spec.request, executor))
+    return spec.with_limits(
+        asked, machine_for(asked, executor), calibrate(source, spec.problem), elastic=executor.elastic
+    )
+
+
+def codes_of(source: Source, request: Request, executor: Executor) -> NDArray[np.integer[Any]] | None:
+    """The class codes (N,) of all rows, None for a target that is a number. Raises as ``find_classes`` does."""
+    classes = find_classes(source, request, executor)
+    return None if classes is None else classes.codes
+
+
+def machine_for(request: Request, executor: Executor) -> Machine:
+    """Where tasks run, under the memory limit that is asked for."""
+    return executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
+
+
+def _shape(source: Source, problem: Problem) -> DataShape:
+    return DataShape(
         source.n_rows,
         source.n_features,
         source.n_targets,
@@ -125,65 +214,67 @@ def prepare(
         max(len(problem.leading), 1),
         problem.classifies,
     )
-    machine = executor.machine(None if parameters.memory_limit == "auto" else int(parameters.memory_limit))
-    measuring = Measuring(source, shape, machine, parameters, executor, interrupted, began)
-    learns_now = known is None and problem.power and _enough(parameters, moments)
-    learned = measuring.kernel(problem, all_rows=strategy == "basic") if learns_now else None
-    if learned is not None:
-        problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
-    sparseness: Sparseness | None = None
-    centres = 0 if learned is None else learned.centres
-    measured: tuple[Entry, ...] = () if learned is None else learned.lines
-    notes: tuple[str, ...] = () if learned is None else learned.notes
-    if strategy == "basic" or not problem.power:
-        size = shape.n_candidates if strategy == "basic" else min(AUTO_PARTITION[0], shape.n_candidates)
-    elif parameters.partition_size != "auto":
-        size = min(int(parameters.partition_size), shape.n_candidates)
-    else:
-        size = min(AUTO_PARTITION[0], shape.n_candidates)
-        record, lines, capped = measuring.sparseness(problem)
-        if record is not None:
-            sparseness, size, held = resolve_partition_size(source.n_rows, source.n_features, record, centres)
-            measured, notes = measured + lines, notes + capped + held
-    if interrupted() is Termination.TIME:
-        notes += ("time_limit is over before the fit begins",)
-    likelihood, sample = resolve_likelihood(parameters, strategy, source.n_rows, size, problem.n_kernels)
-    selection = _selection(parameters, strategy, problem.classifies)
+
+
+def _spec(
+    rows: _Rows,
+    request: Request,
+    problem: Problem,
+    strategy: str,
+    size: int,
+    executor: Executor,
+    machine: Machine,
+    *,
+    shrink_partition: bool = False,
+    sparseness: Sparseness | None = None,
+    learned: Learned | None = None,
+    notes: tuple[str, ...] = (),
+    joining: int | None = None,
+) -> FitSpec:
+    """Resolve what follows from strategy and partition size, and plan."""
+    source, moments = rows.source, rows.moments
+    likelihood, sample = resolve_likelihood(request, strategy, source.n_rows, size, problem.n_kernels)
+    notes += _remarks(request, strategy, likelihood, source, problem, moments, joining)
+    resolved = replace(
+        request,
+        strategy=strategy,
+        partition_size=size,
+        likelihood=likelihood,
+        likelihood_rows=sample,
+        selection=_selection(request, strategy, problem.classifies),
+        moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
+        multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
+    )
+    if learns(request):
+        resolved = replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
     rates = calibrate(source, problem)
-    plan = make_plan(
-        shape,
+    plan = planned(
+        resolved,
+        problem,
+        _shape(source, problem),
         machine,
         rates,
-        strategy=strategy,
-        selection=selection,
-        likelihood=likelihood,
-        final_likelihood=parameters.final_likelihood,
-        partition_size=size,
-        stop_fraction=parameters.stop_fraction,
-        max_rounds=parameters.max_rounds,
-        max_vectors=parameters.max_vectors,
-        seen=_seen(likelihood, sample, parameters, source),
-        looking=_looking(selection, size, source, shape.n_candidates),
-        held_out=held_out is not None,
-        shrink_threads=executor.elastic,
-        shrink_partition=parameters.partition_size == "auto" and strategy != "basic",
-        sparseness=sparseness,
-        newton=problem.classifies,
-        learned=None if learned is None else learned.text,
-        notes=notes + _remarks(parameters, strategy, likelihood, source, problem, moments, new_rows),
-        joining=new_rows,
+        executor.elastic,
+        shrink_partition=shrink_partition,
+        joining=joining,
     )
-    if selection == ALL_WEIGHTS:
-        plan = weighing_all(plan, rates, held_out=held_out is not None, shrink_threads=executor.elastic)
-    plan = replace(plan, kernel_store=_kernel_store(plan, rates, parameters, problem))
-    if parameters.likelihood_rows == "auto" and plan.likelihood_rows is not None:
+    text = None if learned is None else learned.text
+    plan = replace(plan, sparseness=sparseness, learned=text, notes=notes + plan.notes)
+    if request.likelihood_rows == "auto" and plan.likelihood_rows is not None:
         sample = min(sample, SAMPLE * plan.partition_size)
         plan = replace(plan, likelihood_rows=sample)
-    options = _options(plan, parameters, sample, problem, centres)
-    if sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
-    return Prepared(source, held_out, parameters, moments, problem, options, plan, measured)
+    resolved = replace(resolved, partition_size=plan.partition_size, likelihood_rows=sample)
+    return FitSpec(
+        resolved,
+        problem,
+        _options(resolved, plan, 0 if learned is None else learned.centres),
+        plan,
+        rows.class_weights,
+        input_variance(source.columns, moments, problem.empty.scaling),
+        moments.inputs.constant,
+        moments.targets.n,
+        notes=notes,
+    )
 
 
 def _enough(parameters: Request, moments: Moments) -> bool:
@@ -260,18 +351,6 @@ def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
     if parameters.selection != "auto":
         return parameters.selection
     return CLASS_SELECTION if classifies else SELECTION
-
-
-def _seen(likelihood: str, sample: int, parameters: Request, source: Source) -> Seen:
-    if likelihood == "partition":
-        return Seen(None, min(parameters.noise_rows or source.n_rows, source.n_rows))
-    return Seen(sample if likelihood == "sample" else source.n_rows)
-
-
-def _looking(selection: str, partition_size: int, source: Source, candidates: int) -> Looking:
-    if selection == "error":
-        return Looking(rows=min(SPREAD * partition_size, source.n_rows) if source.shuffled else source.n_rows)
-    return Looking(pool=min(POOL * partition_size, candidates) if selection == "gain" else 0)
 
 
 def _new_problem(
@@ -362,45 +441,7 @@ def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.fl
         )
 
 
-def _options(plan: Plan, parameters: Request, sample: int, problem: Problem, centres: int) -> Options:
-    return Options(
-        partition_size=plan.partition_size,
-        selection=plan.selection,
-        likelihood=plan.likelihood,
-        final_likelihood=parameters.final_likelihood,
-        likelihood_rows=sample,
-        noise_rows=parameters.noise_rows,
-        noise_every=parameters.noise_every,
-        stop_rule=parameters.stop_rule,
-        stop_fraction=parameters.stop_fraction,
-        max_rounds=parameters.max_rounds,
-        max_vectors=parameters.max_vectors,
-        max_columns=plan.max_columns,
-        batch=plan.batch_elements,
-        tol=parameters.tol,
-        moderate=problem.classifies and resolve_moderate(parameters, problem.n_rows, problem.n_classes),
-        seed=parameters.seed,
-        centres=centres,
-        gamma_prior=parameters.gamma_prior,
-        learning_columns=plan.learning_columns,
-        solver=parameters.solver,
-    )
-
-
-def _kernel_store(plan: Plan, rates: Rates, parameters: Request, problem: Problem) -> KernelStore:
-    """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
-    if not plan.shape.n_kernels:
-        return KernelStore("none", 0, "there is no kernel")
-    spare = plan.room(plan.columns)
-    if parameters.kernel_store == parameters.memory_limit == "auto":
-        spare = min(spare, int(SHARE * plan.machine.limit))
-    return choose(
-        parameters.kernel_store,
-        rates,
-        plan.shape.n_rows,
-        plan.columns,
-        plan.machine.workers,
-        spare,
-        measure_disk,
-        repeats=problem.classifies,
-    )
+def _options(request: Request, plan: Plan, centres: int) -> Options:
+    """The choices of a resolved request, as strategies see them; ``centres`` are those the kernel was learned from."""
+    same = {each.name: getattr(request, each.name) for each in fields(Options) if hasattr(request, each.name)}
+    return Options(**same, **memory_limits(plan), centres=centres)

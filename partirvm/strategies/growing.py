@@ -20,20 +20,26 @@ from partirvm.strategies.rounds import Phase, S
 from partirvm.strategies.selection import partition_count
 
 
-def grown(state: S, problem: Problem, options: Options) -> S:
-    """A checkpoint's state for these rows, more than it has seen, under these options.
+def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
+    """The problem before with the rows of ``now``, more than it has had, as a lot of their own.
 
-    Of ``problem`` only what is of its rows counts: their number, their classes, whether they are shuffled. The kernel
-    is learned no more.
+    ``options`` are those of the fit before, ``partition_size`` is that of the new rows.
     """
-    before = state.problem
-    lots: tuple[Lot, ...] = (Lot(before.n_rows, 0, before.shuffled), Lot(problem.n_rows, 0, shuffled=False))
+    lots: tuple[Lot, ...] = (Lot(before.n_rows, 0, before.shuffled), Lot(now.n_rows, 0, shuffled=False))
     if before.n_kernels:
-        count = partition_count(problem.n_rows - before.n_rows, before.rows_of(options.partition_size))
-        lots = (*lots_of(before, state.options), Lot(problem.n_rows, count, shuffled=False))
+        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+        lots = (*lots_of(before, options), Lot(now.n_rows, count, shuffled=False))
+    return replace(before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, lots=lots)
+
+
+def grown(state: S, problem: Problem, options: Options) -> S:
+    """A checkpoint's state for a problem with more rows than it has seen (``joined``), under these options.
+
+    The kernel is that of the state, and is learned no more.
+    """
     return replace(
         state,
-        problem=replace(before, n_rows=problem.n_rows, codes=problem.codes, shuffled=problem.shuffled, lots=lots),
+        problem=replace(problem, empty=state.problem.empty),
         options=replace(options, centres=0),
         phase=Phase.GROWN,
         scores=None,

@@ -30,7 +30,7 @@ from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.planning.plan import Machine
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, Scaling
 
@@ -206,16 +206,16 @@ def prepared_fit(case, rows, threads=1, limit=Limited.limit, **changed):
     executor = Limited(threads)
     executor.limit = limit
     try:
-        yield prepare(rows, replace(FITS[case], **changed), executor), executor
+        yield resolve(rows, replace(FITS[case], **changed), executor), executor
     finally:
         executor.close()
 
 
 def fitted(case, rows, threads=1, limit=Limited.limit, **changed):
     """The journal of a whole fit."""
-    with prepared_fit(case, rows, threads, limit, **changed) as (prepared, executor):
+    with prepared_fit(case, rows, threads, limit, **changed) as (spec, executor):
         journal = Recorder()
-        run(prepared, executor, journal)
+        run(spec, rows, executor, journal)
         return journal
 
 
@@ -226,8 +226,8 @@ def kept(journal):
 
 def limit_for(case, rows, spare):
     """The memory limit that leaves so many bytes for kernel blocks."""
-    with prepared_fit(case, rows, kernel_store="memory") as (prepared, _):
-        return Limited.limit - prepared.plan.room(prepared.plan.columns) + spare
+    with prepared_fit(case, rows, kernel_store="memory") as (spec, _):
+        return Limited.limit - spec.plan.room(spec.plan.columns) + spare
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in LONG else ()) for case in FITS])
@@ -249,9 +249,9 @@ def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
         assert left(some) == left(whole)
     assert whole.checkpoints
     for lines, stored in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
-        with prepared_fit(case, rows, kernel_store="memory") as (prepared, executor):
+        with prepared_fit(case, rows, kernel_store="memory") as (spec, executor):
             journal = MemoryJournal(history=whole.history[:lines])
-            machine = STRATEGIES[prepared.plan.strategy]()
+            machine = STRATEGIES[spec.plan.strategy]()
             at = pickle.loads(stored)
-            Driver(executor, rows).run(machine, prepared.problem, prepared.options, journal, resume=at)
+            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
         assert left(journal) == left(whole)

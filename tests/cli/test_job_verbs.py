@@ -14,8 +14,8 @@ from test_process import LONG, read_until
 from waiting import wait_for
 
 from partirvm import jobs, load_model, open_job
-from partirvm.jobs.attempt import create
 from partirvm.jobs.state import Status as JobStatus
+from partirvm.jobs.submission import create
 from partirvm.options import Request
 
 

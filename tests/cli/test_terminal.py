@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from commandline import Tour
 
-from partirvm.jobs.attempt import create
+from partirvm.jobs.submission import create
 from partirvm.options import Request
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"

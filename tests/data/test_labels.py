@@ -16,7 +16,7 @@ from partirvm.data.weighted import ClassWeighted, class_weights
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.model import label_array
 from partirvm.options import Request
-from partirvm.setup.class_weights import class_totals, weighed
+from partirvm.setup.class_weights import class_totals, class_weights_of
 from partirvm.types import Columns
 
 KINDS = {
@@ -154,7 +154,7 @@ def test_class_weights_that_cannot_be():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("asked", ["balanced", {"a": 0.25, "c": 0}])
-def test_weighed_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
+def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
     """Tiles, moments and weights of rows as if the products had been given; balanced classes have equal weight."""
     rng = np.random.default_rng(0)
     codes = rng.choice(3, size=200, p=[0.6, 0.3, 0.1])
@@ -167,11 +167,10 @@ def test_weighed_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
     executor = executor_for(None)
     try:
         np.testing.assert_allclose(class_totals(source, executor), counts)
-        found = weighed(source, Request(class_weight=asked), executor)
-        assert weighed(source, Request(), executor) is source
+        found = ClassWeighted(source, class_weights_of(source, Request(class_weight=asked), executor))
+        assert class_weights_of(source, Request(), executor) is None
     finally:
         executor.close()
-    assert isinstance(found, ClassWeighted)
     expected = as_source(X, codes, weights * each[codes], tile_rows=32, columns=Columns(("x0", "x1")))
     for number in range(source.n_tiles):
         np.testing.assert_allclose(found.tile(number).weights, expected.tile(number).weights)
@@ -196,4 +195,4 @@ def test_class_weights_of_numbers_are_refused(tmp_path):
     """A target that is no class has none."""
     source = ingest((np.arange(8.0)[:, None], np.arange(8.0)), tmp_path / "d.zarr")
     with pytest.raises(UsageError, match="is a number"):
-        weighed(source, Request(class_weight="balanced"), executor_for(None))
+        class_weights_of(source, Request(class_weight="balanced"), executor_for(None))

@@ -20,11 +20,11 @@ from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
 from partirvm.backends.local import usable_cores
-from partirvm.jobs.attempt import create
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.submission import create
 from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.storage import lease
@@ -310,7 +310,7 @@ def arm(folder, job, where, after):
 def listen(folder):
     """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
     from partirvm.data import ZarrSource
-    from partirvm.jobs import attempt
+    from partirvm.jobs import attempt, ending
 
     folder, really = Path(folder), ZarrSource.tile
 
@@ -324,7 +324,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    attempt.ASK, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    ending.ASK, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
 
 
 def carry_until_asked(job, folder, where, after):

@@ -6,7 +6,7 @@ import pytest
 from fault_cases import aborted, assert_usable, begun_later, carry_until_asked, queued
 
 from partirvm.backends.window import POLL
-from partirvm.jobs.attempt import ASK
+from partirvm.jobs.ending import ASK
 
 
 def test_somebody_looks_every_second():

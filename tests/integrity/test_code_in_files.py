@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,13 +173,11 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     pointer = max((job / "checkpoints").glob("*.json"))
     group = str(pointer.with_suffix(""))
     value = load_checkpoint(group)
-    problem = value["state"].problem
-    empty = replace(problem.empty, kernel=NamedFunction("own_code:kernel"))
-    state = replace(value["state"], problem=replace(problem, empty=empty))
+    state = {**value["state"], "kernel": NamedFunction("own_code:kernel").spec()}
     for each in (job / "checkpoints").iterdir():
         folder.remove(f"checkpoints/{each.name}")
     save_checkpoint({**value, "state": state}, group)
-    folder.write(f"checkpoints/{pointer.name}", to_json({"history": 1, "limit": 1, "final": False, "rows": 120}))
+    folder.write(f"checkpoints/{pointer.name}", to_json({"history": 1, "final": False, "rows": 120}))
     with pytest.raises(UsageError, match="own_code:kernel"):
         load_checkpoint(group)
     resumed = open_job(job).resume(max_rounds=2)

@@ -7,6 +7,15 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.values import CODEC
+
+
+def reread(checkpoint, problem, options):
+    """The checkpoint of this fit as it comes back from a file; class codes are no part of one."""
+    tree, arrays = CODEC.encode(pack(checkpoint))
+    return unpack(CODEC.decode(tree, [array.copy(order="K") for array in arrays]), problem, options)
+
 
 def assert_same(one, two, where="value", pairs=None):
     """Raise AssertionError at the first difference."""

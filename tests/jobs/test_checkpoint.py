@@ -1,27 +1,27 @@
-"""Checkpoints of real strategies: the same bits back at every step, and a run that goes on as if nothing had been."""
+"""Checkpoints of real strategies: the same bits back at every line, and a run that goes on as if nothing had been."""
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import zarr
-from kernel_cases import NAMED
-from same import assert_same
+from same import assert_same, reread
 from simulator import Simulator, wave
 
-from partirvm.core.termination import Termination
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs import checkpoint
-from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
+from partirvm.jobs.driver import Checkpoint
+from partirvm.jobs.values import CODEC
 from partirvm.storage import sealed
 from partirvm.storage.folder import digest
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Stop
+from partirvm.strategies.instructions import Finish, Log, Save
 from partirvm.strategies.problem import Options
-from partirvm.strategies.rounds import Phase
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -53,61 +53,72 @@ def steps(simulator, strategy, options):
     yield state, instructions
     while not isinstance(instructions[0], Finish):
         events = tuple(map(simulator.answer, instructions))
-        yield state, events
         state, instructions = strategy.next(state, *events)
         yield state, instructions
-
-
-@pytest.mark.parametrize("asked", PROBLEMS.values(), ids=PROBLEMS)
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_every_state_of_every_strategy_comes_back(name, asked, tmp_path):
-    """With its instructions and their answers; through the codec at every step, through the disk at every seventh."""
-    simulator, options = simulated(asked)
-    count = 0
-    for count, value in enumerate(steps(simulator, STRATEGIES[name](), options)):
-        tree, arrays = CODEC.encode(value)
-        if count % 2 == 0:  # a state and its instructions, not what the simulator answers
-            assert all(a.flags.c_contiguous or a.flags.f_contiguous for a in arrays), "gaps would not come back"
-        assert_same(value, CODEC.decode(tree, [array.copy(order="K") for array in arrays]))
-        if count % 7 == 3:
-            save_checkpoint(value, str(tmp_path / f"{count}"))
-            assert_same(value, load_checkpoint(str(tmp_path / f"{count}")))
-    assert count > 3
 
 
 def last_save(simulator):
     """The bits of the model that a run left."""
     fit = simulator.saves[-1].fit
-    return fit.alpha.tobytes(), fit.posterior.mean.tobytes(), fit.beta, fit.posterior.log_evidence
+    beta = np.asarray(fit.beta).tobytes()
+    return fit.alpha.tobytes(), fit.posterior.mean.tobytes(), beta, fit.posterior.log_evidence
 
 
+@pytest.mark.parametrize("asked", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_run_that_is_written_and_read_at_every_step_ends_in_the_same_bits(name, tmp_path):
-    """``run(2n) == run(n) + resume(n)``, for every n at once."""
-    simulator, options = simulated(PROBLEMS["weights and held-out rows"])
-    reason = simulator.run(name, options)
-    whole = last_save(simulator)
-    strategy = STRATEGIES[name]()
+def test_a_run_that_is_written_and_read_at_every_line_ends_in_the_same_bits(name, asked, tmp_path):
+    """``run(2n) == run(n) + resume(n)``, for every n at once; through the disk at every third line of history."""
+    simulator, options = simulated(asked)
+    reason, whole = simulator.run(name, options), None
+    whole, lines = last_save(simulator), [str(save.record) for save in simulator.saves]
+    simulator, options = simulated(asked)
+    strategy, number = STRATEGIES[name](), 0
     state, instructions = strategy.start(simulator.problem, options)
-    simulator.turns, number = [instructions], 0
+    simulator.turns = [instructions]
     while not isinstance(instructions[0], Finish):
-        tree, arrays = CODEC.encode({"state": state, "instructions": instructions})
-        found = CODEC.decode(tree, [array.copy(order="K") for array in arrays])
-        events = tuple(map(simulator.answer, found["instructions"]))
-        state, instructions = strategy.next(found["state"], *events)
+        events = tuple(map(simulator.answer, instructions))
+        if isinstance(instructions[0], Save | Log):
+            checkpoint, number = Checkpoint(state, len(instructions)), number + 1
+            found = reread(checkpoint, simulator.problem, options)
+            if number % 3 == 1:
+                save_checkpoint(pack(checkpoint), str(tmp_path / f"{number}"))
+                found = unpack(load_checkpoint(str(tmp_path / f"{number}")), simulator.problem, options)
+            assert found.waiting == len(instructions)
+            state = found.state
+        state, instructions = strategy.next(state, *events)
         simulator.turns.append(instructions)
-        number += 1
     assert instructions[0].reason is reason
     assert last_save(simulator) == whole
+    assert [str(save.record) for save in simulator.saves] == lines
+    assert number >= 1
 
 
-def test_every_class_that_a_strategy_may_hold_is_known():
-    """Kernels by their list; phases and terminations as enums."""
-    for case in NAMED:
-        assert_same(case.kernel, CODEC.decode(*CODEC.encode(case.kernel)))
-    for member in (*Phase, *Termination):
-        assert CODEC.decode(*CODEC.encode(member)) is member
-    assert_same(Stop(Termination.TIME), CODEC.decode(*CODEC.encode(Stop(Termination.TIME))))
+def test_the_names_in_a_file_are_those_of_the_schema():
+    """No class of the package: names of its docstring, numbers, and values of enums that are told to people."""
+    simulator, options = simulated(PROBLEMS["weights and held-out rows"])
+    for name in STRATEGIES:
+        for state, instructions in steps(simulator, STRATEGIES[name](), options):
+            if not isinstance(instructions[0], Save | Log):
+                continue
+            tree, _ = CODEC.encode(pack(Checkpoint(state, 1)))
+            assert not keys(tree) & {"class", "enum"}
+            assert names(tree) <= set(re.findall(r"[\w]+", checkpoint.__doc__)) | {"name", "gamma"}
+
+
+def keys(tree):
+    """All keys of the JSON."""
+    if isinstance(tree, dict):
+        return set(tree).union(*map(keys, tree.values()))
+    return set().union(*map(keys, tree)) if isinstance(tree, list) else set()
+
+
+def names(tree):
+    """All names in the JSON of plain values."""
+    if isinstance(tree, dict) and "dict" in tree:
+        return {name for name, _ in tree["dict"]}.union(*(names(value) for _, value in tree["dict"]))
+    if isinstance(tree, dict):
+        return set().union(*map(names, tree.values()))
+    return set().union(*map(names, tree)) if isinstance(tree, list) else set()
 
 
 def test_large_arrays_lie_alone_and_small_ones_together(place):
@@ -155,7 +166,7 @@ def test_what_is_no_checkpoint(place):
         (
             "tree",
             '{"class": "Path", "fields": {}}',
-            r"mine: the checkpoint cannot be read: the class 'Path' is unknown",
+            r"mine: the checkpoint cannot be read: .*the class 'Path' is unknown",
         ),
         ("tree", "{", "cannot be read"),
         ("format", 99, "format 99.*upgrade"),
@@ -196,11 +207,13 @@ def test_a_thousand_parts_cost_no_more_each_than_a_hundred(tmp_path):
     for n in (100, 1000):
         fresh = [replace(part, gain=part.gain.copy(), design=replace(part.design, centres=part.design.centres.copy()))
                  for _ in range(n)]  # fmt: skip
-        many, place, found = replace(state, parts=tuple(fresh)), tmp_path / f"{n}", []
-        work[n] = (
-            calls(lambda many=many, place=place: save_checkpoint(many, str(place))),
-            calls(lambda place=place, found=found: found.append(load_checkpoint(str(place)))),
-        )
-        assert_same(many, found[0])
+        many, place, found = Checkpoint(replace(state, parts=tuple(fresh)), 1), tmp_path / f"{n}", []
+        facts = simulator.problem, options
+
+        def load(place=place, found=found, facts=facts):
+            found.append(unpack(load_checkpoint(str(place)), *facts))
+
+        work[n] = (calls(lambda many=many, place=place: save_checkpoint(pack(many), str(place))), calls(load))
+        assert_same(many.state.parts, found[0].state.parts)
         assert sum(path.is_file() for path in place.rglob("*")) < 10
     assert all(many <= 10.5 * few for few, many in zip(work[100], work[1000], strict=True)), work

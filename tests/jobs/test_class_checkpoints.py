@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from same import assert_same
+from same import assert_same, reread
 
 from partirvm.backends import LocalExecutor
 from partirvm.data import as_source
-from partirvm.jobs.checkpoint import CODEC, load_checkpoint, save_checkpoint
-from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
+from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.jobs.values import CODEC
 from partirvm.options import Request
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
+from partirvm.setup.spec import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns
 
@@ -35,7 +37,7 @@ class Keeping(MemoryJournal):
         self.checkpoints.append((checkpoint, list(self.history), self.model))
 
 
-def prepared(name, K, multi_class, solver="auto"):
+def resolved(name, K, multi_class, solver="auto"):
     """A fit of 240 rows of K classes, in partitions of 60."""
     rng = np.random.default_rng(K)
     X = rng.normal(size=(240, 2))
@@ -43,12 +45,13 @@ def prepared(name, K, multi_class, solver="auto"):
     source = as_source(X, codes, tile_rows=64, columns=Columns(("a", "b"), "kind", {}, tuple(range(K))))
     asked = Request(gamma=0.5, strategy=name, partition_size=60, multi_class=multi_class, solver=solver)
     executor = LocalExecutor(1)
-    return prepare(source, replace(asked, max_rounds=None if name == "split-merge" else 4), executor), executor
+    asked = replace(asked, max_rounds=None if name == "split-merge" else 4)
+    return resolve(source, asked, executor), source, executor
 
 
-def run(name, fit, executor, journal, **resumed):
+def run(name, fit, source, executor, journal, **resumed):
     """Drive a strategy; the bits of the model that it leaves."""
-    outcome = Driver(executor=executor, source=fit.source).run(
+    outcome = Driver(executor=executor, source=source).run(
         STRATEGIES[name](), fit.problem, fit.options, journal, **resumed
     )
     model = journal.model
@@ -58,32 +61,32 @@ def run(name, fit, executor, journal, **resumed):
 @pytest.mark.parametrize(("name", "K", "multi_class", "solver"), FITS)
 def test_every_state_comes_back_and_goes_on(name, K, multi_class, solver, tmp_path):
     """Through the codec each, through the disk one in the middle, from which the run ends in the same bits."""
-    fit, executor = prepared(name, K, multi_class, solver)
+    fit, source, executor = resolved(name, K, multi_class, solver)
     journal = Keeping()
-    whole = run(name, fit, executor, journal)
+    whole = run(name, fit, source, executor, journal)
     assert len(journal.checkpoints) >= 2
     for checkpoint, _, _ in journal.checkpoints:
-        tree, arrays = CODEC.encode(checkpoint.state)
-        assert_same(checkpoint.state, CODEC.decode(tree, [array.copy(order="K") for array in arrays]))
+        found = reread(checkpoint, fit.problem, fit.options).state
+        for each in ("fit", "parts", "below", "best", "used"):
+            assert_same(getattr(checkpoint.state, each, None), getattr(found, each, None))
     middle, history, model = journal.checkpoints[len(journal.checkpoints) // 2]
-    save_checkpoint({"state": middle.state, "waiting": middle.waiting}, str(tmp_path / "one"))
-    found = load_checkpoint(str(tmp_path / "one"))
-    assert_same(middle.state, found["state"])
+    save_checkpoint(pack(middle), str(tmp_path / "one"))
+    found = unpack(load_checkpoint(str(tmp_path / "one")), fit.problem, fit.options)
     later = MemoryJournal(model, history)
-    resumed = {"resume": Checkpoint(found["state"], found["waiting"]), "usable": model is not None}
-    assert run(name, fit, executor, later, **resumed) == whole
+    resumed = {"resume": found, "usable": model is not None}
+    assert run(name, fit, source, executor, later, **resumed) == whole
     assert [line["vectors"] for line in later.history] == [line["vectors"] for line in journal.history]
     executor.close()
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int16])
-def test_codes_come_back_in_their_own_bytes(dtype, tmp_path):
-    """One byte a row, two for many classes."""
-    fit, executor = prepared("working-set", 3, "auto")
+def test_no_file_holds_the_codes_of_all_rows(tmp_path):
+    """They are read from the source; neither the checkpoint nor the spec has an array of N of them."""
+    fit, source, executor = resolved("working-set", 3, "auto")
+    journal = Keeping()
+    run("working-set", fit, source, executor, journal)
     executor.close()
     assert fit.problem.codes.dtype == np.int8
-    problem = replace(fit.problem, codes=fit.problem.codes.astype(dtype))
-    save_checkpoint(problem, str(tmp_path / "one"))
-    found = load_checkpoint(str(tmp_path / "one"))
-    assert found.codes.dtype == dtype
-    assert_same(problem, found)
+    for packed in (pack(journal.checkpoints[0][0]), fit.pack()):
+        _, arrays = CODEC.encode(packed)
+        assert all(array.dtype != np.int8 for array in arrays)
+    assert_same(fit, FitSpec.unpack(fit.pack()).with_codes(fit.problem.codes))

@@ -14,7 +14,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "solve_began", "peak_memory", "kernel_evaluated", "kernel_kept"}
@@ -61,17 +61,15 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
         gamma=0.4, strategy=strategy, likelihood=likelihood, likelihood_rows=300, partition_size=60, max_rounds=limit
     )
     executor = LocalExecutor(2)
-    prepared = prepare(source, asked, executor, held_out)
+    spec = resolve(source, asked, executor, held_out)
     driver = Driver(executor, source, held_out)
     whole = Recorder()
     machine = STRATEGIES[strategy]
-    end = driver.run(machine(), prepared.problem, prepared.options, whole)
+    end = driver.run(machine(), spec.problem, spec.options, whole)
     assert len(whole.checkpoints) >= 3
     for lines, stored in whole.checkpoints:
         journal = MemoryJournal(history=whole.history[:lines])
-        resumed = driver.run(
-            machine(), prepared.problem, prepared.options, journal, resume=pickle.loads(stored), elapsed=100.0
-        )
+        resumed = driver.run(machine(), spec.problem, spec.options, journal, resume=pickle.loads(stored), elapsed=100.0)
         assert resumed.reason is end.reason
         assert left(journal) == left(whole)
         assert journal.history[-1]["seconds"] > 100
@@ -80,13 +78,13 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
 
 @contextmanager
 def recorded(rows, max_rounds):
-    """A run of the working set to its end: its driver, what was prepared, and what it left."""
+    """A run of the working set to its end: its driver, its spec, and what it left."""
     executor = LocalExecutor(1)
     driver = Driver(executor, ArraySource(*rows))
-    prepared = prepare(driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
+    spec = resolve(driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
     journal = Recorder()
-    driver.run(STRATEGIES["working-set"](), prepared.problem, prepared.options, journal)
-    yield driver, prepared, journal
+    driver.run(STRATEGIES["working-set"](), spec.problem, spec.options, journal)
+    yield driver, spec, journal
     executor.close()
 
 
@@ -100,11 +98,11 @@ def test_the_checkpoint_of_a_run_that_is_over_says_so(rows):
 
 def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once(rows):
     """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
-    with recorded(rows, 4) as (driver, prepared, journal):
+    with recorded(rows, 4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
         late = replace(driver, interrupted=lambda: Termination.TIME)
         again = MemoryJournal()
         machine = STRATEGIES["working-set"]()
-        found = late.run(machine, prepared.problem, prepared.options, again, resume=at, usable=True)
+        found = late.run(machine, spec.problem, spec.options, again, resume=at, usable=True)
         assert found.reason is Termination.TIME
         assert again.history == []

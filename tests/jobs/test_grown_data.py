@@ -11,9 +11,9 @@ from partirvm import RVMRegressor, ingest, jobs, open_job, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
-from partirvm.jobs.attempt import create
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
+from partirvm.jobs.submission import create
 from partirvm.options import Request
 
 ASKED = Request(gamma=0.5)

@@ -162,7 +162,7 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
 
 def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     """Queued, then aborted at once, without a model; it can be resumed."""
-    from partirvm.jobs.attempt import create
+    from partirvm.jobs.submission import create
 
     create(data, str(tmp_path / "job"), ASKED, None, False)
     job = open_job(tmp_path / "job")
@@ -179,11 +179,11 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
-    from partirvm.jobs import attempt
+    from partirvm.jobs import ending, submission
     from partirvm.setup import search
 
-    monkeypatch.setattr(attempt, "ASK", 0.0)
-    attempt.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
+    monkeypatch.setattr(ending, "ASK", 0.0)
+    submission.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
     class Overheard(search.PartitionSize):
@@ -233,10 +233,10 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
 
 def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monkeypatch):
     """Under the same memory limit the columns stay those of the first plan; under another one they follow from it."""
-    from partirvm.setup import resolve
+    from partirvm.setup import spec
 
     whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
-    made = resolve.make_plan
+    made = spec.make_plan
     for name, changed, reason in (
         ("same", {}, Termination.ROUNDS), ("other", {"memory_limit": "1500MiB"}, Termination.MEMORY),
     ):  # fmt: skip
@@ -246,7 +246,7 @@ def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monk
         open_job(place).requeue(**changed)
         with monkeypatch.context() as patched, warnings.catch_warnings():
             warnings.simplefilter("ignore", LimitWarning)
-            patched.setattr(resolve, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=45))
+            patched.setattr(spec, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=45))
             found = jobs.carry_out(place)
         assert found.outcome.reason is reason, name
         assert (bits(found.model) == bits(whole.model)) == (name == "same")
@@ -254,7 +254,7 @@ def test_a_resume_in_a_process_with_less_room_is_no_shorter(data, tmp_path, monk
 
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
-    from partirvm.jobs.attempt import create
+    from partirvm.jobs.submission import create
 
     create(data, str(tmp_path / "job"), ASKED, None, False)
     job = open_job(tmp_path / "job")
@@ -438,10 +438,10 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
 def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     """The last digits may differ; which package, and from what to what."""
     job = broken_off(data, str(tmp_path / "job"))
-    from partirvm.jobs import attempt
+    from partirvm.jobs import places
 
-    now = attempt.package_versions()
-    monkeypatch.setattr(attempt, "package_versions", lambda: {**now, "numpy": "9.9"})
+    now = places.package_versions()
+    monkeypatch.setattr(places, "package_versions", lambda: {**now, "numpy": "9.9"})
     job.requeue()
     with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']} then, 9\.9 now"):
         jobs.carry_out(job.location)

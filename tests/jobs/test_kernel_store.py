@@ -15,16 +15,17 @@ from partirvm.backends import LocalExecutor
 from partirvm.backends.process import resident_memory
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import UsageError
-from partirvm.jobs.attempt import asked_parameters
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.kernel_blocks import PREFIX
+from partirvm.jobs.places import asked_request
 from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.keeping import Disk, choose
 from partirvm.planning.memory import ALLOWANCE
-from partirvm.setup.resolve import prepare
+from partirvm.setup.parameters import check_parameters
+from partirvm.setup.resolve import resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits
@@ -83,7 +84,7 @@ def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
     """Nor does the plan count memory for them, though a copy is measured to take no time at all."""
     monkeypatch.setattr("partirvm.setup.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
     executor = LocalExecutor(1)
-    plan = prepare(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
+    plan = resolve(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
     executor.close()
     assert (plan.kernel_store.where, plan.kernel_store.resident) == ("none", 0)
     assert plan.peak == plan.machine.base + ALLOWANCE + plan.bytes.peak
@@ -98,8 +99,8 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.backends.local.available_memory", lambda: limit / 0.7)
     asked = replace(ASKED, likelihood="full", partition_size=100)
-    auto = prepare(source, asked, executor).plan
-    given = prepare(source, replace(asked, memory_limit=limit), executor).plan
+    auto = resolve(source, asked, executor).plan
+    given = resolve(source, replace(asked, memory_limit=limit), executor).plan
     executor.close()
     assert auto.kernel_store.where == given.kernel_store.where == "memory"
     assert auto.machine.limit == pytest.approx(limit, abs=1)
@@ -110,12 +111,12 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
 def test_another_store_is_refused():
     """UsageError that names the option and what it may be."""
     with pytest.raises(UsageError, match="kernel_store is 'tape'; known: auto, memory, zarr, none"):
-        prepare(ArraySource(*rows(300)), replace(ASKED, kernel_store="tape"), LocalExecutor(1))
+        check_parameters(replace(ASKED, kernel_store="tape"))
 
 
 def test_a_spec_of_before_has_the_default():
     """Jobs whose spec knows nothing of it."""
-    assert asked_parameters({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
+    assert asked_request({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
 
 
 @pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -130,11 +131,12 @@ def test_every_store_gives_the_same_model(strategy, standardize):
     asked = replace(ASKED, strategy=strategy, standardize=standardize, max_rounds=limit)
     for store, threads in [("none", 1), ("memory", 1), ("memory", 2), ("zarr", 2), ("auto", 2)]:
         executor, journal = LocalExecutor(threads), MemoryJournal()
-        prepared = prepare(ArraySource(X, y, tile_rows=256), replace(asked, kernel_store=store), executor)
-        run(prepared, executor, journal)
+        source = ArraySource(X, y, tile_rows=256)
+        spec = resolve(source, replace(asked, kernel_store=store), executor)
+        run(spec, source, executor, journal)
         found[store, threads] = journal.model.digest(), [entry["log_evidence"].hex() for entry in journal.history]
         if store != "auto":
-            assert prepared.plan.to_json()["kernel_store"] == store
+            assert spec.plan.to_json()["kernel_store"] == store
         if store in ("memory", "zarr"):
             assert sum(entry["kernel_kept"] for entry in journal.history) > 0
         executor.close()
@@ -163,7 +165,8 @@ def test_folders_of_dead_processes_go(tmp_path, monkeypatch):
     dead.wait()
     (tmp_path / f"{PREFIX}{dead.pid}-abc" / "blocks").mkdir(parents=True)
     executor = LocalExecutor(1)
-    run(prepare(ArraySource(*rows(500)), replace(ASKED, kernel_store="zarr"), executor), executor, MemoryJournal())
+    source = ArraySource(*rows(500))
+    run(resolve(source, replace(ASKED, kernel_store="zarr"), executor), source, executor, MemoryJournal())
     executor.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -176,13 +179,14 @@ from partirvm.backends.process import peak_memory
 from partirvm.data import ZarrSource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.options import Request
 from partirvm.types import Columns
 
 executor, journal = LocalExecutor(2), MemoryJournal()
 asked = Request(gamma=8.0, partition_size=64, max_rounds=5, memory_limit=sys.argv[2], kernel_store="memory")
-run(prepare(ZarrSource(sys.argv[1]), asked, executor), executor, journal)
+source = ZarrSource(sys.argv[1])
+run(resolve(source, asked, executor), source, executor, journal)
 kept = sum(entry["kernel_kept"] for entry in journal.history)
 evaluated = sum(entry["kernel_evaluated"] for entry in journal.history)
 print(json.dumps([peak_memory(), kept, evaluated]))

@@ -21,7 +21,7 @@ from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Produ
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.setup.search import Measuring, StoppedError
 from partirvm.strategies import choosing, learning
 from partirvm.strategies.choosing import EACH
@@ -142,7 +142,7 @@ def test_an_abort_is_heard_while_the_kernel_is_learned():
     source, looks = as_source(*rows(), seed=0), iter(range(10**6))
     executor = LocalExecutor(1)
     with pytest.raises(StoppedError):
-        prepare(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
+        resolve(source, ASKED, executor, interrupted=lambda: Termination.ABORTED if next(looks) > 20 else None)
     executor.close()
     assert next(looks) < 30
 
@@ -153,8 +153,8 @@ def test_little_memory_holds_the_centres(data):
     executor = LocalExecutor(1)
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
-    prepared = prepare(source, replace(ASKED, gamma="scale"), executor)
-    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(prepared.problem, all_rows=False)
+    spec = resolve(source, replace(ASKED, gamma="scale"), executor)
+    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(spec.problem, all_rows=False)
     executor.close()
     assert learned.centres < 240
     assert learned.notes == (f"kernel learned with {learned.centres:,} centres at most: the memory limit",)

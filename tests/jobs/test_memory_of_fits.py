@@ -12,7 +12,7 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -29,15 +29,15 @@ def traced(n, *, targets=1, classes=0, **asked):
         t = np.searchsorted(np.quantile(t, np.arange(1, classes) / classes), t).astype(float)
     executor, journal = LocalExecutor(2), MemoryJournal()
     source = ArraySource(X, t, tile_rows=128, columns=columns)
-    prepared = prepare(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
+    spec = resolve(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
     tracemalloc.start()
     try:
-        run(prepared, executor, journal)
+        run(spec, source, executor, journal)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
         executor.close()
-    return prepared.plan, peak, journal.model.n_vectors
+    return spec.plan, peak, journal.model.n_vectors
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,7 +17,7 @@ from partirvm.jobs.run import run
 from partirvm.jobs.timer import Timer
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.setup.resolve import prepare
+from partirvm.setup.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.early import FLOPS, STEPS, effort
 from partirvm.types import Columns
@@ -63,8 +63,8 @@ class After(Watcher):
 def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
     """Prepare and run with the time up at a poll."""
     source, executor, after, journal = rows_of(classes), LocalExecutor(1), After(at), MemoryJournal()
-    prepared = prepare(source, asked, executor, interrupted=after)
-    outcome = run(prepared, executor, journal, interrupted=after, watcher=after)
+    spec = resolve(source, asked, executor, interrupted=after)
+    outcome = run(spec, source, executor, journal, interrupted=after, watcher=after)
     executor.close()
     return after, journal, outcome.reason
 
@@ -120,7 +120,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 def test_an_early_fit_has_bounded_cost():
     """Steps × multiplications and additions stay below the bound, however many columns, targets or classes."""
     source, executor = rows_of(False), LocalExecutor(1)
-    problem = prepare(source, Request(gamma=0.4), executor).problem
+    problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
     assert effort(problem, 4000) == (300, STEPS)
     many = replace(problem, powers=np.ones(100))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
-from partirvm.planning.cost import Looking, Rates, Seen
+from partirvm.options import Request
+from partirvm.planning.cost import Looking, Rates
 from partirvm.planning.keeping import choose
 from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
 from partirvm.planning.plan import Machine, Sparseness, affordable, make_plan, weighing_all
@@ -25,22 +26,18 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    options = {
-        "strategy": "working-set",
-        "selection": "error",
-        "likelihood": "full",
-        "partition_size": 500,
-        "stop_fraction": 0.5,
-        "max_rounds": 5,
-        "max_vectors": None,
-        "held_out": False,
+    rest = {
+        name: changes.pop(name)
+        for name in ("looking", "held_out", "shrink_threads", "shrink_partition")
+        if name in changes
     }
-    return make_plan(shape, machine, RATES, **(options | changes))
+    request = Request(strategy="working-set", selection="error", likelihood="full", partition_size=500, max_rounds=5)
+    return make_plan(shape, machine, RATES, replace(request, **changes), **rest)
 
 
 def test_a_plan_says_it_all():
     """Rows, tiles, strategy, P, rounds, every cap, passes, threads, time and memory of what."""
-    plan = plan_of(max_vectors=1200, notes=("P was held to 500",))
+    plan = replace(plan_of(max_vectors=1200), notes=("P was held to 500",))
     text = str(plan)
     for part in (
         "1,000,000 rows × 8 features",
@@ -164,8 +161,8 @@ def test_the_course_of_every_strategy(changes, says):
 @pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
 def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a sample."""
-    seen = {"full": None, "sample": Seen(2000), "partition": Seen(None, 500)}[likelihood]
-    options = {"strategy": strategy, "likelihood": likelihood, "seen": seen, "max_rounds": None}
+    options = {"strategy": strategy, "likelihood": likelihood, "max_rounds": None}
+    options |= {"likelihood_rows": 2000, "noise_rows": 500}
     plan = plan_of(shape=DataShape(3000, 4, 1, 2048), partition_size=3000 if strategy == "basic" else 64, **options)
     assert plan.peak <= plan.machine.limit
     found = json.loads(json.dumps(plan.to_json()))
@@ -195,7 +192,7 @@ SPARSENESS = Sparseness(rows=222, vectors=27, partition_size=45)
 
 def test_the_heuristic_is_told():
     """ρ, the rows that measured it, P as it came out; and every cap that followed."""
-    plan = plan_of(partition_size=45, sparseness=SPARSENESS, max_vectors=30)
+    plan = replace(plan_of(partition_size=45, max_vectors=30), sparseness=SPARSENESS)
     text = str(plan)
     assert "heuristic   P = 45 by sparseness: 27 of 222 random rows became vectors (ρ = 0.122)\n" in text
     assert "note        P held to 30 by max_vectors" in text
@@ -235,11 +232,10 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
 def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
     """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays under the limit."""
     plan = plan_of(
-        shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1),
+        shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, classes=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),
         partition_size=candidates,
         looking=Looking(0, pools * candidates),
-        newton=newton,
         held_out=held_out,
     )
     spare = plan.room(plan.columns)

@@ -13,7 +13,7 @@ from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.laplace import Newton
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import automatic, partition, partition_length
-from partirvm.strategies.growing import grown
+from partirvm.strategies.growing import grown, joined
 from partirvm.strategies.instructions import Finish, Gather, Save, Saved
 from partirvm.strategies.problem import Options
 
@@ -53,12 +53,12 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
     nothing for numbers; for classes it holds α and seeks the mode."""
     (every, before), strategy = simulators(classes), STRATEGIES["incremental"]()
     state, first = drive(before, strategy, *strategy.start(before.problem, OPTIONS), rounds)
-    state = grown(state, every.problem, OPTIONS)
+    state = grown(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
     kept = state.fit.n_vectors
     _, then = drive(every, strategy, *strategy.next(state, Saved()), 99)
-    joined = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
-    assert sorted(joined) == list(range(AFTER))
-    assert max(joined[:BEFORE]) < BEFORE
+    rows = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
+    assert sorted(rows) == list(range(AFTER))
+    assert max(rows[:BEFORE]) < BEFORE
     if classes:
         assert isinstance(then[0], Newton)
         assert then[0].hold
@@ -81,7 +81,7 @@ def test_lots_make_partitions_of_their_own(classes):
         options = replace(OPTIONS, partition_size=size)
         codes = every.problem.codes
         now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
-        state = grown(state, now, options)
+        state = grown(state, joined(state.problem, state.options, now, size), options)
     problem = state.problem
     assert [(lot.stop, lot.partitions) for lot in problem.lots] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
     parts = [partition(problem, state.options, k) for k in range(12)]

@@ -15,8 +15,9 @@ from partirvm.core.residuals import Scores
 from partirvm.core.rprop import OFF, awakened
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
-from partirvm.jobs.checkpoint import CODEC
-from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
+from partirvm.jobs.checkpoint import pack, unpack
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.jobs.values import CODEC
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
@@ -69,9 +70,10 @@ class Keeping(MemoryJournal):
     def checkpoint(self, checkpoint):
         if checkpoint.final:
             return
-        tree, arrays = CODEC.encode(checkpoint.state)
-        state = CODEC.decode(tree, arrays)
-        self.checkpoints.append((Checkpoint(state, checkpoint.waiting), len(self.history)))
+        tree, arrays = CODEC.encode(pack(checkpoint))
+        state = checkpoint.state
+        again = unpack(CODEC.decode(tree, arrays), state.problem, state.options)
+        self.checkpoints.append((again, len(self.history)))
 
 
 def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrupted=lambda: None, held_out=None):

@@ -1,0 +1,234 @@
+"""The FitSpec: everything that a fit will do, decided once, frozen, and kept in its job.
+
+``setup.resolve`` makes it from a source and a request; ``jobs.run`` runs it; a resume reads it back and decides nothing
+again but the limits that a person may change (``with_limits``). ``pack`` makes plain values and arrays of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.priors import GammaDensity, Prior
+from partirvm.data import Source
+from partirvm.data.weighted import ClassWeighted
+from partirvm.kernels import kernel_from_spec
+from partirvm.kernels.bases import basis_from_spec
+from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.options import Request
+from partirvm.planning.cost import Looking, Rates, RoundCost
+from partirvm.planning.keeping import SHARE, KernelStore, choose
+from partirvm.planning.memory import DataShape, StepBytes
+from partirvm.planning.plan import Machine, Plan, Sparseness, make_plan, weighing_all
+from partirvm.setup.basis import checked_basis
+from partirvm.setup.kernel import checked_kernel
+from partirvm.setup.parameters import portable
+from partirvm.setup.rates import measure_disk
+from partirvm.strategies.problem import Lot, Options, Problem
+from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
+from partirvm.types import Scaling
+
+Float = NDArray[np.float64]
+
+LIMITS = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
+"""What a resume may change; all else would make another fit of it."""
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """A fit that is ready to run.
+
+    ``request`` is what was asked with every "auto" of the fit's mathematics resolved; the kernel, learned or given, is
+    that of ``problem``. ``class_weights`` (K,) are None where rows count as they are. ``input_variance`` (d,) is that
+    of the inputs as the kernel sees them, ``constant`` (d,) says which features have one value only, and ``counted`` is
+    the number of rows of weight above zero. ``measured`` are lines of history that resolving left: of the kernel's
+    learning and of the heuristic's fit. ``notes`` are those of the plan that do not follow from its arithmetic.
+    ``before`` is the spec of the rows that the fit had before it grew (``setup.growth``), None if it has not.
+    """
+
+    request: Request
+    problem: Problem
+    options: Options
+    plan: Plan
+    class_weights: Float | None
+    input_variance: Float
+    constant: NDArray[np.bool_]
+    counted: int
+    measured: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    before: FitSpec | None = None
+
+    def of_rows(self, n_rows: int) -> FitSpec:
+        """The spec of a checkpoint that has seen so many rows: this one, or that before it grew."""
+        return self.before if self.before is not None and n_rows < self.problem.n_rows else self
+
+    def weigh(self, source: Source) -> Source:
+        """The source with the class weights of the fit."""
+        return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
+
+    def with_codes(self, codes: NDArray[np.integer[Any]] | None) -> FitSpec:
+        """With the class codes (N,) of all rows, which are read from the source and are no part of a file."""
+        return replace(self, problem=replace(self.problem, codes=codes))
+
+    def with_limits(self, asked: Request, machine: Machine, rates: Rates, *, elastic: bool) -> FitSpec:
+        """The same fit under the ``LIMITS`` of ``asked``, on this machine.
+
+        What memory allows stays as it was under the same limit: a process that needs some more of it for itself than
+        the one before must not end the fit earlier. Raises ``MemoryLimitError`` as ``make_plan`` does.
+        """
+        request = replace(self.request, **{name: getattr(asked, name) for name in LIMITS})
+        plan = planned(request, self.problem, self.plan.shape, machine, rates, elastic, joining=self.plan.joining)
+        notes = self.notes + plan.notes
+        plan = replace(plan, sparseness=self.plan.sparseness, learned=self.plan.learned, notes=notes)
+        options = replace(self.options, max_rounds=request.max_rounds, max_vectors=request.max_vectors)
+        if machine.limit != self.plan.machine.limit:
+            options = replace(options, **memory_limits(plan))
+        return replace(self, request=request, plan=plan, options=options)
+
+    def pack(self) -> dict[str, Any]:
+        """Plain values and arrays, all but the class codes.
+
+        Raises ``UsageError`` for a kernel or a basis that only this process has.
+        """
+        facts = ("class_weights", "input_variance", "constant", "counted", "measured", "notes")
+        return {
+            "request": portable(self.request),
+            "problem": _pack_problem(self.problem),
+            "options": asdict(self.options),
+            "plan": asdict(self.plan),
+            **{name: getattr(self, name) for name in facts},
+            "before": None if self.before is None else self.before.pack(),
+        }
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any]) -> FitSpec:
+        """The spec of which ``pack`` made this."""
+        own = {
+            "request": _unpack_request(packed["request"]),
+            "problem": _unpack_problem(packed["problem"]),
+            "options": Options(**packed["options"]),
+            "plan": _unpack_plan(packed["plan"]),
+            "before": None if packed["before"] is None else cls.unpack(packed["before"]),
+        }
+        return cls(**{**packed, **own})
+
+
+def planned(
+    request: Request,
+    problem: Problem,
+    shape: DataShape,
+    machine: Machine,
+    rates: Rates,
+    elastic: bool,
+    *,
+    shrink_partition: bool = False,
+    joining: int | None = None,
+) -> Plan:
+    """The plan of a request whose mathematics is resolved, by arithmetic. Raises as ``make_plan`` does."""
+    plan = make_plan(
+        shape,
+        machine,
+        rates,
+        request,
+        looking=_looking(request, problem.shuffled, shape),
+        held_out=problem.held_out,
+        shrink_threads=elastic,
+        shrink_partition=shrink_partition,
+        joining=joining,
+    )
+    if request.selection == ALL_WEIGHTS:
+        plan = weighing_all(plan, rates, held_out=problem.held_out, shrink_threads=elastic)
+    return replace(plan, kernel_store=_kernel_store(plan, rates, request))
+
+
+def memory_limits(plan: Plan) -> dict[str, Any]:
+    """What memory allows, as the ``Options`` of these names: most columns, squared columns side by side, …"""
+    return {
+        "max_columns": plan.max_columns,
+        "batch": plan.batch_elements,
+        "learning_columns": plan.learning_columns,
+    }
+
+
+def _looking(request: Request, shuffled: bool, shape: DataShape) -> Looking:
+    P = int(request.partition_size)
+    if request.selection == "error":
+        return Looking(rows=min(SPREAD * P, shape.n_rows) if shuffled else shape.n_rows)
+    return Looking(pool=min(POOL * P, shape.n_candidates) if request.selection == "gain" else 0)
+
+
+def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
+    """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
+    if not plan.shape.n_kernels:
+        return KernelStore("none", 0, "there is no kernel")
+    spare = plan.room(plan.columns)
+    if request.kernel_store == request.memory_limit == "auto":
+        spare = min(spare, int(SHARE * plan.machine.limit))
+    return choose(
+        request.kernel_store,
+        rates,
+        plan.shape.n_rows,
+        plan.columns,
+        plan.machine.workers,
+        spare,
+        measure_disk,
+        repeats=plan.shape.classes,
+    )
+
+
+def _unpack_request(packed: dict[str, Any]) -> Request:
+    return Request(**{**packed, "kernel": checked_kernel(packed["kernel"]), "basis": checked_basis(packed["basis"])})
+
+
+def _pack_problem(problem: Problem) -> dict[str, Any]:
+    """A problem by its values; of the empty design what names its columns."""
+    empty = problem.empty
+    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "lots")}
+    return {
+        **own,
+        "kernel": empty.kernel.spec(),
+        "functions": None if empty.functions is None else empty.functions.spec(),
+        "scaling": vars(empty.scaling).copy(),
+        "origin": empty.origin,
+        "likelihood": problem.likelihood.name,
+        "prior": asdict(problem.prior),
+        "lots": [asdict(lot) for lot in problem.lots],
+    }
+
+
+def _unpack_problem(packed: dict[str, Any]) -> Problem:
+    values = dict(packed)
+    scaling, functions, prior = Scaling(**values.pop("scaling")), values.pop("functions"), values.pop("prior")
+    densities = {name: GammaDensity(**prior[name]) for name in ("alpha", "noise")}
+    return Problem(
+        empty=Design(
+            kernel_from_spec(values.pop("kernel")),
+            scaling,
+            np.zeros((0, len(scaling.x_shift))),
+            NONE,
+            bias=False,
+            origin=values.pop("origin"),
+            functions=None if functions is None else basis_from_spec(functions),
+        ),
+        likelihood=LIKELIHOODS[values.pop("likelihood")],
+        prior=Prior(**{**prior, **densities}),
+        lots=tuple(Lot(**lot) for lot in values.pop("lots")),
+        **values,
+    )
+
+
+def _unpack_plan(packed: dict[str, Any]) -> Plan:
+    sparseness = packed["sparseness"]
+    parts = {
+        "shape": DataShape(**packed["shape"]),
+        "machine": Machine(**packed["machine"]),
+        "bytes": StepBytes(**packed["bytes"]),
+        "rounds": tuple(RoundCost(**each) for each in packed["rounds"]),
+        "sparseness": None if sparseness is None else Sparseness(**sparseness),
+        "kernel_store": KernelStore(**packed["kernel_store"]),
+    }
+    return Plan(**{**packed, **parts})

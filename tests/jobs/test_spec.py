@@ -1,0 +1,173 @@
+"""The spec of a fit: what it says comes back from a file, and a resume decides nothing again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from same import assert_same
+
+from partirvm import ingest, jobs, open_job
+from partirvm.backends import LocalExecutor
+from partirvm.core.termination import Termination
+from partirvm.data import ZarrSource, as_source
+from partirvm.errors import MissingDataError
+from partirvm.jobs import attempt
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.jobs.submission import create
+from partirvm.jobs.values import CODEC
+from partirvm.options import Request
+from partirvm.setup.resolve import resolve
+from partirvm.setup.spec import FitSpec
+from partirvm.storage.folder import read_json, to_json
+from partirvm.storage.local import LocalFolder
+from partirvm.types import Columns
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+ASKED = Request(gamma=0.5, partition_size=20, strategy="working-set", max_rounds=2, selection="random", seed=3)
+
+FITS = {
+    "numbers": {},
+    "priors": {"alpha_prior": (1e-3, 1e-3), "noise_prior": (1e-3, 0.0), "fixed_alpha": {"bias": 1e-6}},
+    "a basis, several kernels": {"basis": "linear", "gamma_multiples": (1.0, 8.0)},
+    "no kernel": {"kernel": "none", "gamma": "auto", "basis": "linear", "partition_size": "auto", "max_rounds": None},
+    "a size that is measured": {"partition_size": "auto"},
+    "a kernel that is learned": {"gamma": "auto"},
+    "split-merge, a sample": {"strategy": "split-merge", "likelihood": "sample", "max_rounds": None},
+    "several targets": {"targets": 2},
+    "classes": {"classes": 3, "class_weight": "balanced"},
+}
+
+
+def source(targets=1, classes=0, n=150):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = np.stack([np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n) for _ in range(targets)], axis=1)
+    if not classes:
+        return as_source(X, y[:, 0] if targets == 1 else y, tile_rows=64)
+    columns = Columns(("a", "b"), "kind", {}, tuple(range(classes)))
+    return as_source(X, np.digitize(y[:, 0], [-0.5, 0.5][: classes - 1]), tile_rows=64, columns=columns)
+
+
+@pytest.mark.parametrize("asked", FITS.values(), ids=FITS)
+def test_a_spec_comes_back_from_its_file(asked):
+    """To the bit, all but the class codes; what is asked as "auto" is decided in it."""
+    asked = dict(asked)
+    rows = source(asked.pop("targets", 1), asked.pop("classes", 0))
+    executor = LocalExecutor(1)
+    spec = resolve(rows, replace(ASKED, **asked), executor)
+    executor.close()
+    tree, arrays = CODEC.encode(spec.pack())
+    found = FitSpec.unpack(CODEC.decode(json.loads(json.dumps(tree)), arrays)).with_codes(spec.problem.codes)
+    assert_same(replace(spec, request=found.request), found)
+    assert found.pack()["request"] == spec.pack()["request"]
+    request = spec.request
+    assert "auto" not in (request.strategy, request.selection, request.likelihood, request.partition_size)
+    assert isinstance(request.moderate, bool)
+    assert isinstance(request.likelihood_rows, int)
+
+
+def data(folder, n=150):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    ingest((X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)), folder / "d.zarr", tile_rows=64)
+    return str(folder / "d.zarr")
+
+
+def bits(model):
+    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes(), model.noise_variance
+
+
+def test_a_resume_decides_nothing_again(tmp_path, monkeypatch):
+    """It reads the spec, whatever the plan event says to people, and ends in the bits of a fit without a break."""
+    place, asked = data(tmp_path), replace(ASKED, strategy="auto", selection="auto")
+    whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, max_rounds=4))
+    jobs.fit(place, str(tmp_path / "job"), asked)
+    folder = LocalFolder(str(tmp_path / "job"), tmp_path / "job")
+    for name in folder.list("events"):
+        event = read_json(folder, f"events/{name}")
+        if event["event"] == "plan":
+            folder.write(f"events/{name}", to_json({**event, "strategy": "none at all", "partition_size": -1}))
+    monkeypatch.setattr(attempt, "resolve", None)
+    job = open_job(tmp_path / "job").resume(max_rounds=4)
+    assert job.wait(60) is Status.DONE, job.state().reason
+    assert bits(job.model()) == bits(whole.model)
+    assert job.relevance() is not None
+
+
+def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_checkpoint(tmp_path, monkeypatch):
+    """A driver that dies in the first round leaves it; with other limits nothing of it is kept."""
+    place = data(tmp_path)
+    whole = jobs.fit(place, str(tmp_path / "whole"), ASKED)
+
+    class Broken(Watcher):
+        def on_step(self, info, candidates):
+            raise KeyboardInterrupt
+
+    create(place, str(tmp_path / "job"), ASKED, None, False)
+    with pytest.raises(KeyboardInterrupt):
+        jobs.carry_out(str(tmp_path / "job"), watcher=Broken())
+    store, called = JobStore(tmp_path / "job"), []
+    assert store.decided() is not None
+    assert not store.has_checkpoint()
+    monkeypatch.setattr(attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw))
+    job = open_job(tmp_path / "job").resume()
+    assert job.wait(60) is Status.DONE
+    assert not called
+    assert bits(job.model()) == bits(whole.model)
+
+
+def test_a_checkpoint_without_its_spec_is_no_place_to_go_on_from(tmp_path):
+    """The job is interrupted, and says what is missing."""
+    job = str(tmp_path / "job")
+    jobs.fit(data(tmp_path), job, ASKED)
+    for path in (tmp_path / "job" / "specs").glob("*.json"):
+        path.unlink()
+    open_job(job).requeue(max_rounds=4)
+    with pytest.raises(MissingDataError, match="the spec of its last checkpoint is missing"):
+        jobs.carry_out(job)
+    assert open_job(job).status() is Status.INTERRUPTED
+
+
+def test_time_that_is_over_leaves_no_spec(tmp_path):
+    """What was left to learn would be missing from it."""
+    found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="auto", time_limit=1e-6))
+    assert found.outcome.reason is Termination.TIME
+    assert JobStore(tmp_path / "job").decided() is None
+
+
+@pytest.mark.parametrize("strategy", ["basic", "incremental", "working-set", "split-merge"])
+def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
+    """The update had grown the spec and left no checkpoint: the next one is that of all the rows at once."""
+    found, rng = [], np.random.default_rng(5)
+    parts = [(X, np.sin(2 * X[:, 0]) * X[:, 1]) for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))]
+
+    class Broken(Watcher):
+        def on_tiles(self, name, done, total, rows):
+            raise KeyboardInterrupt
+
+    for broken in (False, True):
+        folder = tmp_path / str(broken)
+        folder.mkdir()
+        place, job = data(folder), str(folder / "job")
+        rounds = 2 if strategy in ("incremental", "working-set") else None
+        jobs.fit(place, job, replace(ASKED, strategy=strategy, max_rounds=rounds))
+        ingest(parts[0], place, append=True)
+        if broken:
+            open_job(job).requeue_grown()
+            with pytest.raises(KeyboardInterrupt):
+                jobs.carry_out(job, watcher=Broken())
+            assert FitSpec.unpack(JobStore(job).decided()).problem.n_rows == 180
+        ingest(parts[1], place, append=True)
+        assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
+        spec = FitSpec.unpack(JobStore(job).decided())
+        assert (spec.problem.n_rows, spec.before.problem.n_rows) == (220, 150)
+        assert [lot.stop for lot in spec.problem.lots] == [150, 220]
+        assert ZarrSource(place).n_rows == 220
+        found.append(bits(open_job(job).model()))
+    assert found[0] == found[1]
