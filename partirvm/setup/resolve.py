@@ -21,7 +21,8 @@ from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
-from partirvm.options import Request
+from partirvm.options import TABLE, Request, idle
+from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.memory import DataShape
@@ -200,30 +201,22 @@ def _remarks(
     new_rows: int | None,
 ) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
-    given, default, remarks = parameters, Request(), []
-    partition = "partition" in (likelihood, given.final_likelihood) and not problem.classifies
-    sample = "sample" in (likelihood, given.final_likelihood)
-    idle = [
-        *(name for name in ("noise_rows", "noise_every") if not partition and _differs(name, given, default)),
-        *(name for name in ("likelihood_rows",) if not sample and _differs(name, given, default)),
-        *(name for name in ("selection",) if strategy != "working-set" and _differs(name, given, default)),
-        *(name for name in ("multi_class",) if problem.n_classes <= 2 and _differs(name, given, default)),
-        *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
-        *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
-        *(name for name in ("noise_prior",) if not _estimates(problem) and _differs(name, given, default)),
-        *(name for name in ("fixed_alpha",) if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]),
-    ]
-    if given.kernel == NoKernel.name:
-        beside = ("strategy", "partition_size", "heuristic_rows", "max_vectors", "stop_rule", "kernel_store")
-        idle += [name for name in beside if _differs(name, given, default)]
-    if strategy == "basic":
-        idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
-    if _differs("gamma_prior", given, default) and not (
-        learns(given) and groups(problem.empty.kernel.parameters) and problem.power
-    ):
-        idle.append("gamma_prior")
-    if idle:
-        remarks.append(f"without effect here: {', '.join(idle)}")
+    given, remarks = parameters, []
+    chosen = {
+        "target": (_kind_of_target(problem),),
+        "strategy": (strategy,),
+        "fit_rows": (likelihood, given.final_likelihood),
+        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
+        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
+    }
+    without = idle(given, chosen)
+    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
+        without.append("fixed_alpha")
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
+        without.append("gamma_prior")
+    if without:
+        remarks.append(f"without effect here: {', '.join(without)}")
     if blind := sees_codes(given.kernel, source.columns):
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if blind := codes_seen(given, source.columns):
@@ -244,13 +237,11 @@ def _remarks(
     return tuple(remarks)
 
 
-def _estimates(problem: Problem) -> bool:
-    """Whether there is a noise, and it is not given."""
-    return not problem.classifies and problem.noise_variance is None
-
-
-def _differs(name: str, given: Request, default: Request) -> bool:
-    return bool(getattr(given, name) != getattr(default, name))
+def _kind_of_target(problem: Problem) -> str:
+    """What options apply to: numbers, two classes or several."""
+    if not problem.classifies:
+        return NUMBERS
+    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
 
 
 def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
