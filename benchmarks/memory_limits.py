@@ -6,7 +6,7 @@ Data are generated and ingested once. Each setting runs in a process of its own,
 table has a line for each: its memory limit, the peak that the plan expects (the process, the allowance and the
 formulas of ``planning.memory`` together), the peak resident memory that the operating system reports (VmHWM), and
 their ratio. It should lie between 0.5 and 1.0, and no peak above its limit. A prediction is judged by the plan of the
-fit before it, whose process has ended.
+fit before it, whose process has ended; an augmented one, which takes as many rows at once as fit, by its limit.
 """
 
 from __future__ import annotations
@@ -195,6 +195,8 @@ def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
         found = within(seconds, fit, folder, setting, job)
         if setting.then:
             found |= within(seconds, after, folder, setting, job)
+        if setting.then == "augment":
+            found["planned_mib"] = float(setting.limit)
     except (TimeoutError, ChildProcessError) as error:
         return {**about, "note": str(error)}
     ratio = found["peak_mib"] / found["planned_mib"]

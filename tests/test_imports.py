@@ -26,19 +26,21 @@ ARROWS = {
     "core": VALUES,
     "kernels": VALUES,
     "planning": VALUES,
-    "strategies": VALUES | {"core", "kernels", "planning"},
+    "likelihoods": VALUES | {"core", "kernels"},
+    "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES
-    | {"core", "kernels", "data", "model", "strategies.instructions", "strategies.passes", "planning.plan"},
+    "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"},
     "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends"}
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"}
     # The driver runs the small fits of kernel search, too.
     | {"jobs.driver", "jobs.timer"},
-    "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup"},
+    "jobs": VALUES
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"},
     "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup", "jobs"},
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
+    | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process.
     "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
@@ -112,9 +114,11 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
+    "storage.process": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
+    "likelihoods": {"numpy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},
@@ -179,6 +183,53 @@ def test_third_parties_stay_where_they_belong(name):
     allowed = THIRD_PARTIES[part] | THIRD_PARTIES.get(name, set())
     tops = {target.partition(".")[0] for target in imports(MODULES[name])}
     assert tops - set(sys.stdlib_module_names) - {"partirvm", "__future__"} <= allowed
+
+
+LAZY = {
+    # Their ``__init__`` loads public names when they are first used, from modules that may import the package.
+    "partirvm",
+    "partirvm.jobs",
+}
+
+
+def module_at(target, known):
+    """The module that an imported name is, or lies in."""
+    while target not in known:
+        target = target.rpartition(".")[0]
+    return target
+
+
+def neighbours():
+    """Each module with the modules of the package that it imports anywhere: in functions and type checks, too."""
+    paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {"partirvm": ROOT / "__init__.py"}
+    for name, path in paths.items():
+        if name not in LAZY:
+            own = {module_at(target, paths) for target in imports(path) if target.partition(".")[0] == "partirvm"}
+            yield name, own - {name} - LAZY
+
+
+def circle(graph):
+    """The modules that stand in a circle or between two; empty if there is none.
+
+    Modules that import none of those left, or that none of those left imports, are taken away until all have both.
+    """
+    left = {name: set(targets) for name, targets in graph.items()}
+    while True:
+        targets = set().union(*left.values())
+        kept = {name: own & left.keys() for name, own in left.items() if own & left.keys() and name in targets}
+        if kept == left:
+            return left
+        left = kept
+
+
+def test_a_circle_is_found():
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()})) == {"b", "c"}
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_import_circles():
+    """Between modules, wherever in a module the import stands."""
+    assert circle(dict(neighbours())) == {}
 
 
 def loaded(statement):

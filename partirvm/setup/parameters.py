@@ -19,8 +19,8 @@ from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
+from partirvm.strategies.fit_rows import SAMPLE, automatic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.likelihood import SAMPLE, automatic
 from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.types import Scaling, over_square
 

@@ -21,6 +21,8 @@ from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.cost import Looking, Rates, Seen
@@ -48,10 +50,9 @@ from partirvm.setup.rates import calibrate, measure_disk
 from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
 from partirvm.setup.search import Interrupted, Measuring
 from partirvm.strategies.choosing import LEAST
+from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.incremental import Incremental
-from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, over_square
 
@@ -302,7 +303,7 @@ def _problem(
             target_scale=1.0,
             shuffled=source.shuffled,
             held_out=held_out is not None,
-            likelihood=resolve_class_likelihood(parameters, classes.n_classes),
+            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
             n_classes=classes.n_classes,
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),

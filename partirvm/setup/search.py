@@ -22,7 +22,7 @@ from partirvm.planning.plan import Machine, affordable
 from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.kernel import chooses
 from partirvm.strategies.choosing import EACH, ONE, WIDTHS, Choosing
-from partirvm.strategies.instructions import Record, Strategy
+from partirvm.strategies.instructions import AnyStrategy, Record
 from partirvm.strategies.learning import ROWS, Learning, asked
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
 from partirvm.strategies.problem import Options, Problem
@@ -120,7 +120,7 @@ class Measuring:
         self.executor.use(threads)
         return most
 
-    def _run(self, strategy: Strategy, problem: Problem, options: Options) -> tuple[Outcome, tuple[Entry, ...]]:
+    def _run(self, strategy: AnyStrategy, problem: Problem, options: Options) -> tuple[Outcome, tuple[Entry, ...]]:
         journal = MemoryJournal()
         told = telling(self.source.columns.features)
         driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted, told=told)

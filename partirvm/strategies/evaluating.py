@@ -23,10 +23,13 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Held, Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.columns import labels_of
-from partirvm.strategies.passes import BendPass, GramPass, LogisticPass, Pass, ResidualPass, SlopePass
+from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.gaussian import FIRST_NOISE
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
+from partirvm.likelihoods.passes import Pass
+from partirvm.likelihoods.slope_passes import BendPass, SlopePass
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.regressing import FIRST_NOISE
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -153,7 +156,7 @@ class OfClasses:
     @property
     def wanted(self) -> Pass | None:
         """The pass that comes next; None once there is a ``point``."""
-        likelihood = self.problem.likelihood
+        likelihood = self.problem.likelihood.name
         if self.mode is None:
             weights = self.weights if self.search is None else self.search.trial.weights
             return LogisticPass(self.design, weights, likelihood, self.rows)
@@ -178,7 +181,7 @@ class OfClasses:
             return replace(self, shift=-0.5 * np.einsum("kij,jk->ik", covariance, statistic))
         if self.search is None:
             labels = labels_of(self.design)
-            state = tied_laplace.begun(self.problem.likelihood, labels, self.tied, self.weights, statistic)
+            state = tied_laplace.begun(self.problem.likelihood.name, labels, self.tied, self.weights, statistic)
             return replace(self, search=settle(state))
         rule = StopRule(AT_MODE, STEPS if self.turns else LAST_STEPS)
         search, reason = receive(self.search, statistic, rule)
@@ -234,7 +237,7 @@ def evaluation(problem: Problem, design: Design, rows: Int | None, last: Point |
 def held_out(problem: Problem, design: Design, weights: Float, rows: Int) -> Pass:
     """The pass over other rows that says what weights (M, C) are worth there, see ``loss``."""
     if problem.classifies:
-        return LogisticPass(design, weights, problem.likelihood, rows)
+        return LogisticPass(design, weights, problem.likelihood.name, rows)
     return ResidualPass(design, weights, rows=rows)
 
 

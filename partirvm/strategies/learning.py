@@ -29,12 +29,12 @@ from partirvm.core.rprop import FIRST_STEP, LATER_STEP, Search, advance, again, 
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.columns import fresh
 from partirvm.strategies.evaluating import Evaluation, Point, evaluation
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Instruction, Log, Record, Saved, Stop
-from partirvm.strategies.likelihood import posterior_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import noise, root_mean
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil, sqrt
-from typing import Any
 
 import numpy as np
 
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Gather, Log, Save
-from partirvm.strategies.likelihood import posterior_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import INTERMEDIATE
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
+from partirvm.strategies.rules import INTERMEDIATE
 
 DENSE = 0.9
 """From this ρ on the kernel is probably wrong: nearly every row would be a vector."""
@@ -66,15 +65,15 @@ class PartitionSize(Basic):
         problem = replace(problem, held_out=False)
         return replace(super().first(problem, options), options=options, selection="random")
 
-    def _unused(self, state: Any) -> int:
+    def _unused(self, state: RoundsState) -> int:
         return 0 if state.round else int(state.options.likelihood_rows)
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
         rows = posterior_rows(state.problem, state.options, "sample", state.design)
         rows = np.arange(room) if rows is None else rows
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
 
-    def _save(self, state: Any) -> Answer:
+    def _save(self, state: RoundsState) -> Answer[RoundsState]:
         state, (save,) = super()._save(state)
         assert isinstance(save, Save)
         return state, (Log(replace(save.record, kind="heuristic")),)

@@ -10,6 +10,7 @@ evaluation of ``strategies.evaluating`` does, of which it takes the place.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.strategies import classifying, regressing
-from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import fresh, survivors
-from partirvm.strategies.instructions import AnyFit, Gathered, Instruction, Newton, Passed, Solve, Solved, Start
-from partirvm.strategies.passes import GramPass
+from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.laplace import Newton, Start
+from partirvm.strategies.columns import fresh
+from partirvm.strategies.instructions import Gathered, Instruction, Passed, Solved
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import INTERMEDIATE, final_rule, join
+from partirvm.strategies.rules import INTERMEDIATE, final_rule
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -38,7 +40,7 @@ class Rehearsal:
     rows: Int
     rule: StopRule
     begun: HyperState | None = None
-    fit: AnyFit | None = None
+    fit: Any | None = None
 
     @property
     def wanted(self) -> Instruction | None:
@@ -47,8 +49,9 @@ class Rehearsal:
             return None
         problem, design, count = self.problem, self.design, len(self.design.labels)
         if problem.classifies:
-            start = Start.of(classifying.nothing(problem))
-            return Newton(design, problem.likelihood, start, self.rule, count, self.rows)
+            start = Start.of(problem.likelihood.start(problem))
+            likelihood: Any = problem.likelihood
+            return Newton(design, likelihood, start, self.rule, count, self.rows)
         if self.begun is None:
             offset = np.zeros((0, len(design.scaling.t_shift)))
             return GramPass(problem.empty, design, offset, rows=self.rows)
@@ -59,7 +62,9 @@ class Rehearsal:
         if isinstance(event, Passed):
             empty = replace(self.problem.empty, kernel=self.design.kernel)
             problem = replace(self.problem, empty=empty)
-            return replace(self, begun=join(regressing.nothing(problem), empty, self.design, event.statistic))
+            nothing = problem.likelihood.start(problem)
+            begun = problem.likelihood.join(nothing, empty, self.design, event.statistic)
+            return replace(self, begun=begun)
         return replace(self, design=survivors(self.design, event.fit), fit=event.fit)
 
     @property
@@ -80,4 +85,6 @@ def rehearsal(problem: Problem, options: Options, rows: Int, heard: Gathered, ke
     offered = empty.with_centres(heard.points[there], rows[there])
     design = offered.take(fresh(offered, empty), leading=problem.leading)
     rule = replace(final_rule(options), tol=INTERMEDIATE * options.tol, guard=False)
-    return Rehearsal(problem, design, rows, newton_rule(rule, options) if problem.classifies else rule)
+    if problem.classifies:
+        rule = replace(rule, max_iterations=options.max_passes)
+    return Rehearsal(problem, design, rows, rule)

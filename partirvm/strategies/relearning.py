@@ -12,33 +12,30 @@ the fits of later rounds prune them as they do others.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from partirvm.kernels import Kernel, Several
-from partirvm.strategies.fitting import record
-from partirvm.strategies.growing import Growing
-from partirvm.strategies.instructions import Event, Log, Record, Save
-from partirvm.strategies.passes import GramPass
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.strategies.instructions import Event, Log, Passed, Record, Save
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.regressing import Warm, restart
-from partirvm.strategies.rounds import Answer, Phase
+from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, record
 from partirvm.strategies.trial import Trial, due
 
 
-class Relearning(Growing):
+class Relearning(Rounds[S]):
     """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
 
-    def _on_saved(self, state: Any, event: Event) -> Answer:
+    def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if state.settled or state.seen != "full" or not due(state.problem, state.options, state.fit, state.learned):
             return super()._on_saved(state, event)
         trial = Trial.of(state)
         assert trial.wanted is not None
         return replace(state, trial=trial, learned=state.fit.n_vectors, phase=Phase.LEARN), (trial.wanted,)
 
-    def _on_learn(self, state: Any, event: Any) -> Answer:
+    def _on_learn(self, state: S, event: Passed) -> Answer[S]:
         """Go on with the search; then one pass for the statistics of the fit's columns under the kernel it found."""
+        assert state.trial is not None
         trial = state.trial.heard(event.statistic)
         state = replace(state, trial=trial)
         if trial.wanted is not None:
@@ -50,18 +47,20 @@ class Relearning(Growing):
         look = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))))
         return replace(state, problem=problem, design=design, phase=Phase.GRAM), (look,)
 
-    def _on_gram(self, state: Any, *events: Any) -> Answer:
+    def _on_gram(self, state: S, *events: Passed) -> Answer[S]:
         """The evidence decides, at the same α and β: what the fit makes of them comes with the next round."""
         if state.trial is None:
             return super()._on_gram(state, *events)
         old = state.trial.fit
-        fit = restart(state.problem, state.options, Warm.of(old), state.design, events[0].statistic)
+        likelihood = state.problem.likelihood
+        warm, statistic = likelihood.warm(old), events[0].statistic
+        fit = likelihood.restart(state.problem, state.options, old, warm, state.design, statistic)
         gain = fit.log_evidence - old.log_evidence
         if gain > state.options.tol * fit.n:
             return self._score(replace(state, fit=fit))
         return self._reject(state, gain)
 
-    def _save(self, state: Any) -> Answer:
+    def _save(self, state: S) -> Answer[S]:
         """The model of a kernel that was taken."""
         if state.trial is None:
             return super()._save(state)
@@ -69,9 +68,10 @@ class Relearning(Growing):
         save = Save(state.design, state.fit, line, state.options.moderate)
         return replace(state, trial=None, phase=Phase.SAVED), (save,)
 
-    def _reject(self, state: Any, gain: float) -> Answer:
+    def _reject(self, state: S, gain: float) -> Answer[S]:
         """The fit and all that belongs to it as they were."""
         trial = state.trial
+        assert trial is not None
         state = replace(state, problem=trial.problem, design=trial.design, fit=trial.fit, phase=Phase.SAVED)
         return replace(state, trial=None), (Log(_record(state, gain, taken=False)),)
 
@@ -81,9 +81,10 @@ def with_kernel(problem: Problem, kernel: Kernel | Several) -> Problem:
     return replace(problem, empty=replace(problem.empty, kernel=kernel))
 
 
-def _record(state: Any, gain: float, *, taken: bool) -> Record:
+def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
     """The line of history: the fit that stands, the rows that were learned from, and what was tried on them."""
     trial = state.trial
+    assert trial is not None
     line = record(
         state.problem,
         state.fit,

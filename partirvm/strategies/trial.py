@@ -19,10 +19,10 @@ from partirvm.core.rprop import LATER_STEP, Search, advance, again, awakened, be
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.passes import Pass
 from partirvm.strategies.evaluating import OfNumbers, held
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.learning import ROWS, SHARE, with_prior
-from partirvm.strategies.likelihood import posterior_rows
-from partirvm.strategies.passes import Pass
 from partirvm.strategies.problem import Options, Problem
 
 Int = NDArray[np.int64]

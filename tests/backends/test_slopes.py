@@ -15,8 +15,9 @@ from partirvm.core.statistics import BIAS
 from partirvm.data import ArraySource
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.columns import labels_of
 from partirvm.strategies import evaluating
-from partirvm.strategies.columns import labels_of
 from partirvm.strategies.evaluating import evaluation
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
@@ -43,7 +44,7 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
     empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0))
     power = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
     problem = Problem(
-        N, empty, True, power, None, 1.0, shuffled=True, held_out=False, likelihood=likelihood, n_classes=K
+        N, empty, True, power, None, 1.0, shuffled=True, held_out=False, likelihood=LIKELIHOODS[likelihood], n_classes=K
     )
     return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
 

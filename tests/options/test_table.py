@@ -23,8 +23,8 @@ from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES, AlphaPrior, Value
 from partirvm.planning.keeping import STORES
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.learning import PRIORS
-from partirvm.strategies.likelihood import LIKELIHOODS
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import SELECTIONS
 
@@ -104,8 +104,8 @@ def test_flags_that_are_no_options_of_the_table():
     ("words", "known"),
     [
         (names.StrategyName, ("auto", *STRATEGIES)),
-        (names.FitRows, ("auto", *LIKELIHOODS)),
-        (names.LastRows, LIKELIHOODS),
+        (names.FitRows, ("auto", *FIT_ROWS)),
+        (names.LastRows, FIT_ROWS),
         (names.StopRule, STOP_RULES),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),

@@ -14,13 +14,14 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Polynomial, kernel_from_spec
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.strategies import choosing
 from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature
 from partirvm.strategies.evaluating import held_out, loss
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Finish, Gather, Stop
 from partirvm.strategies.learning import asked
-from partirvm.strategies.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options
 
 

@@ -16,11 +16,13 @@ from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.strategies import learning
 from partirvm.strategies.evaluating import first_tied
 from partirvm.strategies.instructions import Finish, Gather, Gathered, Passed, Stop
 from partirvm.strategies.learning import Learning, asked
-from partirvm.strategies.passes import GramPass, SlopePass
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 
@@ -31,7 +33,11 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
     kernel = kernel or Gaussian((1 / d,) * d)
     empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
-    classes = {"likelihood": "bernoulli" if K == 2 else "ovr", "n_classes": K, "codes": y.astype(np.int8)} if K else {}
+    classes = (
+        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "ovr"], "n_classes": K, "codes": y.astype(np.int8)}
+        if K
+        else {}
+    )
     power = 1.0 if K else float(np.mean(y**2))
     return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
 

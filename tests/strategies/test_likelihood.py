@@ -8,11 +8,12 @@ import pytest
 from simulator import Simulator, wave
 
 from partirvm.core.updates import step
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Gather, Log, Solve, Solved
-from partirvm.strategies.likelihood import FULL_FLOPS, automatic
+from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
+from partirvm.strategies.instructions import Finish, Gather, Log, Solved
 from partirvm.strategies.partition_size import PartitionSize, probe_rows
-from partirvm.strategies.passes import GramPass, ResidualPass
 from partirvm.strategies.problem import Options
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
