@@ -253,6 +253,13 @@ class Request:
         metavar="U",
         help="How precisions are updated: mackay, or em (expectation maximisation: steady, and far slower).",
     )
+    max_iterations: int | None = option(
+        None,
+        Whole(1, optional=True),
+        group="strategy",
+        metavar="I",
+        help="Most iterations of one fit; of classes most passes.  [default: 500; of classes 200]",
+    )
     tol: float = option(
         1e-7,
         Real(above=0.0),

@@ -203,10 +203,13 @@ class FixedPoint(Solver):
     updates : {"mackay", "em"}
         How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
         evidence and takes far more steps.
+    max_iterations : int or None
+        Most iterations of one fit, of classes most passes; None is 500, of classes 200.
     """
 
     name = "fixed-point"
     updates: names.Updates = held("updates")
+    max_iterations: int | None = held("max_iterations")
 
 
 @dataclass
@@ -392,7 +395,7 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
     an estimator.
 
     >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
-    {'tol': 1e-09, 'solver': FixedPoint(updates='em'), 'noise_variance': Noise(prior=(1.0, 2.0)), \
+    {'tol': 1e-09, 'solver': FixedPoint(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
 'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
     """
     rest = dict(options)

@@ -354,7 +354,9 @@ def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.fl
 
 
 def _options(plan: Plan, parameters: Request, sample: int, problem: Problem, centres: int) -> Options:
+    most = parameters.max_iterations
     return Options(
+        **({} if most is None else {"max_iterations": most, "max_passes": most}),
         partition_size=plan.partition_size,
         selection=plan.selection,
         likelihood=plan.likelihood,

@@ -31,7 +31,8 @@ from partirvm import (
     WorkingSet,
     kernels,
 )
-from partirvm.errors import UsageError
+from partirvm.core.termination import Termination
+from partirvm.errors import PartirvmWarning, UsageError
 from partirvm.options import Request
 from partirvm.options.values import VALUES, flat, grouped
 
@@ -159,6 +160,19 @@ def test_what_is_refused(asked, message):
     X = np.random.default_rng(0).normal(size=(30, 2))
     with pytest.raises(UsageError, match=message):
         RVMRegressor(**asked).fit(X, X[:, 0])
+
+
+def test_max_iterations_end_a_fit():
+    """The last fit ends there, and says why; the default lets it converge."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(80, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    asked = {"gamma": 0.5, "strategy": "basic", "random_state": 0}
+    with pytest.warns(PartirvmWarning):
+        model = RVMRegressor(solver=FixedPoint(max_iterations=3), **asked).fit(X, y)
+    assert model.termination_ is Termination.ITERATIONS
+    assert model.history_[-1]["iterations"] == 3
+    assert RVMRegressor(solver=FixedPoint(), **asked).fit(X, y).history_[-1]["iterations"] > 3
 
 
 def test_names_that_moved_are_no_parameters():
