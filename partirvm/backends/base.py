@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, StepInfo
+from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
-from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.base import DenseFit, Fit
 from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 class Solution:
     """Where a dense fit ended and why, and from when to when it ran (seconds since the epoch)."""
 
-    fit: HyperState
+    fit: Fit
     reason: Termination
     began: float
     ended: float

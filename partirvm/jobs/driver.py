@@ -211,9 +211,10 @@ class Driver:
         if isinstance(instructions[0], Pass):
             return tuple(map(Passed, self._passes([each for each in instructions if isinstance(each, Pass)])))
         if isinstance(instructions[0], PassFit):
-            return self._by_passes(instructions)
+            return self._by_passes([each for each in instructions if isinstance(each, PassFit)])
         if isinstance(instructions[0], DenseFit):
-            return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
+            fits = [each for each in instructions if isinstance(each, DenseFit)]
+            return self._solves(fits) if len(fits) > 1 else (self._solve(fits[0]),)
         return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
 
     def _one(self, instruction: Instruction, of: int) -> Event:
@@ -252,7 +253,7 @@ class Driver:
         self._spent.rows += rows
         return statistics
 
-    def _by_passes(self, tasks: Sequence[Any]) -> tuple[Event, ...]:
+    def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Event, ...]:
         """Fits side by side that need a pass for each step: the next pass of all of them is one reading of the rows."""
         courses, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
         while going := [k for k, course in enumerate(courses) if course.reason is None]:
@@ -284,7 +285,7 @@ class Driver:
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 
-    def _solves(self, solves: Sequence[Any]) -> tuple[Event, ...]:
+    def _solves(self, solves: Sequence[DenseFit]) -> tuple[Event, ...]:
         def progress(done: int, total: int) -> None:
             self.watcher.on_solves(done, total)
             self._check()

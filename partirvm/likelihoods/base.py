@@ -1,8 +1,8 @@
-"""What a strategy asks of a likelihood, and the two kinds of fit that a driver performs.
+"""The interface of a likelihood, and the two kinds of fit that a driver performs.
 
 A likelihood is the model of a target given the linear predictors f = Φw. It is a small frozen value, found by name in
 ``likelihoods.LIKELIHOODS``, and offers what every strategy needs: where a fit starts, what new columns have to be
-measured by, how a fit goes on, how it is scored and recorded. Strategies hold fits and never look into them.
+measured by, how a fit goes on, how it is scored and recorded. Of a fit, strategies read what ``Fit`` has, and no more.
 
 A fit is performed in one of two ways. A ``DenseFit`` has all its statistics and runs to its end in one place. A
 ``PassFit`` needs a pass over the rows for each step.
@@ -49,7 +49,7 @@ class Fit(Protocol):
 
 
 class FitProblem(Protocol):
-    """What a likelihood has to know of a problem (``strategies.problem.Problem``)."""
+    """The part of a problem that likelihoods use (``strategies.problem.Problem``)."""
 
     @property
     def n_rows(self) -> int: ...
@@ -70,7 +70,7 @@ class FitProblem(Protocol):
 
 
 class FitOptions(Protocol):
-    """What a likelihood has to know of the options (``strategies.problem.Options``)."""
+    """The part of the options that likelihoods use (``strategies.problem.Options``)."""
 
     @property
     def solver(self) -> str: ...
@@ -91,7 +91,7 @@ class DenseFit(ABC):
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Where the fit ends, and why. ``on_step`` hears of each step, and may raise to leave."""
+        """Where the fit ends, and why. ``on_step`` is called after each step, and may raise to stop."""
 
 
 class Course(Protocol):
@@ -152,7 +152,7 @@ class Begin:
 class Likelihood(Protocol[F, W]):
     """The model of a target given linear predictors; its fits are F, the starts of fits over other rows W.
 
-    Verbs that ask for passes may answer with none: then the verb that would take their statistics gets none either.
+    Verbs that return passes may return none; the verb that takes their statistics is then called without any.
     """
 
     name: ClassVar[str]
@@ -237,7 +237,7 @@ class Likelihood(Protocol[F, W]):
     def grow(self, problem: FitProblem, design: Design, fit: F, rows: Int) -> tuple[Pass, ...]:
         """The passes over ``rows`` alone, that came later, by which a fit of all rows before is one of all now.
 
-        None where only a fit over all rows can tell.
+        An empty tuple where that takes a fit over all rows.
         """
         return ()
 
@@ -284,7 +284,7 @@ class Likelihood(Protocol[F, W]):
     def sizes(self, fit: F, pool: Design, statistic: Any, alpha: float) -> Float:
         """The largest |w| of each column of a pool (Q,), of this α each, in the MAP solution with the fit's columns."""
 
-    # what is told of it
+    # scores and history
 
     @abstractmethod
     def score(self, design: Design, fit: F, moderate: bool) -> Pass:
@@ -292,4 +292,4 @@ class Likelihood(Protocol[F, W]):
 
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
-        """The fields of a line of history (``strategies.instructions.Record``) that the likelihood knows."""
+        """Fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""

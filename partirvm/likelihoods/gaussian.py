@@ -338,7 +338,7 @@ def _train_rmse(fit: HyperState, scale: Float) -> float:
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
-    """What a line of history says of the noise whose variance is that of standardised targets of these scales (T,)."""
+    """Fields of history for a noise variance of standardised targets that have these scales (T,)."""
     with np.errstate(over="ignore", under="ignore"):
         mean = float(np.mean(scale**2 * variance))
     return {"noise_variance": mean if np.isfinite(mean) else None, "noise_sd": root_mean(scale * np.sqrt(variance))}

@@ -1,4 +1,4 @@
-"""Laplace's approximation: what likelihoods share whose posterior is that of a quadratic about the mode.
+"""Laplace's approximation, shared by all likelihoods whose posterior is that of a quadratic about the mode.
 
 A fit needs a pass for each step, since the quadratic changes with the weights: a ``Newton`` instruction is performed
 pass by pass. A likelihood says by which passes its quadratic, its errors and its gains are measured.
@@ -257,7 +257,7 @@ class NewtonCourse:
 
     @property
     def info(self) -> StepInfo:
-        """What the last pass told; feeds reports only."""
+        """The last step, for reports only."""
         fit = self.fit
         return StepInfo(fit.passes, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
 

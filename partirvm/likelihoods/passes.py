@@ -1,8 +1,8 @@
-"""What a pass over the rows is, and the rows as it gets them.
+"""Passes over the rows: the base class, and the rows as a pass reads them.
 
 A *pass* maps a pure function over tiles of rows to a statistic, which is summed over tiles in a fixed tree. Each class
-of passes states its ``name``, its designs, which rows it reads, and the statistic of one tile; executors know nothing
-else of it. Passes are frozen dataclasses of module level, so that workers can unpickle them.
+of passes states its ``name``, its designs, which rows it reads, and the statistic of one tile; executors use nothing
+else. Passes are frozen dataclasses of module level, so that workers can unpickle them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Pass(ABC):
     """A pass over the rows of a source. ``rows`` are the numbers of those it reads (increasing), None for all."""
 
     name: ClassVar[str]
-    """What progress calls it."""
+    """Its name in progress reports."""
     held_out: ClassVar[bool] = False
     """Whether it is over the held-out rows instead of the training rows."""
     rows: Int | None = None
