@@ -18,7 +18,7 @@ from partirvm.options import Request
 from partirvm.planning.memory import DataShape, augment_bytes
 from partirvm.predict import prediction, rvm_star
 
-PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy=WorkingSet(selection="error"))
+PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 N, TESTED = 900, 1100
 
 
