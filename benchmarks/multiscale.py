@@ -64,6 +64,7 @@ from benchmarks.measure import apart, say, write
 from partirvm import RVMRegressor
 from partirvm.data import Columns, as_source
 from partirvm.errors import PartirvmWarning
+from partirvm.options.values import grouped
 
 ZONES = ("PULocationID", "DOLocationID")
 TAXI = ("log_distance", "sin_hour", "cos_hour", "dayofweek", "sin_doy", "cos_doy", "year", *ZONES)
@@ -163,7 +164,7 @@ def fit(folder: str, case: Case, way: str, rows: int | None, memory_limit: str) 
         max_rounds=case.rounds,
         memory_limit=memory_limit,
         random_state=0,
-        **options,
+        **grouped(options),
     )
     began, cpu = time.perf_counter(), time.process_time()
     model.fit(as_source(X, split.y, seed=0, columns=columns))

@@ -2,6 +2,7 @@
 
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
 what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
+strategies, kernels, solvers and priors with options of their own are values, such as ``WorkingSet`` and ``Gaussian``;
 ``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job. Names
 are loaded when they are first used, so that importing the package is quick.
 """
@@ -24,12 +25,76 @@ _HOMES = {
     "submit": "partirvm.estimators",
 }
 
+_VALUES = (
+    "AlphaPrior",
+    "Auto",
+    "Basic",
+    "Categorical",
+    "Fast",
+    "FixedPoint",
+    "Gaussian",
+    "Incremental",
+    "Laplacian",
+    "Matern32",
+    "Matern52",
+    "Noise",
+    "Partition",
+    "Polynomial",
+    "Sample",
+    "Sigmoid",
+    "SplitMerge",
+    "WorkingSet",
+)
+"""Options as values, which estimators are given."""
+
+_HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
+
 __all__ = ["RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
 __all__ += ["plan", "save_model", "submit"]
+__all__ += [
+    "AlphaPrior",
+    "Auto",
+    "Basic",
+    "Categorical",
+    "Fast",
+    "FixedPoint",
+    "Gaussian",
+    "Incremental",
+    "Laplacian",
+    "Matern32",
+    "Matern52",
+    "Noise",
+    "Partition",
+    "Polynomial",
+    "Sample",
+    "Sigmoid",
+    "SplitMerge",
+    "WorkingSet",
+]
 
 if TYPE_CHECKING:
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
     from partirvm.jobs import open_job
+    from partirvm.options.values import (
+        AlphaPrior,
+        Auto,
+        Basic,
+        Categorical,
+        Fast,
+        FixedPoint,
+        Gaussian,
+        Incremental,
+        Laplacian,
+        Matern32,
+        Matern52,
+        Noise,
+        Partition,
+        Polynomial,
+        Sample,
+        Sigmoid,
+        SplitMerge,
+        WorkingSet,
+    )
     from partirvm.setup.ingest import ingest
 
 

@@ -19,7 +19,7 @@ ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": set(),
-    "options": set(),
+    "options": {"errors", "planning.units"},
     "frames": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,

@@ -19,13 +19,14 @@ from benchmarks.datasets import Split
 from benchmarks.measure import say
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
+from partirvm.options.values import grouped
 
 Fit = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Competitor:
-    """A name for the tables, and the options of ``RVMRegressor`` that make it."""
+    """A name for the tables, and the options of the table that make it."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +54,7 @@ def warm_up() -> None:
 
 def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
     """One fit: what it took and what it reached."""
-    estimator = RVMRegressor(gamma=gamma, random_state=seed, **competitor.options)
+    estimator = RVMRegressor(gamma=gamma, random_state=seed, **grouped(competitor.options))
     with warnings.catch_warnings():
         # Duplicate rows and the heuristic's caps are facts of these data, known and the same for all.
         warnings.simplefilter("ignore", PartirvmWarning)

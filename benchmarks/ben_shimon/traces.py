@@ -25,6 +25,7 @@ from partirvm.errors import PartirvmWarning
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.model import Model
+from partirvm.options.values import grouped
 from partirvm.setup.resolve import resolve
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
@@ -51,7 +52,7 @@ class KeepingJournal(MemoryJournal):
 
 def _run(split: Split, gamma: float, seed: int, options: dict[str, Any], *, score: bool = False) -> KeepingJournal:
     """One whole fit by the service, as the estimator does it, with a journal that keeps everything."""
-    parameters = RVMRegressor(gamma=gamma, random_state=seed, **options).parameters()
+    parameters = RVMRegressor(gamma=gamma, random_state=seed, **grouped(options)).parameters()
     executor, journal = executor_for(None), KeepingJournal()
     held_out = as_source(split.X_test, split.y_test) if score else None
     with warnings.catch_warnings():

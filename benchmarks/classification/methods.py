@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.options.values import grouped
+
 POWERS = tuple(range(-7, 5))
 """Binary logarithms of gamma·d."""
 
@@ -133,7 +135,7 @@ def make_partirvm(options: Parameters) -> Callable[[Parameters, int], Any]:
     def make(parameters: Parameters, seed: int) -> Any:
         from partirvm import RVMClassifier
 
-        return RVMClassifier(random_state=seed, **options, **parameters)
+        return RVMClassifier(random_state=seed, **grouped({**options, **parameters}))
 
     return make
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from benchmarks import measure
 from benchmarks.measure import say
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor, WorkingSet
 from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]
@@ -72,7 +72,7 @@ def compare(folder: str, name: str, repeat: int) -> list[dict[str, Any]]:
     gamma = kind(gamma="learn", max_rounds=1, random_state=repeat).fit(X, y).gamma_
     rows = []
     for selection in (None, *SELECTIONS):
-        way = {"strategy": "basic"} if selection is None else {"strategy": "working-set", "selection": selection}
+        way = {"strategy": "basic"} if selection is None else {"strategy": WorkingSet(selection)}
         model = kind(gamma=gamma, partition_size=P, random_state=repeat, **way)
         began = time.perf_counter()
         model.fit(X, y)

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from benchmarks import measure, sheets
 from benchmarks.measure import say
-from partirvm import RVMClassifier
+from partirvm import Gaussian, RVMClassifier
 from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]
@@ -88,7 +88,7 @@ def fit(prior: str, number: int, seed: int) -> dict[str, Any]:
     """Fit set ``number`` with this seed; relevances (40,) and what it took."""
     X, y = draw(TRAIN, number)
     X_test, y_test = draw(TEST, 10_000 + number)
-    model = RVMClassifier(gamma="learn-per-feature", gamma_prior=prior, random_state=seed)
+    model = RVMClassifier(kernel=Gaussian("learn-per-feature", prior), random_state=seed)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartirvmWarning)  # of rows far from all vectors: 40 features

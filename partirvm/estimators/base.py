@@ -29,6 +29,7 @@ from partirvm.jobs.run import run
 from partirvm.model.bases import Bases
 from partirvm.model.frames import coded_frame, levels_of
 from partirvm.options import Request
+from partirvm.options.values import KernelFamily, flat
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.setup.parameters import check_parameters, portable, timer_of
@@ -61,14 +62,18 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return {**super().__getstate__(), "client": None}
 
     def parameters(self) -> Request:
-        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
+        """What this estimator asks of a fit, with a seed drawn from ``random_state``.
+
+        Raises ``UsageError`` for a value that is none of the option, and for an option that is given twice.
+        """
         values = self.get_params(deep=False)
         del values["client"]
         state = values.pop("random_state")
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
-        if isinstance(values["gamma"], np.ndarray):
-            values["gamma"] = values["gamma"].tolist()
-        return Request(**values, seed=seed, classify=is_classifier(self))
+        asked = flat(values)
+        if isinstance(asked["gamma"], np.ndarray):
+            asked["gamma"] = asked["gamma"].tolist()
+        return Request(**asked, seed=seed, classify=is_classifier(self))
 
     def _fit(
         self,
@@ -128,7 +133,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str) and not hasattr(self.kernel_, "kernels"):
+        elif own is not None and isinstance(self.kernel, str | KernelFamily) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
         relevance = relevances(self.kernel_, variance)
         if relevance is not None:

@@ -25,6 +25,7 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
+from partirvm.options.values import VALUES, Value
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 
@@ -33,6 +34,9 @@ FORMAT = 2
 
 CODEC = Codec((*KERNELS.values(), Several, Termination))
 """What parameters and attributes may hold beside plain values and arrays."""
+
+VALUE = "option value"
+"""Key of a dict that stands for a value of options."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -170,16 +174,28 @@ def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Labels of NumPy's own types, such as the keys of ``class_weight``, as Python's."""
+    """Labels of NumPy's own types, such as the keys of ``class_weight``, as Python's; values of options by name."""
+    if isinstance(value, Value):
+        return {VALUE: type(value).__name__, "fields": _plain(value.get_params(deep=False))}
     if isinstance(value, dict):
         return {_plain(key): _plain(each) for key, each in value.items()}
     return value.item() if isinstance(value, np.str_) else value
 
 
+def _made(saved: Any) -> Any:
+    """A parameter from what ``_plain`` made of it. Raises ``KeyError`` for a value that this version does not know."""
+    if not (isinstance(saved, dict) and VALUE in saved):
+        return saved
+    fields = {name: _made(each) for name, each in saved["fields"].items()}
+    return {kind.__name__: kind for kind in VALUES}[saved[VALUE]](**fields)
+
+
 def _value(saved: dict[str, Any], location: str) -> Any:
     try:
         arrays = [np.array(each["values"], dtype=each["dtype"]) for each in saved["arrays"]]
-        return CODEC.decode(saved["tree"], arrays)
+        found = CODEC.decode(saved["tree"], arrays)
+        parameters = {name: _made(each) for name, each in found["parameters"].items()}
+        return {**found, "parameters": parameters}
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
@@ -14,6 +15,8 @@ from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
+from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, SolverName, StrategyName
+from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy
 from partirvm.types import power_of_two
 
 
@@ -26,29 +29,23 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : str, kernel, callable or None
+    kernel : str, option value, kernel, callable or None
         "gaussian" or "rbf", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52",
         "polynomial", "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points
-        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; or a
-        value of ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are
-        such. Of a list of such each candidate row offers a basis function for each. None for basis functions alone
-        (``basis``).
+        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; a
+        value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))``; or a kernel of
+        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
+        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        Kernel width(s), in 1/unit² of what the kernel sees. "scale" is 1/(d·var) of that. "learn" finds the width of
-        most evidence before the fit, on a sample of rows, "learn-per-feature" one for each feature, so that irrelevant
-        ones are switched off; of a kernel that is a value they learn all parameters, from its own values on. "auto"
-        learns a width per feature from more than 2,000 rows; up to there rows that are held out by turns choose
-        between that and one width, near "scale"; it is "scale" below 20 rows, and means nothing for a kernel that a
-        name and gamma do not describe.
-        Where the vectors grow to twice the centres that it was learned from, a kernel is learned again.
-        A categorical column, of DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what
-        another level costs, "scale" counts it like a number with a variance of (1 − 1/levels)/2.
-    gamma_multiples : sequence of float
-        Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
-        for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
-    gamma_prior : {"flat", "half-normal"}
-        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
-        its own each, switches more features off: those that noise may explain as well.
+        Kernel width(s); not beside a value such as ``Gaussian(...)``, which has its own. In 1/unit² of what the kernel
+        sees. "scale" is 1/(d·var) of that. "learn" finds the width of most evidence before the fit, on a sample of
+        rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off; of a kernel that is a
+        value they learn all parameters, from its own values on. "auto" learns a width per feature from more than 2,000
+        rows; up to there rows that are held out by turns choose between that and one width, near "scale"; it is "scale"
+        below 20 rows, and means nothing for a kernel that a name and gamma do not describe. Where the vectors grow to
+        twice the centres that it was learned from, a kernel is learned again. A categorical column, of DATA or of a
+        pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what another level costs, "scale" counts it
+        like a number with a variance of (1 − 1/levels)/2.
     basis : None, "linear", str, callable, transformer or list of such
         Basis functions beside those of the kernel, offered in every fit, each with its own α: "linear", the features;
         "module:function", a function of inputs (n, d) that returns φ (n, B), or any such callable where the fit is in
@@ -56,48 +53,30 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         An unfitted transformer is cloned and fitted on the training rows, of more than 20,000 on so many random ones.
         With ``kernel=None`` they are all: where X is a design matrix of one's own (NumPy, Zarr, Dask),
         ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
-    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"}
+    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or an option value
         "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
         their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
-        "working-set" adds the P most promising rows. "auto" is basic up to 200 rows, and working-set beyond.
+        "working-set" adds the P most promising rows. "auto" is basic up to 200 rows, and working-set beyond. The values
+        ``Basic``, ``SplitMerge``, ``Incremental`` and ``WorkingSet`` have the options of their strategy:
+        ``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.
     partition_size : "auto" or int
         P, candidates that join in one fit; "auto" measures how sparse the problem is: a basic RVM on √(N·d) rows.
-    likelihood : {"auto", "full", "sample", "partition"}
-        Rows that the posterior of an intermediate fit sees: all; one random sample; or only those of its candidates,
-        with the noise from the others, as Ben-Shimon & Shmilovici (2006) have it. "auto" is "full", or "sample" where
-        that would cost split-merge or incremental too much.
-    final_likelihood : {"full", "sample", "partition"}
-        The same for the last fit; anything but "full" is for comparisons.
-    likelihood_rows : "auto" or int
-        Rows of "sample"; "auto" is 20·P.
-    noise_rows : int or None
-        Rows over which "partition" measures the residual that its noise comes from; None is all.
-    noise_every : int
-        Iterations between such measurements.
-    selection : {"auto", "error", "random", "gain", "map-weight"}
-        Next candidates of the working set: the rows of largest error, random ones, those of largest evidence gain
-        in a random pool, or those of largest weight where all rows have one (an N × N problem: small data).
-    solver : {"auto", "fixed-point", "fast"}
+    solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast
         "fixed-point": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or
         estimated again, that which raises the evidence most (Tipping & Faul 2003). "auto": the fixed point; in the
         last fit columns then come back, together and one at a time, while that raises the evidence and the fit explains
         as much, and where all rows are candidates the better of that and of "fast" is taken. Of several targets that
         share vectors, and with priors or fixed α, it is the fixed point, and "fast" is refused.
-    noise_variance : "estimate" or float
-        σ² in the target's unit squared; of several targets the same for each.
-    alpha_prior : pair of float
+        ``FixedPoint(updates="em")`` takes expectation maximisation for MacKay's updates.
+    noise_variance : "estimate", float or Noise
+        σ² in the target's unit squared; of several targets the same for each. ``Noise(prior=(c, d))`` estimates it
+        under a Gamma prior on 1/σ².
+    alpha_prior : pair of float or AlphaPrior
         Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
         appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence
         and prior together are better off without it. A kernel is learned without it.
-    noise_prior : pair of float
-        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²: as if 2c rows more had left a sum of squared
-        residuals of 2d, in the target's unit squared. (0, 0) is flat in log σ².
-    updates : {"mackay", "em"}
-        How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
-        evidence and takes far more steps.
-    fixed_alpha : None or dict of str and float
-        Precisions α that stay as they are, of the standardised problem, by the name of their basis function: "bias" or
-        another of ``basis_names_``, which then stay, too.
+        ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` holds precisions by the name of their basis function, which then
+        stays: "bias" or another of ``basis_names_``.
     multi_output : {"shared", "independent"}
         What T targets, y of shape (N, T), have in common. "shared": one set of vectors, chosen for all of them
         together; each vector has one α, and each target its own weights and noise. Rows are candidates by the sum of
@@ -107,10 +86,6 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Offer a bias, one basis function with its own prior. The target's mean is removed and added back in any case.
     standardize : bool
         Shift and scale X and y by their training moments.
-    stop_fraction : float in [0, 1)
-        Intermediate fits end when the vectors fall to this fraction of the candidates.
-    stop_rule : {"candidates", "partition"}
-        What it is a fraction of: the candidates that the fit began with, or P.
     max_vectors, max_rounds : int or None
         Limits.
     time_limit : float, str or None
@@ -119,8 +94,6 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Peak bytes of each process, or a text such as "512MiB"; "auto" is 70 % of what there is.
     tol : float
         The last fit has converged when the evidence changes by less than tol·N nats.
-    heuristic_rows : int
-        Most rows on which partition_size="auto" measures.
     kernel_store : {"auto", "memory", "zarr", "none"}
         Where blocks of the kernel stay between passes; "auto" keeps none, as the passes of a regression bring
         new columns.
@@ -172,69 +145,41 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     def __init__(
         self,
         kernel: Any = "gaussian",
-        gamma: Any = "auto",
-        gamma_multiples: Any = (1.0,),
-        gamma_prior: str = "flat",
+        gamma: Gamma | NDArray[np.float64] = "auto",
         basis: Any = None,
-        strategy: str = "auto",
-        partition_size: int | str = "auto",
-        likelihood: str = "auto",
-        final_likelihood: str = "full",
-        likelihood_rows: int | str = "auto",
-        noise_rows: int | None = None,
-        noise_every: int = 1,
-        selection: str = "auto",
-        solver: str = "auto",
-        noise_variance: float | str = "estimate",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        noise_prior: tuple[float, float] = (0.0, 0.0),
-        updates: str = "mackay",
-        fixed_alpha: Any = None,
-        multi_output: str = "shared",
+        strategy: StrategyName | Strategy = "auto",
+        partition_size: int | Auto = "auto",
+        solver: SolverName | Solver = "auto",
+        noise_variance: float | Estimate | Noise = "estimate",
+        alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0),
+        multi_output: MultiOutput = "shared",
         fit_intercept: bool = True,
         standardize: bool = True,
-        stop_fraction: float = 0.5,
-        stop_rule: str = "candidates",
         max_vectors: int | None = None,
         max_rounds: int | None = None,
         time_limit: float | str | None = None,
         memory_limit: int | str = "auto",
         tol: float = 1e-7,
-        heuristic_rows: int = 2000,
-        kernel_store: str = "auto",
+        kernel_store: KernelStore = "auto",
         random_state: Any = None,
         client: Any = None,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
-        self.gamma_multiples = gamma_multiples
-        self.gamma_prior = gamma_prior
         self.basis = basis
         self.strategy = strategy
         self.partition_size = partition_size
-        self.likelihood = likelihood
-        self.final_likelihood = final_likelihood
-        self.likelihood_rows = likelihood_rows
-        self.noise_rows = noise_rows
-        self.noise_every = noise_every
-        self.selection = selection
         self.solver = solver
         self.noise_variance = noise_variance
         self.alpha_prior = alpha_prior
-        self.noise_prior = noise_prior
-        self.updates = updates
-        self.fixed_alpha = fixed_alpha
         self.multi_output = multi_output
         self.fit_intercept = fit_intercept
         self.standardize = standardize
-        self.stop_fraction = stop_fraction
-        self.stop_rule = stop_rule
         self.max_vectors = max_vectors
         self.max_rounds = max_rounds
         self.time_limit = time_limit
         self.memory_limit = memory_limit
         self.tol = tol
-        self.heuristic_rows = heuristic_rows
         self.kernel_store = kernel_store
         self.random_state = random_state
         self.client = client

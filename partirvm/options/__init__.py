@@ -1,7 +1,15 @@
-"""What a user asks of a fit: one value, whoever asks."""
+"""What a user asks of a fit: one table of options, the request that it describes, and options as values.
+
+``request``
+    The table: name, type, default, check, help and group of every option, once; ``Request`` is a row of values.
+``values``
+    What strategies, kernels, solvers, noise and priors take, as values that an estimator is given.
+``names``, ``checks``, ``table``
+    The words that options take, the checks of single options, and what a row of the table is.
+"""
 
 from __future__ import annotations
 
-from partirvm.options.request import Request
+from partirvm.options.request import TABLE, Request, check, idle
 
-__all__ = ["Request"]
+__all__ = ["TABLE", "Request", "check", "idle"]

@@ -1,9 +1,8 @@
-"""From what a user asks to numbers: every option checked, every "auto" resolved; errors name option and range."""
+"""From what a user asks to numbers: every "auto" resolved. The checks of single options are the table's."""
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,24 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.core.priors import UPDATES, GammaDensity, Prior
-from partirvm.core.solvers import SOLVERS
-from partirvm.errors import UsageError
+from partirvm.core.priors import GammaDensity, Prior
 from partirvm.jobs.timer import Timer
 from partirvm.kernels import NoKernel
-from partirvm.options import Request
-from partirvm.planning.keeping import STORES
+from partirvm.options import Request, check
+from partirvm.options.checks import OneOf
 from partirvm.planning.plan import Sparseness
-from partirvm.planning.units import parse_bytes, parse_duration
+from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import FIT_ROWS, SAMPLE, automatic
+from partirvm.strategies.fit_rows import SAMPLE, automatic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.partition_size import DENSE, partition_size
-from partirvm.strategies.problem import STOP_RULES
-from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
 from partirvm.types import Scaling, over_square
 
 SMALL = 200
@@ -43,10 +36,6 @@ SELECTION = "error"
 CLASS_SELECTION = "gain"
 """What ``selection="auto"`` means for classes; chosen by ``python -m benchmarks.classification --trial selection``."""
 
-MULTI_OUTPUT = ("shared", "independent")
-
-MULTI_CLASS = ("multinomial", "ovr")
-
 AUTO_PARTITION = (32, 1000)
 """Least and most candidates of a round that ``partition_size="auto"`` chooses."""
 
@@ -59,54 +48,9 @@ def check_parameters(parameters: Request) -> Request:
 
     Raises ``UsageError`` naming the option that cannot be.
     """
-    p = parameters
-    p = replace(p, kernel=checked_kernel(p.kernel), gamma_multiples=_multiples(p.gamma_multiples))
-    p = replace(p, basis=checked_basis(p.basis))
+    p = replace(parameters, kernel=checked_kernel(parameters.kernel), basis=checked_basis(parameters.basis))
     require_functions(p)
-    _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
-    _one_of("likelihood", p.likelihood, ("auto", *FIT_ROWS))
-    _one_of("final_likelihood", p.final_likelihood, FIT_ROWS)
-    _one_of("stop_rule", p.stop_rule, STOP_RULES)
-    _one_of("selection", p.selection, ("auto", *SELECTIONS))
-    _one_of("solver", p.solver, SOLVERS)
-    _one_of("multi_output", p.multi_output, MULTI_OUTPUT)
-    _one_of("multi_class", p.multi_class, ("auto", *MULTI_CLASS))
-    if not isinstance(p.moderate, bool | np.bool_):
-        _one_of("moderate", p.moderate, ("auto",))
-    _one_of("kernel_store", p.kernel_store, STORES)
-    _one_of("gamma_prior", p.gamma_prior, PRIORS)
-    for name in ("partition_size", "likelihood_rows"):
-        if getattr(p, name) != "auto":
-            _whole(name, getattr(p, name), 1, " or 'auto'")
-    _whole("noise_every", p.noise_every, 1)
-    _whole("heuristic_rows", p.heuristic_rows, 1)
-    if p.noise_variance != "estimate":
-        _number("noise_variance", p.noise_variance, above=0.0)
-    p = replace(p, alpha_prior=_pair("alpha_prior", p.alpha_prior), noise_prior=_pair("noise_prior", p.noise_prior))
-    _one_of("updates", p.updates, UPDATES)
-    p = replace(p, fixed_alpha=_fixed(p.fixed_alpha))
-    _number("stop_fraction", p.stop_fraction, least=0.0, below=1.0)
-    _number("tol", p.tol, above=0.0)
-    _whole("seed", p.seed, 0)
-    for name in ("max_vectors", "max_rounds", "noise_rows"):
-        if getattr(p, name) is not None:
-            _whole(name, getattr(p, name), 1)
-    if p.kernel == NoKernel.name and p.final_likelihood != "full":
-        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
-    if p.selection == ALL_WEIGHTS and p.likelihood == "partition":
-        raise UsageError(
-            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
-            "be 'full' or 'sample', or the selection another"
-        )
-    if p.strategy == "split-merge" and p.max_rounds is not None:
-        raise UsageError(
-            f"max_rounds is {p.max_rounds}, but split-merge has no rounds: limit max_vectors, or use another strategy"
-        )
-    if p.time_limit is not None:
-        p = replace(p, time_limit=parse_duration(p.time_limit, "time_limit"))
-    if p.memory_limit != "auto":
-        p = replace(p, memory_limit=parse_bytes(p.memory_limit, "memory_limit"))
-    return p
+    return check(p)
 
 
 def portable(parameters: Request) -> dict[str, Any]:
@@ -116,58 +60,6 @@ def portable(parameters: Request) -> dict[str, Any]:
     """
     kernel, basis = portable_kernel(parameters.kernel), portable_basis(parameters.basis)
     return asdict(replace(parameters, kernel=kernel, basis=basis))
-
-
-def _multiples(given: Any) -> tuple[float, ...]:
-    """Factors of gamma as a tuple."""
-    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
-    for factor in found:
-        _number("each of gamma_multiples", factor, above=0.0)
-    if not found or len(set(found)) < len(found):
-        raise UsageError(f"gamma_multiples is {given!r}: it must be different positive numbers, such as (1, 8, 64)")
-    return tuple(map(float, found))
-
-
-def _pair(name: str, given: Any) -> tuple[float, float]:
-    """Shape and rate of a Gamma density."""
-    found = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
-    if len(found) != 2:
-        raise UsageError(f"{name} is {given!r}: it must be two numbers, shape and rate, such as (0.0, 0.0)")
-    for number in found:
-        _number(f"each of {name}", number, least=0.0)
-    return float(found[0]), float(found[1])
-
-
-def _fixed(given: Any) -> Mapping[str, float] | None:
-    """Names of columns and their α."""
-    if given is None:
-        return None
-    if not isinstance(given, Mapping):
-        raise UsageError(f"fixed_alpha is {given!r}: it must be None or a dict of names and numbers, {{'bias': 1e-6}}")
-    for name, alpha in given.items():
-        _number(f"fixed_alpha of {name!r}", alpha, above=0.0)
-    return {name: float(alpha) for name, alpha in given.items()}
-
-
-def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    if value not in tuple(known):
-        raise UsageError(f"{name} is {value!r}; known: {', '.join(known)}")
-
-
-def _whole(name: str, value: Any, least: int, alternative: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {least}{alternative}")
-
-
-def _number(
-    name: str, value: Any, *, least: float | None = None, above: float | None = None, below: float | None = None
-) -> None:
-    right = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
-    right = right and (least is None or value >= least) and (above is None or value > above)
-    if not (right and (below is None or value < below)):
-        limits = ((sign, bound) for sign, bound in (("≥", least), (">", above), ("<", below)) if bound is not None)
-        bounds = [f"{sign} {bound:g}" for sign, bound in limits]
-        raise UsageError(f"{name} is {value!r}: it must be a number {' and '.join(bounds)}")
 
 
 def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
@@ -196,7 +88,7 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     shape, rate = parameters.noise_prior
     held = parameters.fixed_alpha or {}
     for name in held:
-        _one_of("a name in fixed_alpha", name, labels)
+        OneOf(tuple(labels))("a name in fixed_alpha", name)
     fixed = sorted((labels[name], alpha) for name, alpha in held.items())
     return Prior(
         GammaDensity(*parameters.alpha_prior),
@@ -210,7 +102,7 @@ def resolve_class_likelihood(parameters: Request, n_classes: int) -> str:
     """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
     if n_classes == 2:
         return "bernoulli"
-    return MULTI_CLASS[0] if parameters.multi_class == "auto" else parameters.multi_class
+    return "multinomial" if parameters.multi_class == "auto" else parameters.multi_class
 
 
 def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:

@@ -25,7 +25,8 @@ from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.gaussian import root_mean
-from partirvm.options import Request
+from partirvm.options import TABLE, Request, idle
+from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import codes_seen, resolve_basis
@@ -292,30 +293,22 @@ def _remarks(
     new_rows: int | None,
 ) -> tuple[str, ...]:
     """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
-    given, default, remarks = parameters, Request(), []
-    partition = "partition" in (likelihood, given.final_likelihood) and not problem.classifies
-    sample = "sample" in (likelihood, given.final_likelihood)
-    idle = [
-        *(name for name in ("noise_rows", "noise_every") if not partition and _differs(name, given, default)),
-        *(name for name in ("likelihood_rows",) if not sample and _differs(name, given, default)),
-        *(name for name in ("selection",) if strategy != "working-set" and _differs(name, given, default)),
-        *(name for name in ("multi_class",) if problem.n_classes <= 2 and _differs(name, given, default)),
-        *(name for name in ("moderate",) if not problem.classifies and _differs(name, given, default)),
-        *(name for name in ("noise_variance",) if problem.classifies and _differs(name, given, default)),
-        *(name for name in ("noise_prior",) if not _estimates(problem) and _differs(name, given, default)),
-        *(name for name in ("fixed_alpha",) if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]),
-    ]
-    if given.kernel == NoKernel.name:
-        beside = ("strategy", "partition_size", "heuristic_rows", "max_vectors", "stop_rule", "kernel_store")
-        idle += [name for name in beside if _differs(name, given, default)]
-    if strategy == "basic":
-        idle += [name for name in ("max_rounds", "likelihood", "stop_fraction") if _differs(name, given, default)]
-    if _differs("gamma_prior", given, default) and not (
-        learns(given) and groups(problem.empty.kernel.parameters) and problem.power
-    ):
-        idle.append("gamma_prior")
-    if idle:
-        remarks.append(f"without effect here: {', '.join(idle)}")
+    given, remarks = parameters, []
+    chosen = {
+        "target": (_kind_of_target(problem),),
+        "strategy": (strategy,),
+        "fit_rows": (likelihood, given.final_likelihood),
+        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
+        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
+    }
+    without = idle(given, chosen)
+    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
+        without.append("fixed_alpha")
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
+        without.append("gamma_prior")
+    if without:
+        remarks.append(f"without effect here: {', '.join(without)}")
     if blind := sees_codes(given.kernel, source.columns):
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if blind := codes_seen(given, source.columns):
@@ -336,13 +329,11 @@ def _remarks(
     return tuple(remarks)
 
 
-def _estimates(problem: Problem) -> bool:
-    """Whether there is a noise, and it is not given."""
-    return not problem.classifies and problem.noise_variance is None
-
-
-def _differs(name: str, given: Request, default: Request) -> bool:
-    return bool(getattr(given, name) != getattr(default, name))
+def _kind_of_target(problem: Problem) -> str:
+    """What options apply to: numbers, two classes or several."""
+    if not problem.classifies:
+        return NUMBERS
+    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
 
 
 def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
@@ -443,5 +434,7 @@ def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.fl
 
 def _options(request: Request, plan: Plan, centres: int) -> Options:
     """The choices of a resolved request, as strategies see them; ``centres`` are those the kernel was learned from."""
-    same = {each.name: getattr(request, each.name) for each in fields(Options) if hasattr(request, each.name)}
-    return Options(**same, **memory_limits(plan), centres=centres)
+    asked = {each.name: getattr(request, each.name, None) for each in fields(Options)}
+    asked["max_passes"] = request.max_iterations
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Options(**{**given, **memory_limits(plan), "centres": centres})

@@ -9,7 +9,7 @@ import pytest
 from backend_cases import TILE, D, N, bits, rows
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, predict
+from partirvm import RVMClassifier, RVMRegressor, WorkingSet, ingest, jobs, predict
 from partirvm.backends import LocalExecutor
 from partirvm.jobs import submission
 from partirvm.options import Request
@@ -106,9 +106,9 @@ def test_bits_do_not_depend_on_the_threads_that_blas_was_given(selection):
     models = []
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            model = RVMRegressor(gamma=1.0, partition_size=150, max_rounds=3, selection=selection, random_state=0).fit(
-                X, y
-            )
+            model = RVMRegressor(
+                gamma=1.0, partition_size=150, max_rounds=3, strategy=WorkingSet(selection=selection), random_state=0
+            ).fit(X, y)
             assert {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"} == {threads}
         models.append(model)
     one, two = models

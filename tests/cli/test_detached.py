@@ -16,7 +16,7 @@ from commandline import start
 from test_process import read_until
 from waiting import wait_for
 
-from partirvm import RVMRegressor, ingest, load_model, open_job, submit
+from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
 from partirvm.errors import ExistsError, MissingDataError, UsageError
 from partirvm.jobs.state import Status
 
@@ -122,9 +122,10 @@ def test_a_detached_job_is_watched_aborted_and_resumed(scheduler, data, tmp_path
 SUBMIT = """
 import sys, time
 from distributed import Client
-from partirvm import RVMRegressor, submit
+from partirvm import RVMRegressor, WorkingSet, submit
 client = Client(sys.argv[1])
-estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, selection="random", random_state=0)
+way = WorkingSet(selection="random")
+estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, random_state=0)
 job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
 print("submitted", flush=True)
 time.sleep(600)
@@ -142,7 +143,8 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
         process.communicate()
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
-    estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, selection="random", random_state=0)
+    way = WorkingSet(selection="random")
+    estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, random_state=0)
     assert submit(estimator, data / "rough.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert bits(tmp_path / "job") == bits(tmp_path / "whole")
 

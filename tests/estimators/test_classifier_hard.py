@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
 
-from partirvm import RVMClassifier, ingest
+from partirvm import RVMClassifier, WorkingSet, ingest
 from partirvm.core.termination import Termination
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
@@ -189,7 +189,7 @@ def test_a_rare_class_is_found(selection):
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
     options = {"partition_size": 40, "max_rounds": 2, "standardize": False, "gamma": 0.3}
-    model = fitted(X, y, RARE, strategy="working-set", selection=selection, **options)
+    model = fitted(X, y, RARE, strategy=WorkingSet(selection=selection), **options)
     p = told(model, X)[:, 1]
     assert (p[-3:] > 0.5).all()
     assert (p[:-3] < 0.5).all()
@@ -211,7 +211,7 @@ def test_digits_of_raw_pixels(strategy, multi_class):
 
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
 def test_auto_never_fits_to_partitions(strategy):
-    """likelihood="auto" is all rows, or one sample."""
+    """fit_rows="auto" is all rows, or one sample."""
     X, y = make_blobs(300, centers=[[0, 0], [2, 0]], random_state=7)
     model = fitted(X, y, strategy=strategy, partition_size=60)
     assert {each["likelihood"] for each in model.history_} <= {"full", "sample"}

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor, WorkingSet
 from partirvm.errors import DataWarning, UsageError
 from partirvm.model import save_model
 
@@ -69,7 +69,7 @@ CASES = {
     "rounds": ({"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 30}, linear),
     "merged": ({"basis": "linear", "gamma": 0.3, "strategy": "split-merge", "partition_size": 40}, linear),
     "weights": (
-        {"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 40, "selection": "map-weight"},
+        {"basis": "linear", "gamma": 0.3, "strategy": WorkingSet("map-weight"), "partition_size": 40},
         linear,
     ),
     "no-bias": ({"basis": squares, "gamma": 0.3, "fit_intercept": False}, squares),
@@ -224,7 +224,7 @@ def test_rows_far_from_every_vector():
         ({"kernel": ["gaussian", None]}, "it is None alone"),
         ({"kernel": None, "basis": "linear", "gamma": 0.5}, "there is no kernel: leave gamma out"),
         ({"kernel": None, "basis": "linear", "gamma": "learn"}, "there is no kernel: leave gamma out"),
-        ({"kernel": None, "basis": "linear", "gamma_multiples": (1, 8)}, "there is no kernel: leave it out"),
+        ({"kernel": None, "basis": "linear", "gamma": "scale"}, "there is no kernel: leave gamma out"),
         ({"basis": "quadratic"}, "basis is 'quadratic'; known: linear"),
         ({"basis": PCA}, "a transformer of scikit-learn"),
         ({"basis": "no_such:f"}, "'no_such' cannot be imported"),

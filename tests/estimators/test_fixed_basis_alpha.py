@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor, load_model, save_model
+from partirvm import AlphaPrior, RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
 
 
@@ -15,14 +15,14 @@ def test_the_precision_of_a_basis_function_is_held():
     X = rng.normal(size=(80, 2))
     y = 2 * X[:, 0] + 0.1 * rng.normal(size=80)
     asked = {"kernel": None, "basis": "linear"}
-    fit = RVMRegressor(**asked, fixed_alpha={"x1": 3.0}).fit(X, y)
+    fit = RVMRegressor(**asked, alpha_prior=AlphaPrior(fixed={"x1": 3.0})).fit(X, y)
     alpha = dict(zip(fit.basis_names_, fit.basis_alpha_, strict=True))
     assert alpha["x1"] == 3.0
     assert alpha["x0"] != 3.0
     free = RVMRegressor(**asked).fit(X, y)
     assert dict(zip(free.basis_names_, free.basis_alpha_, strict=True))["x1"] > 100
     with pytest.raises(UsageError, match="a name in fixed_alpha is 'x7'; known: bias, x0, x1"):
-        RVMRegressor(**asked, fixed_alpha={"x7": 3.0}).fit(X, y)
+        RVMRegressor(**asked, alpha_prior=AlphaPrior(fixed={"x7": 3.0})).fit(X, y)
 
 
 def test_a_given_precision_is_known_to_intervals(tmp_path):
@@ -31,7 +31,7 @@ def test_a_given_precision_is_known_to_intervals(tmp_path):
     X = rng.normal(size=(30, 1))
     y = X[:, 0] + 0.5 * rng.normal(size=30)
     asked = {"kernel": None, "basis": "linear", "fit_intercept": False, "noise_variance": 0.25}
-    fit = RVMRegressor(**asked, fixed_alpha={"x0": 0.5}).fit(X, y)
+    fit = RVMRegressor(**asked, alpha_prior=AlphaPrior(fixed={"x0": 0.5})).fit(X, y)
     save_model(fit.model_, tmp_path / "model.zarr")
     mean, std = fit.predict(X, return_std=True)
     for model in (fit.model_, load_model(tmp_path / "model.zarr")):

@@ -12,6 +12,7 @@ from regressions import plane
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataError, PartirvmError, PartirvmWarning
+from partirvm.options.values import grouped
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.sampled_from([1e-8, 1.0, 1e8])
@@ -68,7 +69,7 @@ def test_numbers(data, drawn, target_scale):
     """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
     X, y, scale = drawn
     noise = data.draw(st.sampled_from(["estimate", 1e-8 * target_scale**2, target_scale**2]))
-    model = RVMRegressor(noise_variance=noise, **data.draw(options(scale)))
+    model = RVMRegressor(noise_variance=noise, **grouped(data.draw(options(scale))))
     model = fitted(model, X, y * target_scale)
     assert model is not None, "all of these can be fitted"
     with warnings.catch_warnings():
@@ -85,7 +86,7 @@ def test_numbers(data, drawn, target_scale):
 def test_classes(data, drawn, several):
     X, y, scale = drawn
     labels = np.digitize(y, [-0.5, 0.5] if several else [0.0])
-    model = fitted(RVMClassifier(**data.draw(options(scale))), X, labels)
+    model = fitted(RVMClassifier(**grouped(data.draw(options(scale)))), X, labels)
     assert (model is None) == (len(np.unique(labels)) == 1)
     if model is not None:
         with warnings.catch_warnings():
@@ -107,8 +108,8 @@ def test_predictions_follow_the_scale_of_the_target(standardize, options, scale)
         a, b = options["alpha_prior"]
         other["noise_prior"] = (c, d * scale**2)
         other["alpha_prior"] = (a, b if standardize else b * scale**2)
-    here = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **options).fit(X, y)
-    there = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **other).fit(X, scale * y)
+    here = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **grouped(options)).fit(X, y)
+    there = RVMRegressor(gamma=0.3, standardize=standardize, random_state=0, **grouped(other)).fit(X, scale * y)
     mean, std = here.predict(X, return_std=True)
     for found, expected in zip(there.predict(X, return_std=True), (mean, std), strict=True):
         np.testing.assert_allclose(found / scale, expected, atol=1e-4 * y.std())

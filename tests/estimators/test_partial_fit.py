@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor
+from partirvm import RVMRegressor, WorkingSet
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs import partial_fit
 
@@ -163,7 +163,7 @@ def test_steps_and_refusals():
     with pytest.raises(DataError, match="y has 2 targets, the rows before had 1"):
         first.partial_fit(X, np.column_stack([y, y]))
     with pytest.raises(UsageError, match="likelihood is 'sample': partial_fit needs statistics of all rows"):
-        RVMRegressor(likelihood="sample").partial_fit(X, y)
+        RVMRegressor(strategy=WorkingSet(fit_rows="sample")).partial_fit(X, y)
     with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
         RVMRegressor().partial_fit("rows.zarr", None)
     digest = first.model_.digest()

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from regressions import plane
 
-from partirvm import RVMRegressor, ingest, plan
+from partirvm import RVMRegressor, WorkingSet, ingest, plan
 from partirvm.data import as_source
 from partirvm.errors import (
     DataError,
@@ -176,7 +176,9 @@ def test_a_plan_without_a_fit(tmp_path):
     """``plan(estimator, DATA)``: rows, candidates and passes as the fit will have them, and it prints."""
     X, y = plane(500)
     data = ingest((X, y), tmp_path / "rows.zarr")
-    estimator = RVMRegressor(gamma=0.3, partition_size=60, max_rounds=3, selection="random", random_state=0)
+    estimator = RVMRegressor(
+        gamma=0.3, partition_size=60, max_rounds=3, strategy=WorkingSet(selection="random"), random_state=0
+    )
     made = plan(estimator, data.url)
     assert (made.shape.n_rows, made.partition_size, made.max_rounds) == (500, 60, 3)
     assert "P = 60" in str(made)

@@ -8,7 +8,7 @@ import pytest
 from regressions import plane, sinc
 from sklearn.base import clone
 
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import AlphaPrior, FixedPoint, Noise, RVMClassifier, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
 
 FITS = [
@@ -29,7 +29,7 @@ def design(model, X):
 
 
 @pytest.mark.parametrize(
-    "options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40, "selection": "gain"}]
+    "options", [{"strategy": "basic"}, {"strategy": WorkingSet(selection="gain"), "partition_size": 40}]
 )
 @pytest.mark.parametrize("updates", ["mackay", "em"])
 def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
@@ -37,7 +37,12 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
     X, y = plane(150)
     y = 40 * y
     model = RVMRegressor(
-        gamma=0.3, alpha_prior=(1.0, 0.1), noise_prior=(20.0, 2e4), updates=updates, random_state=0, **options
+        gamma=0.3,
+        alpha_prior=(1.0, 0.1),
+        noise_variance=Noise(prior=(20.0, 2e4)),
+        solver=FixedPoint(updates),
+        random_state=0,
+        **options,
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
     t, beta = (y - y.mean()) / scale, scale**2 / model.noise_variance_
@@ -51,7 +56,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
 def test_a_strong_prior_decides_the_noise():
     """10⁶ rows of prior experience with a mean square of 0.09 leave the data's own 0.04 nothing to say."""
     X, y = sinc(100, 0.2)
-    model = RVMRegressor(gamma=4.0, noise_prior=(5e5, 4.5e4)).fit(X, y)
+    model = RVMRegressor(gamma=4.0, noise_variance=Noise(prior=(5e5, 4.5e4))).fit(X, y)
     assert model.noise_variance_ == pytest.approx(0.09, rel=1e-3)
 
 
@@ -71,7 +76,9 @@ def test_a_fixed_bias_stays(estimator, strategy):
     X, y = sinc(60, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
     size = {} if strategy == "basic" else {"partition_size": 25}
-    model = estimator(gamma=4.0, strategy=strategy, fixed_alpha={"bias": 1e5}, random_state=0, **size).fit(X, y)
+    model = estimator(
+        gamma=4.0, strategy=strategy, alpha_prior=AlphaPrior(fixed={"bias": 1e5}), random_state=0, **size
+    ).fit(X, y)
     assert model.model_.design.bias
     assert (model.model_.alpha[0] == 1e5).all()
 
@@ -123,11 +130,14 @@ def test_rows_without_weight_are_absent_from_arrays_on_disk(kind):
     [
         ({"alpha_prior": (1.0,)}, "alpha_prior is .*: it must be two numbers, shape and rate"),
         ({"alpha_prior": (1.0, -1.0)}, "each of alpha_prior is -1.0: it must be a number ≥ 0"),
-        ({"noise_prior": "flat"}, "noise_prior is 'flat': it must be two numbers"),
-        ({"updates": "newton"}, "updates is 'newton'; known: mackay, em"),
-        ({"fixed_alpha": {"slope": 1.0}}, "a name in fixed_alpha is 'slope'; known: bias"),
-        ({"fixed_alpha": {"bias": 0.0}}, "fixed_alpha of 'bias' is 0.0: it must be a number > 0"),
-        ({"fixed_alpha": 1e-6}, "fixed_alpha is 1e-06: it must be None or a dict"),
+        ({"noise_variance": Noise("flat")}, "Noise.prior is 'flat': it must be two numbers"),
+        ({"solver": FixedPoint("newton")}, "FixedPoint.updates is 'newton'; known: mackay, em"),
+        ({"alpha_prior": AlphaPrior(fixed={"slope": 1.0})}, "a name in fixed_alpha is 'slope'; known: bias"),
+        (
+            {"alpha_prior": AlphaPrior(fixed={"bias": 0.0})},
+            "AlphaPrior.fixed of 'bias' is 0.0: it must be a number > 0",
+        ),
+        ({"alpha_prior": AlphaPrior(fixed=1e-6)}, "AlphaPrior.fixed is 1e-06: it must be None or a dict"),
     ],
 )
 def test_refusals(options, message):
@@ -146,7 +156,5 @@ def test_noise_that_is_none_is_refused():
 
 def test_options_without_effect_are_named():
     X, y = sinc(50, 0.1)
-    model = RVMRegressor(
-        gamma=1.0, noise_variance=0.01, noise_prior=(1, 1), fit_intercept=False, fixed_alpha={"bias": 1}
-    )
-    assert "without effect here: noise_prior, fixed_alpha" in str(model.fit(X, y).plan_)
+    model = RVMRegressor(gamma=1.0, max_rounds=3, fit_intercept=False, alpha_prior=AlphaPrior(fixed={"bias": 1}))
+    assert "without effect here: max_rounds, fixed_alpha" in str(model.fit(X, y).plan_)

@@ -9,14 +9,21 @@ import numpy as np
 import pytest
 from regressions import plane
 
-from partirvm import RVMRegressor
+from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
+from partirvm.options.values import grouped
 from partirvm.strategies.partition_size import fraction
 
-PARTITIONED = ("split-merge", "incremental", "working-set")
+KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
+PARTITIONED = tuple(KINDS)
 LIKELIHOODS = ("full", "sample", "partition")
 NOISE = 0.1
+
+
+def rows_of(likelihood):
+    """``fit_rows``: a sample is one of 200 rows."""
+    return Sample(200) if likelihood == "sample" else likelihood
 
 
 def truth(X):
@@ -42,8 +49,8 @@ def basic():
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
-    options = {"partition_size": 60, "likelihood_rows": 200, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
-    model = RVMRegressor(strategy=strategy, likelihood=likelihood, **options).fit(*plane(600))
+    options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
+    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=rows_of(likelihood)), **options).fit(*plane(600))
     assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.noise_variance_ == pytest.approx(basic.noise_variance_, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
@@ -60,10 +67,12 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
 @pytest.mark.parametrize("strategy", PARTITIONED)
 @pytest.mark.parametrize("likelihood", ["sample", "partition"])
 def test_the_last_fit_may_see_as_little(strategy, likelihood):
-    """final_likelihood: for reproducing the literal scheme; a usable model, told in the history."""
-    options = {"likelihood": likelihood, "final_likelihood": likelihood, "likelihood_rows": 200}
+    """last_rows: for reproducing the literal scheme; a usable model, told in the history."""
+    kind, rows = KINDS[strategy], rows_of(likelihood)
     X, y = plane(600)
-    model = RVMRegressor(strategy=strategy, partition_size=60, gamma=0.1, random_state=0, **options).fit(X, y)
+    model = RVMRegressor(
+        strategy=kind(fit_rows=rows, last_rows=rows), partition_size=60, gamma=0.1, random_state=0
+    ).fit(X, y)
     assert {entry["likelihood"] for entry in model.history_} == {likelihood}
     assert model.history_[-1]["rows"] <= 200
     assert np.isfinite(model.predict(X, return_std=True)).all()
@@ -74,8 +83,8 @@ def test_noise_from_a_few_rows_now_and_then():
     """noise_rows and noise_every of "partition" change the path, hardly the end."""
     options = {"strategy": "incremental", "likelihood": "partition", "partition_size": 60, "gamma": 0.1}
     X, y = plane(600)
-    often = RVMRegressor(random_state=0, **options).fit(X, y)
-    seldom = RVMRegressor(random_state=0, noise_rows=150, noise_every=4, **options).fit(X, y)
+    often = RVMRegressor(random_state=0, **grouped(options)).fit(X, y)
+    seldom = RVMRegressor(random_state=0, **grouped({"noise_rows": 150, "noise_every": 4, **options})).fit(X, y)
     assert often.history_[0]["noise_variance"] != seldom.history_[0]["noise_variance"]
     assert often.history_[0]["pass_rows"] == 60 + 600
     assert seldom.history_[0]["pass_rows"] == 60 + 150
@@ -90,7 +99,7 @@ def test_the_stop_rule_of_every_intermediate_fit(strategy, rule):
     Only the working set lets some converge beyond that: to see whether the evidence still rises.
     """
     options = {"strategy": strategy, "partition_size": 60, "stop_rule": rule, "gamma": 0.2, "random_state": 0}
-    *before, last = RVMRegressor(**options).fit(*plane(600)).history_
+    *before, last = RVMRegressor(**grouped(options)).fit(*plane(600)).history_
     for entry in before:
         bound = int(0.5 * (entry["candidates"] if rule == "candidates" else 60))
         patient = strategy == "working-set" and entry["termination"] == "converged"
@@ -130,7 +139,7 @@ def test_every_cap_is_noted():
     assert model.plan_.partition_size == model.history_[0]["partition_size"] == 32
     assert model.history_[0]["notes"] == [f"P raised from {model.plan_.sparseness.partition_size} to 32: "
                                           "auto takes 32 at least"]  # fmt: skip
-    few = RVMRegressor(heuristic_rows=20, max_vectors=25, **options).fit(X, y)
+    few = RVMRegressor(max_vectors=25, **{**options, "strategy": WorkingSet(heuristic_rows=20)}).fit(X, y)
     assert few.history_[0]["rows"] == 20
     assert few.plan_.partition_size == 25
     assert {"ρ measured on 20 rows instead of 43: heuristic_rows", "P held to 25 by max_vectors"} <= {*few.plan_.notes}
@@ -157,7 +166,7 @@ def test_a_kernel_that_is_too_narrow_is_warned_of():
 
 def test_basic_measures_nothing():
     """No P, no heuristic, one fit, whatever the options of the others say."""
-    options = {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3}
+    options = {"partition_size": 5, "max_rounds": 1}
     X, y = plane(100)
     plain, odd = (RVMRegressor(strategy="basic", gamma=0.1, random_state=0, **kw).fit(X, y) for kw in ({}, options))
     for model in (plain, odd):

@@ -14,10 +14,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import PolynomialFeatures
 
-from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
+from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, Sample, WorkingSet, load_model, save_model
 from partirvm.errors import ExistsError, FormatError, MissingDataError, UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
 from partirvm.model import Model
+from partirvm.options import values as options
 
 N = 160
 
@@ -44,9 +45,10 @@ def same(found, expected):
 REGRESSORS = {
     "plain": {},
     "learned": {"gamma": "learn-per-feature"},
-    "several widths": {"gamma": np.array([0.5, 0.2]), "gamma_multiples": (1.0, 8.0)},
+    "several widths": {"kernel": options.Gaussian(np.array([0.5, 0.2]), multiples=(1.0, 8.0))},
     "a value and a basis": {"kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)), "basis": ["linear"]},
-    "priors": {"gamma": 0.5, "alpha_prior": (1e-4, 1e-4), "fixed_alpha": {"bias": 1e-6}, "max_vectors": 50},
+    "rounds": {"strategy": WorkingSet(selection="gain", fit_rows=Sample(rows=60)), "partition_size": 20},
+    "priors": {"gamma": 0.5, "alpha_prior": AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}), "max_vectors": 50},
 }
 
 

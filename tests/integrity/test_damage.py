@@ -23,6 +23,7 @@ from partirvm.data import ZarrSource, ingest
 from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
+from partirvm.options.values import grouped
 
 SEED = 15
 ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "1GiB"}
@@ -102,9 +103,9 @@ def intact(tmp_path_factory):
     ingest((X, y, w), folder / "train.zarr", tile_rows=64, shuffle=3)
     ingest((X_test, y_test, w_test), folder / "test.zarr", like=folder / "train.zarr")
     options = {name: value for name, value in ASKED.items() if name != "memory_limit"}
-    regressor = RVMRegressor(**options, max_rounds=2, random_state=0).fit(X, y)
+    regressor = RVMRegressor(**grouped(options), max_rounds=2, random_state=0).fit(X, y)
     labels = np.array(["a", "b", "c"])[np.int64(X[:, 2])]
-    classifier = RVMClassifier(**options, max_rounds=1, random_state=0).fit(X, labels)
+    classifier = RVMClassifier(**grouped(options), max_rounds=1, random_state=0).fit(X, labels)
     save_model(regressor, folder / "regressor")
     save_model(classifier, folder / "classifier")
     jobs.fit(str(folder / "train.zarr"), str(folder / "job"), Request(**ASKED, max_rounds=2))

@@ -11,7 +11,7 @@ import pytest
 import zarr
 from scipy.stats import norm
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, predict
+from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, predict
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.errors import (
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 def test_a_job_is_what_the_estimator_fits(folder):
     """The same parameters through service and estimator: the same model, to the bit."""
     estimator = RVMRegressor(
-        gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error", random_state=0
+        gamma=0.3, partition_size=30, max_rounds=3, strategy=WorkingSet(selection="error"), random_state=0
     ).fit(str(folder / "train.zarr"))
     model = JobStore(str(folder / "job")).model()
     np.testing.assert_array_equal(model.mean, estimator.model_.mean)

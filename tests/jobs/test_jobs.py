@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-from partirvm import RVMRegressor, ingest, jobs, load_model, open_job, submit
+from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
 from partirvm.errors import (
@@ -91,7 +91,9 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
     """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
     monkeypatch.chdir(tmp_path)
     place = os.path.relpath(data)
-    estimator = RVMRegressor(gamma=2.0, partition_size=30, max_rounds=3, selection="random", random_state=4)
+    estimator = RVMRegressor(
+        gamma=2.0, partition_size=30, max_rounds=3, strategy=WorkingSet(selection="random"), random_state=4
+    )
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
     assert job.wait(timeout=120) is Status.DONE

@@ -19,6 +19,8 @@ from partirvm.data import as_source
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
 from partirvm.options import Request
+from partirvm.options import values as options
+from partirvm.options.values import grouped
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup.resolve import resolve
@@ -117,7 +119,7 @@ def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
 def test_auto_of_classes_is_judged_by_log_loss():
     """And a prior is heard of."""
     X, y = rows(200)
-    model = RVMClassifier(random_state=0, gamma_prior="half-normal").fit(X, y - X[:, 1] > 5)
+    model = RVMClassifier(random_state=0, kernel=options.Gaussian(prior="half-normal")).fit(X, y - X[:, 1] > 5)
     assert model.plan_.learned.startswith("a width per feature, because its log loss on 200 rows held out is 0.")
     assert not any("gamma_prior" in note for note in model.plan_.notes)
     assert model.get_support().tolist() == [False, False, True]
@@ -163,7 +165,7 @@ def test_little_memory_holds_the_centres(data):
 def refused(**asked):
     X, y = rows(60)
     with pytest.raises(UsageError) as error:
-        RVMRegressor(**asked).fit(X, y)
+        RVMRegressor(**grouped(asked)).fit(X, y)
     return str(error.value)
 
 
@@ -183,7 +185,7 @@ def test_what_has_no_effect_is_said():
     """A prior where no gamma per feature is learned; learning where the target is constant."""
     X, y = rows(60)
     for gamma in ("scale", "learn"):
-        plan = RVMRegressor(gamma=gamma, gamma_prior="half-normal").fit(X, y).plan_
+        plan = RVMRegressor(kernel=options.Gaussian(gamma, prior="half-normal")).fit(X, y).plan_
         assert any("gamma_prior" in note for note in plan.notes)
     assert not any("effect" in note for note in _fit(X, y, gamma_prior="half-normal").plan_.notes)
     constant = _fit(X, np.ones(60))
@@ -193,7 +195,7 @@ def test_what_has_no_effect_is_said():
 
 
 def _fit(X, y, **asked):
-    return RVMRegressor(**{"gamma": "learn-per-feature", "random_state": 0, **asked}).fit(X, y)
+    return RVMRegressor(**grouped({"gamma": "learn-per-feature", "random_state": 0, **asked})).fit(X, y)
 
 
 def test_features_that_count():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partirvm import RVMRegressor
+from partirvm import RVMRegressor, WorkingSet
 from partirvm.errors import MemoryLimitError, UsageError
+from partirvm.options.values import grouped
 
 
 def rows(n=600):
@@ -19,7 +20,7 @@ def test_few_rows_do_what_all_do():
     """Error near the noise, 0.1, from a part of the candidates; the first round has 20."""
     X, y = rows()
     asked = {"gamma": 1.0, "strategy": "working-set", "selection": "map-weight", "partition_size": 60}
-    model = RVMRegressor(**asked, random_state=0).fit(X[:400], y[:400])
+    model = RVMRegressor(**grouped(asked), random_state=0).fit(X[:400], y[:400])
     assert model.termination_.value == "converged"
     rounds = [entry for entry in model.history_ if entry["kind"] == "round"]
     assert [entry["selection"] for entry in rounds] == ["random"] + ["map-weight"] * (len(rounds) - 1)
@@ -32,8 +33,8 @@ def test_what_is_refused():
     """Candidates' own rows alone; an N × N problem that does not fit."""
     X, y = rows()
     with pytest.raises(UsageError, match=r"'map-weight'.*'full' or 'sample'"):
-        RVMRegressor(selection="map-weight", likelihood="partition").fit(X, y)
+        RVMRegressor(strategy=WorkingSet("map-weight", fit_rows="partition")).fit(X, y)
     many = np.random.default_rng(0).normal(size=(20_000, 2))
-    asked = {"strategy": "working-set", "partition_size": 20, "memory_limit": "1GiB", "gamma": 1.0}
+    asked = {"strategy": WorkingSet("map-weight"), "partition_size": 20, "memory_limit": "1GiB", "gamma": 1.0}
     with pytest.raises(MemoryLimitError, match="20,000 rows together"):
-        RVMRegressor(selection="map-weight", **asked).fit(many, many[:, 0])
+        RVMRegressor(**asked).fit(many, many[:, 0])

@@ -13,6 +13,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
 from partirvm.model import save_model
 from partirvm.options import Request
+from partirvm.options.values import grouped
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 WIDTHS = (0.5, 40.0)
@@ -32,7 +33,7 @@ def test_every_strategy_offers_both_widths(strategy):
     """P functions of P // K rows join at a time; the evidence is that of the columns that are left, by its formula."""
     X, y = rows(150)
     y = y + 0.4 * np.random.default_rng(0).normal(size=150)
-    model = RVMRegressor(strategy=strategy, standardize=False, **{**ASKED, "partition_size": 41}).fit(X, y)
+    model = RVMRegressor(standardize=False, **grouped({**ASKED, "strategy": strategy, "partition_size": 41})).fit(X, y)
     design = model.model_.design
     assert [kernel.gamma for kernel in design.kernels] == [(WIDTHS[0],), (pytest.approx(WIDTHS[1]),)]
     assert set(design.which.tolist()) == {0, 1}
@@ -59,7 +60,7 @@ def test_two_widths_beat_one():
     X_test, y_test = rows(600, seed=1)
 
     def rmse(**asked):
-        model = RVMRegressor(**{**ASKED, "max_rounds": 3, **asked}).fit(X, y)
+        model = RVMRegressor(**grouped({**ASKED, "max_rounds": 3, **asked})).fit(X, y)
         return np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
 
     both = rmse()
@@ -72,12 +73,13 @@ def test_a_list_is_the_same(selection):
     """To the bit; names in it take gamma; of a list of one nothing is new."""
     X, y = rows(200)
     asked = {**ASKED, "max_rounds": 2, "selection": selection, "strategy": "working-set"}
-    one = RVMRegressor(**{**asked, "gamma_multiples": (1, 2)}).fit(X, y)
-    listed = {**asked, "gamma_multiples": (1,), "gamma": "auto"}
+    one = RVMRegressor(**grouped({**asked, "gamma_multiples": (1, 2)})).fit(X, y)
+    left = {name: value for name, value in asked.items() if name not in ("gamma", "gamma_multiples")}
+    listed = grouped(left)
     gamma = one.kernel_.kernels[1].gamma
     two = RVMRegressor(**listed, kernel=[Gaussian(0.5), {"name": "gaussian", "gamma": gamma}]).fit(X, y)
     np.testing.assert_array_equal(one.weights_, two.weights_)
-    mixed = RVMRegressor(**{**listed, "gamma": 0.5}, kernel=["gaussian", Gaussian(gamma)]).fit(X, y)
+    mixed = RVMRegressor(**listed, gamma=0.5, kernel=["gaussian", Gaussian(gamma)]).fit(X, y)
     np.testing.assert_array_equal(one.weights_, mixed.weights_)
     alone = RVMRegressor(**listed, kernel=[Gaussian(0.5)]).fit(X, y)
     assert alone.kernel_ == Gaussian(0.5)
@@ -86,9 +88,9 @@ def test_a_list_is_the_same(selection):
 def test_classes_and_samples():
     """A classifier; a partition's own rows as its posterior's."""
     X, y = rows(300)
-    model = RVMClassifier(**{**ASKED, "max_rounds": 2}).fit(X, y > 0.5)
+    model = RVMClassifier(**grouped({**ASKED, "max_rounds": 2})).fit(X, y > 0.5)
     assert model.score(X, y > 0.5) > 0.9
-    literal = RVMRegressor(**ASKED, strategy="incremental", likelihood="partition").fit(X, y)
+    literal = RVMRegressor(**grouped({**ASKED, "strategy": "incremental", "likelihood": "partition"})).fit(X, y)
     assert [entry["rows"] for entry in literal.history_[:1]] == [30]
 
 
@@ -117,7 +119,7 @@ def test_learned_files_and_resumes(tmp_path):
     assert other.digest() != whole.model.digest()
 
 
-def test_what_is_refused():
+def test_what_is_refused(tmp_path):
     """Factors that are none, several kernels twice over, a gamma that nobody takes."""
     X, y = rows(60)
     pair = [Gaussian(1.0), Laplacian(1.0)]
@@ -125,11 +127,18 @@ def test_what_is_refused():
         ({"gamma_multiples": ()}, "different positive numbers"),
         ({"gamma_multiples": (1, 1)}, "different positive numbers"),
         ({"gamma_multiples": 8}, "different positive numbers"),
-        ({"gamma_multiples": (1, -8)}, "each of gamma_multiples is -8"),
-        ({"gamma_multiples": (1, 8), "kernel": pair, "gamma": "auto"}, "several kernels already"),
-        ({"gamma_multiples": (1, 8), "kernel": "linear", "gamma": "auto"}, "has no gamma"),
-        ({"gamma_multiples": (1,), "kernel": pair}, "has its own parameters"),
-        ({"kernel": []}, "kernel is"),
+        ({"gamma_multiples": (1, -8)}, "each of Gaussian.multiples is -8"),
     ]:
         with pytest.raises(UsageError, match=text):
-            RVMRegressor(**{**ASKED, **wrong}).fit(X, y)
+            RVMRegressor(**grouped({**ASKED, **wrong})).fit(X, y)
+    for kernel, text in [(pair, "has its own parameters"), ([], "kernel is")]:
+        with pytest.raises(UsageError, match=text):
+            RVMRegressor(kernel=kernel, gamma=0.5).fit(X, y)
+    data = ingest((X, y), tmp_path / "rows.zarr").url
+    for kernel, text in [
+        (pair, "several kernels already"),
+        ("linear", "has no gamma"),
+        ("none", "there is no kernel: leave it out"),
+    ]:
+        with pytest.raises(UsageError, match=text):
+            jobs.plan(data, Request(kernel=kernel, gamma_multiples=(1, 8), basis="linear"))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from partirvm import RVMRegressor, ingest, jobs
+from partirvm import RVMRegressor, WorkingSet, ingest, jobs
 from partirvm.backends import LocalExecutor
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
@@ -49,7 +49,7 @@ def predict(folder, output, **options):
 def test_a_job_predicts_what_the_estimator_does(folder):
     """The same DATA: the same bits, in the order before shuffling."""
     estimator = RVMRegressor(
-        gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error", random_state=0
+        gamma=0.5, partition_size=30, max_rounds=2, strategy=WorkingSet(selection="error"), random_state=0
     ).fit(str(folder / "train.zarr"))
     mean, std = estimator.predict(str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr"))
     written = np.loadtxt(folder / "whole.csv", delimiter=",", skiprows=1)

@@ -1,0 +1,170 @@
+"""Checks of single options: called with a name and a value, they return what the request keeps.
+
+Each raises ``UsageError`` that names the option, what was found and what it may be. The command line reads from the
+same values how the text of a flag is parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+
+from partirvm.errors import UsageError
+from partirvm.planning.units import parse_bytes, parse_duration
+
+Check: TypeAlias = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Anything:
+    """No check: what the option may be depends on other parts, such as the kernels that there are."""
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The value as it is."""
+        return value
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of certain words."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, name: str, value: Any) -> str:
+        """The word."""
+        if not isinstance(value, str) or value not in self.words:
+            raise UsageError(f"{name} is {value!r}; known: {', '.join(self.words)}")
+        return value
+
+
+def one_of(literal: Any) -> OneOf:
+    """The check of a ``Literal`` type."""
+    return OneOf(get_args(literal))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or False; None where ``optional``, and also certain words."""
+
+    optional: bool = False
+    words: tuple[str, ...] = ()
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """True or False, or the word."""
+        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
+            return value
+        plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+        if not isinstance(plain, numbers.Integral) or plain not in (0, 1):
+            others = "".join(f", {word!r}" for word in self.words) + ", None" * self.optional
+            raise UsageError(f"{name} is {value!r}; known: True, False{others}")
+        return bool(plain)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number from ``least`` up; None where ``optional``, and also certain words."""
+
+    least: int
+    words: tuple[str, ...] = ()
+    optional: bool = False
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The number, the word or None."""
+        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
+            return value
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < self.least:
+            words = "".join(f" or {word!r}" for word in self.words)
+            raise UsageError(f"{name} is {value!r}: it must be a whole number ≥ {self.least}{words}")
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A finite number between bounds; also certain words."""
+
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    words: tuple[str, ...] = ()
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The number, or the word."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        right = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+        right = right and (self.least is None or value >= self.least) and (self.above is None or value > self.above)
+        if not (right and (self.below is None or value < self.below)):
+            limits = (("≥", self.least), (">", self.above), ("<", self.below))
+            bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in limits if bound is not None)
+            words = "".join(f" or {word!r}" for word in self.words)
+            raise UsageError(f"{name} is {value!r}: it must be a number {bounds}{words}")
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Different positive numbers, in order."""
+
+    def __call__(self, name: str, value: Any) -> tuple[float, ...]:
+        """The numbers as a tuple."""
+        found = listed(value)
+        for factor in found:
+            Real(above=0.0)(f"each of {name}", factor)
+        if not found or len(set(found)) < len(found):
+            raise UsageError(f"{name} is {value!r}: it must be different positive numbers, such as (1, 8, 64)")
+        return tuple(map(float, found))
+
+
+@dataclass(frozen=True)
+class GammaDensity:
+    """Shape and rate of a Gamma density, both ≥ 0."""
+
+    def __call__(self, name: str, value: Any) -> tuple[float, float]:
+        """The two numbers."""
+        found = listed(value)
+        if len(found) != 2:
+            raise UsageError(f"{name} is {value!r}: it must be two numbers, shape and rate, such as (0.0, 0.0)")
+        for number in found:
+            Real(least=0.0)(f"each of {name}", number)
+        return float(found[0]), float(found[1])
+
+
+@dataclass(frozen=True)
+class PositiveByName:
+    """Positive numbers by name, or None."""
+
+    def __call__(self, name: str, value: Any) -> dict[str, float] | None:
+        """A dict of names and numbers, or None."""
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{name} is {value!r}: it must be None or a dict of names and numbers, {{'bias': 1e-6}}")
+        return {key: Real(above=0.0)(f"{name} of {key!r}", number) for key, number in value.items()}
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Seconds, or a text such as ``1h``; None for no limit."""
+
+    def __call__(self, name: str, value: Any) -> float | None:
+        """Seconds."""
+        return None if value is None else parse_duration(value, name)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes, or a text such as ``512MiB``; or ``"auto"``."""
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Bytes."""
+        return value if isinstance(value, str) and value == "auto" else parse_bytes(value, name)
+
+
+def listed(value: Any) -> tuple[Any, ...]:
+    """The items of a list, a tuple or an array of one dimension; none of anything else."""
+    if getattr(value, "ndim", 1) != 1 or isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return ()
+    return tuple(value)

@@ -1,0 +1,22 @@
+"""The words that options take, as types: a type checker refuses any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
+Selection: TypeAlias = Literal["auto", "error", "random", "gain", "map-weight"]
+FitRows: TypeAlias = Literal["auto", "full", "sample", "partition"]
+LastRows: TypeAlias = Literal["full", "sample", "partition"]
+StopRule: TypeAlias = Literal["candidates", "partition"]
+SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
+Updates: TypeAlias = Literal["mackay", "em"]
+GammaRule: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"]
+Gamma: TypeAlias = GammaRule | float | Sequence[float]
+GammaPrior: TypeAlias = Literal["flat", "half-normal"]
+MultiOutput: TypeAlias = Literal["shared", "independent"]
+MultiClass: TypeAlias = Literal["auto", "multinomial", "ovr"]
+KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
+Auto: TypeAlias = Literal["auto"]
+Estimate: TypeAlias = Literal["estimate"]

@@ -1,0 +1,411 @@
+"""Options as values: what a strategy, a kernel, a solver, the noise or a prior takes, beside what it is.
+
+``RVMRegressor(strategy=WorkingSet(selection="gain"))`` asks for what ``--strategy working-set --selection gain`` does.
+Each field of a value is one option of the table (``options.request``), whose default and check it has. Values have
+scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds
+``strategy__selection``. They are not changed by a fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from partirvm.errors import UsageError
+from partirvm.options import names
+from partirvm.options.request import TABLE
+
+
+def held(name: str) -> Any:
+    """A field that is the option of this name; a value of its own may stand there, too."""
+    return field(default=TABLE[name].default, metadata={"option": name})
+
+
+@dataclass
+class Value:
+    """Base of the values: fields that are options, and ``name``, what they are options of.
+
+    ``of`` are the options that such a value may be given for.
+    """
+
+    name: ClassVar[str]
+    of: ClassVar[tuple[str, ...]]
+
+    def flat(self, given_for: str) -> dict[str, Any]:
+        """The options that it stands for, by the names of the table, checked.
+
+        Raises ``UsageError`` that names the value and its field for one that cannot be, and for an option that it is no
+        value of.
+        """
+        self._require(given_for)
+        found: dict[str, Any] = {given_for: self.name}
+        for each in fields(self):
+            name, value = each.metadata["option"], getattr(self, each.name)
+            title = f"{type(self).__name__}.{each.name}"
+            own = value.flat(name) if isinstance(value, Value) else {name: TABLE[name].check(title, value)}
+            _join(found, own, title)
+        return found
+
+    def _require(self, given_for: str) -> None:
+        if given_for not in self.of:
+            raise UsageError(f"{given_for} is {self!r}: that is a value of {' or '.join(self.of)}")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Fields by name; with ``deep`` those of values in them, too, as ``fit_rows__rows``."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        if deep:
+            for name, value in list(found.items()):
+                inner = value.get_params() if isinstance(value, Value) else {}
+                found |= {f"{name}__{key}": each for key, each in inner.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for a name that is none."""
+        known = [each.name for each in fields(self)]
+        for key, value in params.items():
+            name, nested, rest = key.partition("__")
+            if name not in known:
+                raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}")
+            if nested:
+                getattr(self, name).set_params(**{rest: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+
+@dataclass
+class Sample(Value):
+    """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P."""
+
+    name = "sample"
+    of = ("likelihood", "final_likelihood")
+    rows: int | names.Auto = held("likelihood_rows")
+
+
+@dataclass
+class Partition(Value):
+    """Fits see the rows of their own candidates, as Ben-Shimon & Shmilovici (2006) have it.
+
+    The noise comes from the residual over ``noise_rows`` other rows (None is all), measured every ``noise_every``
+    iterations. A classification has no noise to measure.
+    """
+
+    name = "partition"
+    of = ("likelihood", "final_likelihood")
+    noise_rows: int | None = held("noise_rows")
+    noise_every: int = held("noise_every")
+
+
+@dataclass
+class Strategy(Value):
+    """Base of the strategies; ``last_rows`` are the rows that the last fit sees, anything but all for comparisons."""
+
+    of = ("strategy",)
+
+
+@dataclass
+class Basic(Strategy):
+    """One fit with every row as a candidate, for a few hundred rows; the reference.
+
+    Parameters
+    ----------
+    last_rows : {"full", "sample", "partition"}, Sample or Partition
+        Rows that this fit sees; anything but "full" is for comparisons.
+    """
+
+    name = "basic"
+    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+
+
+@dataclass
+class SplitMerge(Strategy):
+    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
+
+    Parameters
+    ----------
+    fit_rows : {"auto", "full", "sample", "partition"}, Sample or Partition
+        Rows that the posterior of an intermediate fit sees: all; one random sample; or only those of its candidates.
+        "auto" is "full", or "sample" where that would cost split-merge or incremental too much.
+    last_rows : {"full", "sample", "partition"}, Sample or Partition
+        The same for the last fit; anything but "full" is for comparisons.
+    stop_fraction : float in [0, 1)
+        Intermediate fits end when the vectors fall to this fraction of the candidates.
+    stop_rule : {"candidates", "partition"}
+        What it is a fraction of: the candidates that the fit began with, or P.
+    heuristic_rows : int
+        Most rows on which ``partition_size="auto"`` measures.
+    """
+
+    name = "split-merge"
+    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
+    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    stop_fraction: float = held("stop_fraction")
+    stop_rule: names.StopRule = held("stop_rule")
+    heuristic_rows: int = held("heuristic_rows")
+
+
+@dataclass
+class Incremental(Strategy):
+    """One partition of P rows after the other joins the vectors kept so far. Parameters are those of ``SplitMerge``."""
+
+    name = "incremental"
+    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
+    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    stop_fraction: float = held("stop_fraction")
+    stop_rule: names.StopRule = held("stop_rule")
+    heuristic_rows: int = held("heuristic_rows")
+
+
+@dataclass
+class WorkingSet(Strategy):
+    """Rounds in which the P most promising rows join the vectors kept so far.
+
+    Parameters
+    ----------
+    selection : {"auto", "error", "random", "gain", "map-weight"}
+        Next candidates: the rows of largest error, random ones, those of largest evidence gain in a random pool, or
+        those of largest weight where all rows have one (an N × N problem: small data). Mislabelled rows have the
+        largest errors. "auto" is "error", and "gain" for classes.
+    fit_rows, last_rows, stop_fraction, stop_rule, heuristic_rows
+        As of ``SplitMerge``.
+    """
+
+    name = "working-set"
+    selection: names.Selection = held("selection")
+    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
+    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    stop_fraction: float = held("stop_fraction")
+    stop_rule: names.StopRule = held("stop_rule")
+    heuristic_rows: int = held("heuristic_rows")
+
+
+@dataclass
+class Solver(Value):
+    """Base of the solvers."""
+
+    of = ("solver",)
+
+
+@dataclass
+class Auto(Solver):
+    """The fixed point; in the last fit of a regression columns then come back, while that raises the evidence."""
+
+    name = "auto"
+
+
+@dataclass
+class FixedPoint(Solver):
+    """All precisions are updated together.
+
+    Parameters
+    ----------
+    updates : {"mackay", "em"}
+        How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
+        evidence and takes far more steps.
+    max_iterations : int or None
+        Most iterations of one fit, of classes most passes; None is 500, of classes 200.
+    """
+
+    name = "fixed-point"
+    updates: names.Updates = held("updates")
+    max_iterations: int | None = held("max_iterations")
+
+
+@dataclass
+class Fast(Solver):
+    """One column at a time is added, deleted or estimated again, that which gains most (Tipping & Faul 2003)."""
+
+    name = "fast"
+
+
+@dataclass
+class Noise(Value):
+    """Noise that is estimated under a prior.
+
+    Parameters
+    ----------
+    prior : pair of float
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²: as if 2c rows more had left a sum of squared
+        residuals of 2d, in the target's unit squared. (0, 0) is flat in log σ².
+    """
+
+    name = "estimate"
+    of = ("noise_variance",)
+    prior: tuple[float, float] = held("noise_prior")
+
+
+@dataclass
+class AlphaPrior(Value):
+    """Gamma prior on each weight's precision α, and precisions that are known.
+
+    Parameters
+    ----------
+    shape, rate : float
+        Of the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs
+        to infinity: a vector goes where evidence and prior together are better off without it. A kernel is learned
+        without it.
+    fixed : None or dict of str and float
+        Precisions that stay as they are, by the name of their basis function: "bias" or another of ``basis_names_``,
+        which then stay, too.
+    """
+
+    name = "gamma"
+    of = ("alpha_prior",)
+    shape: float = TABLE["alpha_prior"].default[0]
+    rate: float = TABLE["alpha_prior"].default[1]
+    fixed: Mapping[str, float] | None = held("fixed_alpha")
+
+    def flat(self, given_for: str) -> dict[str, Any]:
+        """The pair, and the fixed precisions."""
+        self._require(given_for)
+        density = TABLE["alpha_prior"].check("(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate))
+        return {"alpha_prior": density, "fixed_alpha": TABLE["fixed_alpha"].check("AlphaPrior.fixed", self.fixed)}
+
+
+@dataclass
+class KernelFamily(Value):
+    """A kernel whose gamma is found or given.
+
+    It is asked for by its name and these options, and becomes a kernel of ``partirvm.kernels`` with numbers once the
+    data are known; such a kernel, or a sum of several, can be given itself where its numbers are.
+
+    Parameters
+    ----------
+    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
+        Width(s), as the estimators' ``gamma``.
+    prior : {"flat", "half-normal"}
+        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
+        its own each, switches more features off: those that noise may explain as well.
+    multiples : sequence of float
+        Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
+        for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
+    """
+
+    of = ("kernel",)
+    gamma: names.Gamma = held("gamma")
+    prior: names.GammaPrior = held("gamma_prior")
+    multiples: Sequence[float] = held("gamma_multiples")
+
+
+class Gaussian(KernelFamily):
+    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)."""
+
+    name = "gaussian"
+
+
+class Laplacian(KernelFamily):
+    """k(x, z) = exp(−Σ_j gamma_j |x_j − z_j|)."""
+
+    name = "laplacian"
+
+
+class Matern32(KernelFamily):
+    """Matérn kernel of smoothness 3/2."""
+
+    name = "matern32"
+
+
+class Matern52(KernelFamily):
+    """Matérn kernel of smoothness 5/2."""
+
+    name = "matern52"
+
+
+class Polynomial(KernelFamily):
+    """k(x, z) = (Σ_j gamma_j x_j z_j + 1)³; of another degree give ``partirvm.kernels.Polynomial``."""
+
+    name = "polynomial"
+
+
+class Sigmoid(KernelFamily):
+    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0), as ``partirvm.kernels.Sigmoid`` has it by default."""
+
+    name = "sigmoid"
+
+
+class Categorical(KernelFamily):
+    """Categories that agree or not: Π_j exp(−gamma_j [x_j ≠ z_j])."""
+
+    name = "categorical"
+
+
+STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
+SOLVERS = (Auto, FixedPoint, Fast)
+FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
+VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
+"""Every value that an estimator may be given."""
+
+
+def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that parameters of an estimator stand for, values among them, by the names of the table.
+
+    Raises ``UsageError`` for a value that cannot be, and for an option that is given twice.
+
+    >>> found = flat({"strategy": WorkingSet(selection="gain"), "kernel": Gaussian(0.5), "gamma": "auto"})
+    >>> [found[name] for name in ("strategy", "selection", "kernel", "gamma")]
+    ['working-set', 'gain', 'gaussian', 0.5]
+    """
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, Value):
+            _join(found, value.flat(name), name)
+    for name, value in parameters.items():
+        if isinstance(value, Value):
+            continue
+        if name in found and not _is_default(name, value):
+            owner = next(each for each in parameters.values() if isinstance(each, Value) and name in vars(each))
+            raise UsageError(
+                f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
+            )
+        found.setdefault(name, value)
+    return found
+
+
+def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
+    """Add options that are not given yet. Raises ``UsageError`` for two different numbers of the same."""
+    for name, value in own.items():
+        if name in found and not _is_default(name, value) and found[name] != value:
+            if not _is_default(name, found[name]):
+                raise UsageError(f"{title} has {name} {value!r}, and another value {found[name]!r}: give it once")
+            found[name] = value
+        found.setdefault(name, value)
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return isinstance(value, type(TABLE[name].default)) and bool(value == TABLE[name].default)
+
+
+_PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
+    "likelihood": ((Sample, Partition), None),
+    "final_likelihood": ((Sample, Partition), None),
+    "strategy": (STRATEGIES, WorkingSet),
+    "solver": (SOLVERS, FixedPoint),
+    "noise_variance": ((Noise,), Noise),
+    "kernel": (FAMILIES, Gaussian),
+}
+"""Values that may stand for an option, and which of them where it is left open."""
+
+
+def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator that ask for options of the table: the inverse of ``flat``.
+
+    Where a strategy, a solver or a kernel is left open, its options go into a working set, the fixed point or a
+    Gaussian kernel. An option that the named strategy, solver or rows do not have is left as it is, and no parameter of
+    an estimator.
+
+    >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
+    {'tol': 1e-09, 'solver': FixedPoint(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
+'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
+    """
+    rest = dict(options)
+    for place, (kinds, usual) in _PLACES.items():
+        given = rest.get(place, "auto")
+        kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
+        own = {} if kind is None else {each.metadata["option"]: each.name for each in fields(kind)}
+        if kind is not None and any(name in rest for name in own if name != "gamma"):
+            rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
+    if "fixed_alpha" in rest:
+        shape, rate = rest.get("alpha_prior", TABLE["alpha_prior"].default)
+        rest["alpha_prior"] = AlphaPrior(shape, rate, rest.pop("fixed_alpha"))
+    return rest

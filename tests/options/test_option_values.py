@@ -1,0 +1,212 @@
+"""Options as values: the request they make, scikit-learn's conventions, what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import partirvm
+from partirvm import (
+    AlphaPrior,
+    Basic,
+    Fast,
+    FixedPoint,
+    Gaussian,
+    Incremental,
+    Matern52,
+    Noise,
+    Partition,
+    RVMClassifier,
+    RVMRegressor,
+    Sample,
+    SplitMerge,
+    WorkingSet,
+    kernels,
+)
+from partirvm.core.termination import Termination
+from partirvm.errors import PartirvmWarning, UsageError
+from partirvm.options import Request
+from partirvm.options.values import VALUES, flat, grouped
+
+ASKED = {
+    "working set": (
+        {"strategy": WorkingSet(selection="gain", stop_fraction=0.25)},
+        {"strategy": "working-set", "selection": "gain", "stop_fraction": 0.25},
+    ),
+    "sample": (
+        {"strategy": Incremental(fit_rows=Sample(rows=70), last_rows="sample", heuristic_rows=90)},
+        {
+            "strategy": "incremental",
+            "likelihood": "sample",
+            "likelihood_rows": 70,
+            "final_likelihood": "sample",
+            "heuristic_rows": 90,
+        },
+    ),
+    "partition": (
+        {"strategy": SplitMerge(fit_rows=Partition(noise_rows=500, noise_every=10), stop_rule="partition")},
+        {
+            "strategy": "split-merge",
+            "likelihood": "partition",
+            "noise_rows": 500,
+            "noise_every": 10,
+            "stop_rule": "partition",
+        },
+    ),
+    "basic": (
+        {"strategy": Basic(last_rows=Sample(50))},
+        {"strategy": "basic", "final_likelihood": "sample", "likelihood_rows": 50},
+    ),
+    "kernel": (
+        {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))},
+        {"gamma": "learn-per-feature", "gamma_prior": "half-normal", "gamma_multiples": (1.0, 8.0)},
+    ),
+    "widths": ({"kernel": Matern52(np.array([0.5, 2.0]))}, {"kernel": "matern52", "gamma": [0.5, 2.0]}),
+    "solvers": ({"solver": FixedPoint(updates="em")}, {"solver": "fixed-point", "updates": "em"}),
+    "fast": ({"solver": Fast()}, {"solver": "fast"}),
+    "noise": ({"noise_variance": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
+    "precisions": (
+        {"alpha_prior": AlphaPrior(1, 2, fixed={"bias": 1e-6})},
+        {"alpha_prior": (1.0, 2.0), "fixed_alpha": {"bias": 1e-6}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_values_make_the_request_of_the_flags(case):
+    """Both faces make the same flat request."""
+    given, expected = ASKED[case]
+    asked = RVMRegressor(**given, random_state=0).parameters()
+    assert asked == replace(Request(classify=False), **expected)
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_grouped_is_the_inverse(case):
+    _, expected = ASKED[case]
+    made = RVMRegressor(**grouped(expected), random_state=0).parameters()
+    assert replace(made, solver="auto") == replace(Request(classify=False), **{**expected, "solver": "auto"})
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_keep_scikit_learns_conventions(kind):
+    """clone, get_params and set_params; equal by what they hold; public names."""
+    made = kind()
+    assert getattr(partirvm, kind.__name__) is kind
+    assert clone(made) == made
+    assert clone(made) is not made
+    assert set(made.get_params(deep=False)) == {each.name for each in fields(kind)}
+    assert made.set_params(**made.get_params(deep=False)) is made
+    with pytest.raises(ValueError, match=f"{kind.__name__} has no 'nothing'; known: "):
+        made.set_params(nothing=1)
+
+
+def test_nested_names():
+    """As scikit-learn writes them, two deep; a clone has values of its own."""
+    model = RVMRegressor(strategy=WorkingSet(fit_rows=Sample(30)), kernel=Gaussian())
+    other = clone(model).set_params(strategy__selection="gain", strategy__fit_rows__rows=40, kernel__gamma=0.5)
+    assert other.strategy == WorkingSet("gain", fit_rows=Sample(40))
+    assert model.strategy == WorkingSet(fit_rows=Sample(30))
+    assert other.get_params()["strategy__fit_rows__rows"] == 40
+    assert clone(RVMClassifier(kernel=Gaussian(0.5))).kernel == Gaussian(0.5)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_grid_search_over_nested_names():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(60, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    model = RVMRegressor(strategy=WorkingSet(), partition_size=20, kernel=Gaussian(), random_state=0)
+    grid = {"strategy__selection": ["random", "error"], "kernel__gamma": [0.5, 500.0]}
+    search = GridSearchCV(model, grid, cv=2).fit(X, y)
+    assert search.best_params_["kernel__gamma"] == 0.5
+    assert search.best_estimator_.gamma_ == 0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"strategy": WorkingSet(selection="all")}, r"WorkingSet\.selection is 'all'; known: auto, error"),
+        ({"strategy": WorkingSet(fit_rows="half")}, r"WorkingSet\.fit_rows is 'half'; known: auto, full"),
+        ({"strategy": Incremental(fit_rows=Sample(0))}, r"Sample\.rows is 0: it must be a whole number ≥ 1 or 'auto'"),
+        ({"strategy": Incremental(stop_fraction=1.5)}, r"Incremental\.stop_fraction is 1\.5: .*≥ 0 and < 1"),
+        ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
+        ({"strategy": WorkingSet}, "strategy is <class"),
+        ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*that is a value of kernel"),
+        ({"kernel": WorkingSet()}, "that is a value of strategy"),
+        ({"strategy": WorkingSet(fit_rows=Noise())}, "likelihood is Noise.*that is a value of noise_variance"),
+        (
+            {"strategy": WorkingSet(fit_rows=Sample(5), last_rows=Sample(6))},
+            "WorkingSet.last_rows has likelihood_rows 6",
+        ),
+        ({"kernel": Gaussian(0.5), "gamma": 2.0}, r"gamma is 2\.0, and the value Gaussian\(gamma=0\.5.* has its own"),
+        ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
+        ({"kernel": kernels.Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
+        ({"kernel": Gaussian(-1.0)}, "gamma of the gaussian kernel is .*positive"),
+        ({"kernel": ["linear", Gaussian()]}, r"kernel is Gaussian\(.*partirvm\.kernels"),
+        ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be two numbers"),
+        ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
+    ],
+)
+def test_what_is_refused(asked, message):
+    """Before anything is fitted, by the names that were written."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(UsageError, match=message):
+        RVMRegressor(**asked).fit(X, X[:, 0])
+
+
+def test_max_iterations_end_a_fit():
+    """The last fit ends there, and says why; the default lets it converge."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(80, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    asked = {"gamma": 0.5, "strategy": "basic", "random_state": 0}
+    with pytest.warns(PartirvmWarning):
+        model = RVMRegressor(solver=FixedPoint(max_iterations=3), **asked).fit(X, y)
+    assert model.termination_ is Termination.ITERATIONS
+    assert model.history_[-1]["iterations"] == 3
+    assert RVMRegressor(solver=FixedPoint(), **asked).fit(X, y).history_[-1]["iterations"] > 3
+
+
+def test_names_that_moved_are_no_parameters():
+    """As any other wrong name."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'selection'"):
+        RVMRegressor(selection="gain")
+
+
+def test_defaults_may_be_given_beside_a_value():
+    """gamma="auto" is what an estimator has anyway."""
+    assert flat({"kernel": Gaussian(2.0), "gamma": "auto"})["gamma"] == 2.0
+
+
+SCRIPT = """
+from partirvm import FixedPoint, Gaussian, RVMClassifier, RVMRegressor, Sample, WorkingSet
+
+RVMRegressor(strategy=WorkingSet(selection="gain", fit_rows=Sample(rows=50)), kernel=Gaussian("learn"), gamma=0.5)
+RVMClassifier(strategy="working-set", solver=FixedPoint(updates="em"), moderate=True, class_weight={"a": 2.0})
+RVMRegressor(strategy="workingset")
+RVMRegressor(strategy=WorkingSet(selection="gains"))
+RVMRegressor(solver="newton")
+RVMRegressor(gamma="learnt")
+RVMClassifier(multi_class="ovo")
+"""
+
+
+def test_a_type_checker_refuses_words_that_are_none(tmp_path):
+    """mypy --strict of a user's script: the five last lines are wrong, the others right."""
+    pytest.importorskip("mypy")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    asked = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    asked += ["--cache-dir", str(tmp_path / "cache"), "script.py"]
+    where = {**os.environ, "MYPYPATH": str(Path(partirvm.__file__).parents[1])}
+    found = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=where, check=False)
+    lines = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert [int(line.split(":")[1]) for line in lines] == [6, 7, 8, 9, 10], found.stdout + found.stderr
+    assert all("[arg-type]" in line for line in lines)

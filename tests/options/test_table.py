@@ -1,0 +1,204 @@
+"""The table of options: defaults, refusals, flags, constructors, words and notes all follow from it."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, replace
+from typing import get_args
+
+import click
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.cli import options
+from partirvm.cli.commands import partirvm as group
+from partirvm.core.priors import UPDATES
+from partirvm.core.solvers import SOLVERS
+from partirvm.errors import UsageError
+from partirvm.options import TABLE, Request, check, idle, names
+from partirvm.options.checks import Anything, Flag
+from partirvm.options.table import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.values import SOLVERS as SOLVER_VALUES
+from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
+from partirvm.options.values import VALUES, AlphaPrior, Value
+from partirvm.planning.keeping import STORES
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS
+from partirvm.strategies.learning import PRIORS
+from partirvm.strategies.problem import STOP_RULES
+from partirvm.strategies.selection import SELECTIONS
+
+CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anything)]
+
+FLAGS = {option.name: option for option in group.commands["fit"].params if option.name in TABLE}
+
+GIVEN = {
+    "kernel": ("matern32", "matern32"),
+    "gamma": ("0.1,2", "0.1,2"),
+    "basis": ("linear", "linear"),
+    "class_weight": ("a=2", {"a": 2.0}),
+    "time_limit": ("1.5h", 5400.0),
+    "memory_limit": ("2GiB", 2 << 30),
+    "gamma_multiples": ("1,8", (1.0, 8.0)),
+    "noise_prior": ("1,2", (1.0, 2.0)),
+    "alpha_prior": ("1,2", (1.0, 2.0)),
+    "fixed_alpha": ("bias=1e-6", {"bias": 1e-6}),
+    "noise_variance": ("0.5", 0.5),
+    "stop_fraction": ("0.25", 0.25),
+    "tol": ("1e-3", 1e-3),
+}
+"""A text for each flag that takes more than words and whole numbers, and what the request then holds."""
+
+
+def text_for(name):
+    """A value that differs from the default, as text, and as the request holds it."""
+    row = TABLE[name]
+    if name in GIVEN:
+        return GIVEN[name]
+    words = [word for word in getattr(row.check, "words", ()) if word not in ("auto", row.default)]
+    return (words[0], words[0]) if words else ("7", 7)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_default_is_accepted(name):
+    """And is what the request keeps."""
+    assert TABLE[name].check(name, TABLE[name].default) == TABLE[name].default
+    assert getattr(check(Request()), name) == TABLE[name].default
+
+
+@pytest.mark.parametrize("wrong", ["never so", -1, float("nan"), [0.0], {"bias": -1}], ids=str)
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_refusal_names_the_option_and_what_was_found(name, wrong):
+    """Nothing of these is a value of any option; seconds and bytes name themselves in words."""
+    with pytest.raises(UsageError) as error:
+        check(replace(Request(), **{name: wrong}))
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_option_has_a_flag_that_agrees(name):
+    """Its name, its default, and the value that a text becomes."""
+    flag, row = FLAGS[name], TABLE[name]
+    assert flag.opts[0] == row.flag
+    assert flag.help.startswith(row.help.rstrip())
+    context = group.commands["fit"].make_context("fit", ["d", "j"])
+    assert options.parameters({name: context.params[name]}) == Request()
+    if isinstance(row.check, Flag):
+        arguments, value = ([flag.secondary_opts[0]], False) if flag.secondary_opts else ([row.flag], True)
+    else:
+        text, value = text_for(name)
+        arguments = [row.flag, text]
+    context = group.commands["fit"].make_context("fit", ["d", "j", *arguments])
+    found = options.parameters({name: context.params[name]})
+    assert found == replace(Request(), **{name: value})
+    assert check(found) == found
+
+
+def test_flags_that_are_no_options_of_the_table():
+    """Held-out data and the cluster; what the verbs add themselves."""
+    others = {option.name for option in group.commands["plan"].params if isinstance(option, click.Option)} - set(TABLE)
+    assert others == {"validation", "scheduler", "as_json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (names.StrategyName, ("auto", *STRATEGIES)),
+        (names.FitRows, ("auto", *FIT_ROWS)),
+        (names.LastRows, FIT_ROWS),
+        (names.StopRule, STOP_RULES),
+        (names.Selection, ("auto", *SELECTIONS)),
+        (names.SolverName, SOLVERS),
+        (names.KernelStore, STORES),
+        (names.GammaPrior, PRIORS),
+        (names.Updates, UPDATES),
+    ],
+)
+def test_the_words_are_those_that_are_known(words, known):
+    """The parts that act on them have no others."""
+    assert set(get_args(words)) == set(known)
+
+
+def test_values_and_table_agree_on_what_an_option_is_of():
+    """A strategy holds the options that apply to it, and no others; so do the rows that fits see."""
+    for kind in STRATEGY_VALUES:
+        held = {each.metadata["option"] for each in fields(kind)}
+        for name, row in TABLE.items():
+            if "strategy" in row.applies and name != "max_rounds":
+                assert (name in held) == (kind.name in row.applies["strategy"]), (kind, name)
+    assert {kind.name for kind in STRATEGY_VALUES} == set(STRATEGIES)
+    assert {kind.name for kind in SOLVER_VALUES} == set(SOLVERS)
+    for kind in VALUES:
+        for each in fields(kind):
+            if "fit_rows" in TABLE[each.metadata["option"] if each.metadata else "tol"].applies:
+                assert kind.name in TABLE[each.metadata["option"]].applies["fit_rows"]
+
+
+@pytest.mark.parametrize(("estimator", "kinds"), [(RVMRegressor, (NUMBERS,)), (RVMClassifier, CLASSES)])
+def test_constructors_follow_the_table(estimator, kinds):
+    """Names and defaults; every option of such targets is a parameter or in a value of one; at most 22 parameters."""
+    parameters = inspect.signature(estimator).parameters
+    assert len(parameters) <= 22
+    own = set(parameters) - {"random_state", "client"}
+    for name in own:
+        assert parameters[name].default == TABLE[name].default, name
+    reached = own | {"seed", "classify", "fixed_alpha"}
+    for kind in VALUES:
+        reached |= {each.metadata["option"] for each in fields(kind) if each.metadata}
+    for name, row in TABLE.items():
+        if set(row.applies.get("target", kinds)) & set(kinds):
+            assert name in reached, name
+    assert not {name for name in own if not set(TABLE[name].applies.get("target", kinds)) & set(kinds)}
+
+
+def test_defaults_of_values_are_those_of_the_table():
+    """``AlphaPrior`` splits a pair in two."""
+    for kind in VALUES:
+        made: Value = kind()
+        found = made.flat(kind.of[0])
+        for name, value in found.items():
+            if name != kind.of[0] or kind is AlphaPrior:
+                assert value == TABLE[name].default
+
+
+ALL = {
+    "target": NUMBERS,
+    "strategy": "working-set",
+    "fit_rows": "full",
+    "kernel": "some",
+    "noise_variance": "estimate",
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen", "expected"),
+    [
+        ({"selection": "gain"}, {}, []),
+        ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": "incremental"}, ["selection"]),
+        (
+            {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
+            {"strategy": "basic"},
+            ["max_rounds", "likelihood", "likelihood_rows", "noise_rows", "heuristic_rows"],
+        ),
+        ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
+        (
+            {"noise_rows": 3, "noise_every": 2},
+            {"fit_rows": "partition", "target": TWO_CLASSES},
+            ["noise_rows", "noise_every"],
+        ),
+        ({"noise_prior": (1, 1), "noise_variance": 0.1}, {"noise_variance": "given"}, ["noise_prior"]),
+        ({"noise_variance": 0.1, "moderate": True}, {"target": TWO_CLASSES}, ["noise_variance"]),
+        (
+            {"moderate": True, "multi_class": "ovr", "class_weight": "balanced"},
+            {},
+            ["multi_class", "moderate", "class_weight"],
+        ),
+        ({"multi_class": "ovr"}, {"target": TWO_CLASSES}, ["multi_class"]),
+        ({"multi_class": "ovr"}, {"target": SEVERAL_CLASSES}, []),
+        ({"strategy": "incremental", "kernel_store": "zarr"}, {"kernel": "none"}, ["strategy", "kernel_store"]),
+    ],
+)
+def test_options_without_effect(asked, chosen, expected):
+    """Those that were given another value than their default, and whose owner was not chosen."""
+    words = {key: (word,) for key, word in {**ALL, **chosen}.items()}
+    assert idle(replace(Request(), **asked), words) == expected
