@@ -32,10 +32,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "backends": VALUES
     | {"core", "kernels", "data", "model", "strategies.instructions", "strategies.passes", "planning.plan"},
-    "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends"}
-    # The driver runs the small fits of kernel search, too.
-    | {"jobs.driver", "jobs.timer"},
+    "setup": VALUES | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends"},
     "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup"},
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup", "jobs"},

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
+from partirvm.backends.blocks import Fetched, Keeping, OneDesign, TileBlocks
 from partirvm.core import tied, tied_laplace
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.drawing import drawn
@@ -107,7 +107,9 @@ class _Tile(Tile):
     blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
 
 
-def tile_statistics(passes: Sequence[AnyPass], source: Source, number: int, keeping: Keeping | None = None) -> Several:
+def tile_statistics(
+    passes: Sequence[AnyPass], source: Source, number: int, keeping: Keeping | OneDesign | None = None
+) -> Several:
     """What one tile adds to each of these passes; ``keeping`` says where kernel blocks are kept, if they are."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)

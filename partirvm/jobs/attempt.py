@@ -38,7 +38,6 @@ from partirvm.jobs.growth import as_grown, leads_on, with_new_rows
 from partirvm.jobs.run import run
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.timer import Timer
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import AnyModel
 from partirvm.options import Request
@@ -49,6 +48,7 @@ from partirvm.setup.refusals import check_multi_output, check_sources
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.resolve import Prepared, prepare
 from partirvm.setup.search import StoppedError
+from partirvm.setup.timer import Timer
 from partirvm.storage.process import Process
 
 ASK = 0.2

@@ -10,8 +10,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
 from partirvm.quoting import listed, quoted
+from partirvm.setup.partition_size import DENSE
 from partirvm.setup.resolve import Prepared
-from partirvm.strategies.partition_size import DENSE
 
 
 def warn_of_data(prepared: Prepared) -> None:

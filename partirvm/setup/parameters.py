@@ -14,7 +14,6 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import UPDATES, GammaDensity, Prior
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
-from partirvm.jobs.timer import Timer
 from partirvm.kernels import NoKernel
 from partirvm.options import Request
 from partirvm.planning.keeping import STORES
@@ -22,11 +21,12 @@ from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_bytes, parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
+from partirvm.setup.kernel_search import PRIORS
+from partirvm.setup.partition_size import DENSE, partition_size
+from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
-from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
 from partirvm.types import Scaling, over_square

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
+from partirvm.backends.spent import Entry
 from partirvm.core.moments import Moments
 from partirvm.core.priors import Prior
 from partirvm.core.rprop import groups
@@ -17,7 +18,6 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.errors import DataError, UsageError
-from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
@@ -27,6 +27,7 @@ from partirvm.planning.keeping import SHARE, KernelStore, choose
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Plan, Sparseness, make_plan, weighing_all
 from partirvm.setup.basis import codes_seen, resolve_basis
+from partirvm.setup.choosing import LEAST
 from partirvm.setup.class_weights import weighed
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import chooses, learns, resolve_kernel, sees_codes
@@ -46,7 +47,6 @@ from partirvm.setup.parameters import (
 from partirvm.setup.rates import calibrate, measure_disk
 from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
 from partirvm.setup.search import Interrupted, Measuring
-from partirvm.strategies.choosing import LEAST
 from partirvm.strategies.incremental import Incremental
 from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.problem import Options, Problem

@@ -28,6 +28,7 @@ from partirvm.strategies.instructions import (
     Finish,
     Gathered,
     Instruction,
+    KernelLearned,
     Newton,
     Save,
     Solve,
@@ -48,7 +49,6 @@ from partirvm.strategies.regressing import (
     settling,
     unguarded,
 )
-from partirvm.strategies.trial import Trial
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -70,11 +70,21 @@ class Phase(Enum):
     REBASE = "the residual target"
     SETTLE = "the last residual"
     SCORE = "the held-out error"
-    LEARN = "a pass of the kernel's evaluation"
+    LEARN = "a better kernel"
     GROWN = "rows that came later"
     MERGE = "their statistics"
     SAVED = "the model on disk"
     OVER = "nothing"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The fit that stands, and all that belongs to it, while all rows are asked about a kernel that was ``learned``."""
+
+    problem: Problem
+    design: Design
+    fit: AnyFit
+    learned: KernelLearned
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class RoundsState:
     ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` is the likelihood whose rows the
     fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
     fit over other rows begins at ``warm`` if that is there, else where the last one stood. ``learned`` are the vectors
-    at which the kernel was last learned again, ``trial`` is a kernel that is being tried.
+    at which the kernel was last learned again, ``standing`` is the fit that stands while another kernel is tried.
     """
 
     problem: Problem
@@ -107,7 +117,7 @@ class RoundsState:
     settled: bool = False
     warm: AnyWarm | None = None
     learned: int = 0
-    trial: Trial | None = None
+    standing: Standing | None = None
 
 
 class Rounds:

@@ -12,7 +12,7 @@ from regressions import plane
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.strategies.partition_size import fraction
+from partirvm.setup.partition_size import fraction
 
 PARTITIONED = ("split-merge", "incremental", "working-set")
 LIKELIHOODS = ("full", "sample", "partition")

@@ -21,10 +21,10 @@ from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Produ
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
+from partirvm.setup import choosing, kernel_search
+from partirvm.setup.choosing import EACH
 from partirvm.setup.resolve import prepare
 from partirvm.setup.search import Measuring, StoppedError
-from partirvm.strategies import choosing, learning
-from partirvm.strategies.choosing import EACH
 
 ASKED = Request(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -213,8 +213,8 @@ def test_features_that_count():
 
 def test_a_kernel_that_is_learned_again(monkeypatch):
     """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
-    monkeypatch.setattr(learning, "CENTRES", 10)
-    monkeypatch.setattr(learning, "MOST_CENTRES", 10)
+    monkeypatch.setattr(kernel_search, "CENTRES", 10)
+    monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
     model = _fit(*rows(300), strategy="working-set", partition_size=60, max_rounds=3)
     first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     assert first["taken"] is None

@@ -16,9 +16,9 @@ from simulator import Simulator, wave
 from partirvm.core.statistics import BIAS, CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
+from partirvm.setup.partition_size import partition_size
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Finish, Passed, Save, Solve, Solved
-from partirvm.strategies.partition_size import partition_size
 from partirvm.strategies.passes import DesignPass, GramPass, ResidualPass, ScorePass
 from partirvm.strategies.problem import Options
 from partirvm.strategies.selection import column_gains, distinct, random_rows
