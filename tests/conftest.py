@@ -26,6 +26,14 @@ settings.register_profile("thorough", settings.get_profile("partirvm"), derandom
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "partirvm"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """No machine loses power in a test: what this process flushes it need not wait for."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def one_blas_thread():
     """Many small factorisations: threads that wait for each other on a busy machine would take most of the time."""

@@ -178,6 +178,53 @@ def test_third_parties_stay_where_they_belong(name):
     assert tops - set(sys.stdlib_module_names) - {"partirvm", "__future__"} <= allowed
 
 
+LAZY = {
+    # Their ``__init__`` loads public names when they are first used, from modules that may import the package.
+    "partirvm",
+    "partirvm.jobs",
+}
+
+
+def module_at(target, known):
+    """The module that an imported name is, or lies in."""
+    while target not in known:
+        target = target.rpartition(".")[0]
+    return target
+
+
+def neighbours():
+    """Each module with the modules of the package that it imports anywhere: in functions and type checks, too."""
+    paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {"partirvm": ROOT / "__init__.py"}
+    for name, path in paths.items():
+        if name not in LAZY:
+            own = {module_at(target, paths) for target in imports(path) if target.partition(".")[0] == "partirvm"}
+            yield name, own - {name} - LAZY
+
+
+def circle(graph):
+    """The modules that stand in a circle or between two; empty if there is none.
+
+    Modules that import none of those left, or that none of those left imports, are taken away until all have both.
+    """
+    left = {name: set(targets) for name, targets in graph.items()}
+    while True:
+        targets = set().union(*left.values())
+        kept = {name: own & left.keys() for name, own in left.items() if own & left.keys() and name in targets}
+        if kept == left:
+            return left
+        left = kept
+
+
+def test_a_circle_is_found():
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()})) == {"b", "c"}
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_import_circles():
+    """Between modules, wherever in a module the import stands."""
+    assert circle(dict(neighbours())) == {}
+
+
 def loaded(statement):
     """Top-level modules in ``sys.modules`` of a fresh interpreter after a statement."""
     code = f"import sys\n{statement}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"

@@ -74,7 +74,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """
     from partirvm.cli.demo import run
 
-    return run(output, memory_limit, quiet)
+    return run(partirvm, output, memory_limit, quiet)
 
 
 @partirvm.command()
@@ -141,7 +141,7 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
       partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
-    from partirvm.report.progress import progress_for
+    from partirvm.report.choice import progress_for
     from partirvm.report.text import counted
     from partirvm.setup import ingest
 
@@ -336,7 +336,7 @@ def predict(
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import predict
-    from partirvm.report.progress import progress_for
+    from partirvm.report.choice import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         begun = False
@@ -390,7 +390,7 @@ def evaluate(
       partirvm evaluate jobs/run1 held-out.zarr
     """
     from partirvm import predict
-    from partirvm.report.progress import progress_for
+    from partirvm.report.choice import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
         scores = predict.evaluate(

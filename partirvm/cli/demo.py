@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from partirvm.cli.failures import Status
+from partirvm.cli.shared import DEMO
 from partirvm.cli.terminal import echo
 
 
@@ -22,8 +25,8 @@ class Settings:
     every: int = 1
 
 
-def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
-    """Run the demo into the folder ``output``; return the exit status."""
+def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
+    """Run the demo into the folder ``output`` by these verbs of the command line; return the exit status."""
     from partirvm.cli.terrain import SHARES, TARGET, landscape, load_terrain, write_tables
     from partirvm.report.picture import Landscape, draw, save
 
@@ -44,14 +47,14 @@ def run(output: str, memory_limit: int, quiet: bool, settings: Settings = Settin
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     for name in rows:
         table = str(folder / f"{name}.npz")
-        _command("ingest", table, data(name), "--target", TARGET, *limit, "--overwrite", quiet=quiet)
+        _command(verbs, "ingest", table, data(name), "--target", TARGET, *limit, "--overwrite", quiet=quiet)
     choices = ["--gamma", settings.gamma, "--partition-size", str(settings.partition_size)]
     choices += ["--max-rounds", str(settings.max_rounds), "--validation", data("validation"), *limit]
-    status: int = _command("fit", data("train"), job, *choices, "--overwrite", quiet=quiet)
+    status: int = _command(verbs, "fit", data("train"), job, *choices, "--overwrite", quiet=quiet)
     if status != Status.DONE:
         return status
-    scores: dict[str, Any] = _command("evaluate", job, data("test"), quiet=quiet)
-    _command("predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
+    scores: dict[str, Any] = _command(verbs, "evaluate", job, data("test"), quiet=quiet)
+    _command(verbs, "predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
     shown = landscape(terrain, folder / "job", folder / "prediction.zarr", scores)
     save(draw(Landscape(**shown)), str(picture))
     echo(_summary(scores, time.perf_counter() - began, picture))
@@ -63,14 +66,11 @@ def _say(text: str, quiet: bool) -> None:
         echo(text, err=True)
 
 
-def _command(*arguments: str, quiet: bool) -> Any:
+def _command(verbs: click.Group, *arguments: str, quiet: bool) -> Any:
     """Show a command and run it in this process; its result."""
-    from partirvm.cli.commands import partirvm
-    from partirvm.cli.shared import DEMO
-
     _say(f"\n$ partirvm {shlex.join(arguments)}", quiet)
     arguments = (*arguments, *["--quiet"] * quiet)
-    return partirvm.main(arguments, prog_name="partirvm", standalone_mode=False, obj=DEMO)
+    return verbs.main(arguments, prog_name="partirvm", standalone_mode=False, obj=DEMO)
 
 
 def _summary(scores: dict[str, Any], seconds: float, picture: Path) -> str:

@@ -175,7 +175,6 @@ def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
 @click.command()
 @click.argument("job")
 @options.limits
-@options.refused
 @options.allow_code
 @options.moved
 @options.scheduler
@@ -196,10 +195,10 @@ def resume(
     """Go on with a job that was stopped, broke off, or reached a limit.
 
     It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
-    last bit. Only the limits below can be changed, each stays as it was unless given. DATA that were moved are given
-    with --data, held-out DATA with --validation; they have to be those that the job was fitted with. A job that is done
-    is left as it is. With --scheduler it goes on on a cluster, wherever it ran before. Ctrl-C ends it as it ends a fit:
-    exit status 3 with a usable model, 4 without one.
+    last bit. Only the limits below can be changed, each stays as it was unless given; for anything else start a new
+    job. DATA that were moved are given with --data, held-out DATA with --validation; they have to be those that the job
+    was fitted with. A job that is done is left as it is. With --scheduler it goes on on a cluster, wherever it ran
+    before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model, 4 without one.
 
     \b
     Examples:
@@ -211,7 +210,6 @@ def resume(
 
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
-    options.require_no_change(opened.asked(), job)
     with cluster(scheduler) as client:
         try:
             if detach:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -420,46 +419,6 @@ def limits(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def _params() -> list[click.Option]:
-    def nothing() -> None: ...
-
-    return list(fit_options(nothing).__click_params__)  # type: ignore[attr-defined]
-
-
-RESUMED = ("max_rounds", "max_vectors", "time_limit", "memory_limit", "scheduler", "validation")
-
-
-def refused(command: Command) -> Command:
-    """The other options of a fit, hidden: another value than the job began with is refused (``require_no_change``)."""
-
-    def note(context: click.Context, option: click.Parameter, value: Any) -> None:
-        if value is not None:
-            context.meta.setdefault(__name__, {})[option.name] = value
-
-    for option in _params():
-        if option.name not in RESUMED:
-            names = "/".join([*option.opts, *option.secondary_opts])
-            kind: dict[str, Any] = {"is_flag": True} if option.is_flag else {"type": option.type}
-            kind |= {"default": None, "hidden": True, "expose_value": False, "callback": note}
-            command = click.option(names, **kind)(command)
-    return command
-
-
-def require_no_change(asked: dict[str, Any], job: str) -> None:
-    """Refuse the options that ``refused`` found; ``asked`` is what the job was asked."""
-    context = click.get_current_context()
-    for name, value in context.meta.get(__name__, {}).items():
-        option, before = "--" + name.replace("_", "-"), asked.get(name)
-        if before == json.loads(json.dumps(value)):
-            continue
-        began = f"without it, not with {value}" if before is None else f"with {before}, not {value}"
-        raise click.UsageError(
-            f"{option} cannot be changed by a resume: {job} began {began}. A resume "
-            "changes --max-rounds, --max-vectors, --time-limit and --memory-limit; for anything else start a new job.",
-            context,
-        )
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:

@@ -57,7 +57,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """
     from partirvm import jobs
     from partirvm.report.bases import Function, line
-    from partirvm.report.progress import progress_for
+    from partirvm.report.choice import progress_for
     from partirvm.report.text import fit_facts, summary
     from partirvm.setup.relevance import told_bases, told_targets
 

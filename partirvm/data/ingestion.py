@@ -23,8 +23,9 @@ from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter, Spool
 from partirvm.data.layout import DataAttributes, create_arrays
+from partirvm.data.opening import open_reader
 from partirvm.data.publish import Publication, publication, storing
-from partirvm.data.readers import Batch, Reader, open_reader
+from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float, Tile, tile_rows_for
 from partirvm.data.tiled import hash_tile
 from partirvm.data.zarr_source import ZarrSource

@@ -1,12 +1,10 @@
 """Where ingest reads from: every reader offers named columns and streams them in batches of bounded size.
 
-A batch maps column names to one-dimensional Arrow or NumPy arrays of one length. ``open_reader`` finds the reader for
-what a user passed.
+A batch maps column names to one-dimensional Arrow or NumPy arrays of one length.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,8 +14,7 @@ from partirvm.core.exact import refuse_masked
 from partirvm.data.checks import check_shapes, numeric_array
 from partirvm.data.dask_source import client_of, computed
 from partirvm.data.tiled import default_names
-from partirvm.errors import DataError, UsageError
-from partirvm.frames import pandas_column, pandas_frame
+from partirvm.errors import DataError
 from partirvm.quoting import listed, quoted
 
 Batch = Mapping[str, Any]
@@ -81,27 +78,6 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     ([1.5, nan], [3])
     """
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
-
-
-def open_reader(source: Any) -> Reader:
-    """The reader for a path, an fsspec URL, a data frame or a tuple (X, y) or (X, y, weights), where y may be None.
-
-    Raises ``DataError``, ``MissingDataError`` or ``UsageError`` for what cannot be read.
-    """
-    if isinstance(source, (str, os.PathLike)):
-        from partirvm.data.tables import open_table
-
-        return open_table(os.fspath(source))
-    if isinstance(source, (tuple, list)) and len(source) in (2, 3):
-        X, y, *weights = pandas_frame(source[0]), *map(pandas_column, source[1:])
-        return (FrameReader.of_parts if is_frame(X) else PairReader)(X, y, *weights)
-    source = pandas_frame(source, "the source")
-    if is_frame(source):
-        return FrameReader(source)
-    raise UsageError(
-        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, polars or Dask, or a "
-        "tuple (X, y) of arrays; (X, None) with like=… for rows to be predicted."
-    )
 
 
 def module_of(value: Any) -> str:

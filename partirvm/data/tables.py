@@ -11,7 +11,7 @@ import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
 from partirvm.data.pages import LEAST_BUFFER, columns_bytes
-from partirvm.data.readers import Batch, Lean, Reader, numbers, rows_per_batch
+from partirvm.data.readers import Batch, Lean, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
@@ -24,25 +24,6 @@ MOST_BUFFER = 1 << 20
 
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
 """Whole numbers in CSV that float64 may round; one of more digits may be too large for it, and infinite."""
-
-
-def open_table(url: str) -> Reader:
-    """The reader for a file, a folder or a glob of files of one kind. Raises ``MissingDataError`` or ``DataError``."""
-    files = find_files(url)
-    endings = {next(ending for ending in ENDINGS if path.lower().endswith(ending)) for _, path in files}
-    kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
-    if len(kinds) > 1:
-        raise DataError(
-            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): name those of one, as in *.csv."
-        )
-    kind = kinds.pop()
-    if kind == "npz":
-        from partirvm.data.npz import NpzReader
-
-        if len(files) > 1:
-            raise DataError(f"{url} holds {len(files)} .npz files: ingest takes one.")
-        return NpzReader(*files[0])
-    return (CsvReader if kind == "csv" else ParquetReader)(url, files)
 
 
 def find_files(url: str) -> list[tuple[Any, str]]:

@@ -1,7 +1,7 @@
 """Jobs that are queued again: to go on with larger limits, or with rows that their DATA have gained.
 
 ``requeue`` and ``requeue_grown`` run where the folder of the job is seen, here or on a cluster's machine, and leave the
-job for ``carrying.carry_out``.
+job for ``jobs.attempt.carry_out``.
 """
 
 from __future__ import annotations

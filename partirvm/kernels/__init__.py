@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from partirvm.errors import UsageError
 from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.categorical import Categorical
@@ -15,6 +14,7 @@ from partirvm.kernels.gaussian import Gaussian
 from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
 from partirvm.kernels.laplacian import Laplacian
 from partirvm.kernels.matern import Matern32, Matern52
+from partirvm.kernels.registry import ALIASES, KERNELS, one_kernel
 from partirvm.kernels.several import Several
 from partirvm.kernels.spline import LinearSpline
 
@@ -51,14 +51,8 @@ WITH_GAMMA: dict[str, type[Kernel]] = {
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
 """Kernels that can be asked for by name alone."""
 
-ALIASES = {"rbf": Gaussian.name}
-"""Other names that a kernel may be asked for by: scikit-learn's."""
-
-KERNELS: dict[str, type[Kernel]] = {
-    **NAMES,
-    **{kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)},
-}
-"""Every kernel that has a spec, by name; one list feeds the options, the files and the tests."""
+KERNELS.update(NAMES)
+KERNELS.update({kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)})
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
@@ -66,9 +60,4 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
 
     Raises ``UsageError`` for an unknown name.
     """
-    name = ALIASES.get(spec.get("name", ""), spec.get("name"))
-    if name == Several.name:
-        return Several.from_spec(spec)
-    if name not in KERNELS:
-        raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}")
-    return KERNELS[name].from_spec(spec)
+    return Several.from_spec(spec) if spec.get("name") == Several.name else one_kernel(spec)

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
+from partirvm.kernels.registry import one_kernel
 
 
 def part_of(given: Any) -> Kernel:
     """A part, given as a kernel or as its spec."""
-    from partirvm.kernels import kernel_from_spec  # knows all kernels, these too
-
     if isinstance(given, dict):
-        given = kernel_from_spec(given)
+        given = one_kernel(given)
     if not isinstance(given, Kernel):
         raise UsageError(f"{given!r} is no kernel: kernels are made of kernels, such as partirvm.kernels.Gaussian(0.5)")
     return given

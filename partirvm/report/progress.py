@@ -8,7 +8,6 @@ leaves the terminal as it found it, whatever is raised inside.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from types import TracebackType
 from typing import Any, TextIO
@@ -162,15 +161,3 @@ def _aligned(number: int, noun: str) -> str:
     """A number of things, for a column of them."""
     figure, word = counted(number, noun).split()
     return f"{figure:>12} {word:<5}"
-
-
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """The progress that suits a stream, stderr unless given: live on a terminal, plain elsewhere, none if quiet."""
-    if quiet:
-        return Progress()
-    stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
-        return PlainProgress(stream)
-    from partirvm.report.live import LiveProgress
-
-    return LiveProgress(stream)

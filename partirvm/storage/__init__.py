@@ -5,6 +5,7 @@ A leaf of the house: it knows no fit, no model and no data, so that jobs, models
 
 from __future__ import annotations
 
-from partirvm.storage.folder import Folder, open_filesystem, open_folder, reading, storing
+from partirvm.storage.folder import Folder, open_filesystem, reading, storing
+from partirvm.storage.opening import open_folder
 
 __all__ = ["Folder", "open_filesystem", "open_folder", "reading", "storing"]

@@ -94,19 +94,6 @@ class Folder(Protocol):
         ...
 
 
-def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
-    """The folder at a path or fsspec URL; it need not exist."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    from partirvm.storage.local import LocalFolder
-    from partirvm.storage.remote import RemoteFolder
-
-    filesystem, root = open_filesystem(location, storage_options)
-    if isinstance(filesystem, LocalFileSystem):
-        return LocalFolder(location, root)
-    return RemoteFolder(location, filesystem, root)
-
-
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
     """The JSON object of this name, as ``to_json`` wrote it.
 

@@ -9,14 +9,14 @@ from partirvm.backends import LocalExecutor, executor_for
 from partirvm.data import ArraySource, ingest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def one_worker():
     """A client of a cluster of one worker with one thread."""
     with cluster(1) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def three_workers():
     """A client of a cluster of three workers with one thread each."""
     with cluster(3) as client:

@@ -165,18 +165,11 @@ def test_a_fit_by_actions(made, cli, cli_json, tmp_path):
     assert "solver 'fast' knows nothing of alpha_prior" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--multi-class", "ovr"), r"--multi-class cannot be changed .* began with auto, not ovr"),
-        (("--moderate",), r"--moderate cannot be changed .* began with auto, not True"),
-        (("--class-weight", "balanced"), r"--class-weight cannot be changed .* began without it, not with balanced"),
-    ],
-)
-def test_what_resume_refuses(made, cli, arguments, message):
+@pytest.mark.parametrize("arguments", [("--multi-class", "ovr"), ("--moderate",), ("--class-weight", "balanced")])
+def test_what_resume_refuses(made, cli, arguments):
     status, out, err = cli("resume", made.at("job"), *arguments)
     assert (status, out) == (2, "")
-    assert re.search(message, err)
+    assert re.search(f"No such option:? '?{arguments[0]}", err)
 
 
 def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 from partirvm import predict
 from partirvm.cli import demo, main
+from partirvm.cli.commands import partirvm
 from partirvm.cli.terrain import load_terrain, write_tables
 from partirvm.errors import UsageError
 
@@ -49,7 +50,7 @@ def test_a_small_demo(tmp_path, capsys):
     In this process, which has grown with the tests before; the whole demo runs with its own limit.
     """
     folder = tmp_path / "demo folder"
-    assert demo.run(str(folder), 2 << 30, False, SMALL) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, False, SMALL) == 0
     captured = capsys.readouterr()
     commands = re.findall(r"^\$ partirvm (\w+)", captured.err, re.MULTILINE)
     assert commands == ["ingest"] * 4 + ["fit", "evaluate", "predict"]
@@ -63,7 +64,7 @@ def test_a_small_demo(tmp_path, capsys):
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width == 1600
     assert height > 1000
-    assert demo.run(str(folder), 2 << 30, True, SMALL) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, True, SMALL) == 0
     assert capsys.readouterr().err == ""
 
 

@@ -119,8 +119,8 @@ def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, t
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--gamma", "3"), r"--gamma cannot be changed by a resume: .* began with 20, not 3\. .*new job"),
-        (("--no-standardize",), r"--standardize cannot be changed .* began with True, not False"),
+        (("--gamma", "3"), r"No such option:? '?--gamma"),
+        (("--no-standardize",), r"No such option:? '?--no-standardize"),
         (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA, go on without --validation"),
         (("--max-rounds", "0"), r"'0' is not a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),

@@ -298,12 +298,12 @@ import sys, time
 from pathlib import Path
 from partirvm.cli import main
 from partirvm.predict import prediction
-really = predicting.PredictTile.__call__
+really = prediction.PredictTile.__call__
 def held(self, source, number):
     while number > 9 and not Path(sys.argv[1]).exists():
         time.sleep(0.005)
     return really(self, source, number)
-predicting.PredictTile.__call__ = held
+prediction.PredictTile.__call__ = held
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.exact import first_rounded
 from partirvm.data import as_source, ingest, tables
+from partirvm.data.opening import open_table
 from partirvm.errors import DataError
 from partirvm.model import label_array
 
@@ -129,7 +130,7 @@ def test_csv_of_large_numbers_is_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "open_binary", lambda *place: opened.append(place) or real(*place))
     rows = [f"{10.0**200 if k > 2000 else 1},{1e99 if k > 9000 else 2},{k}\n" for k in range(20_000)]
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(rows))
-    reader = tables.open_table(str(tmp_path / "t.csv"))
+    reader = open_table(str(tmp_path / "t.csv"))
     before = len(opened)
     assert len(list(reader.batches(("a", "b", "y"), frozenset(), 1 << 16))) > 2
     assert len(opened) - before == 2

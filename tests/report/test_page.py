@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pages import browse, browser, check, holds, series
 
-from partirvm import ingest
+from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.options import Request
@@ -40,10 +40,10 @@ def tables(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(tables, tmp_path_factory, one_blas_thread):
     """A job of each strategy, with held-out rows and without, fitted once each."""
-    jobs = {}
+    facts = {}
 
     def of(strategy, held_out=True):
-        if (strategy, held_out) not in jobs:
+        if (strategy, held_out) not in facts:
             data, validation = tables
             parameters = Request(strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None)
             if strategy in ("split-merge", "incremental"):
@@ -54,7 +54,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
                 warnings.simplefilter("ignore", PartirvmWarning)
                 result = jobs.fit(data, job, parameters, validation=validation)
             reason = result.outcome.reason
-            jobs[strategy, held_out] = JobFacts(
+            facts[strategy, held_out] = JobFacts(
                 location=job,
                 status="done",
                 status_advice="Its model is ready.",
@@ -74,7 +74,7 @@ def fitted(tables, tmp_path_factory, one_blas_thread):
                 plan=result.plan.to_json(),
                 history=json.loads(json.dumps(result.history)),
             )
-        return jobs[strategy, held_out]
+        return facts[strategy, held_out]
 
     return of
 

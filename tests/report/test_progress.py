@@ -11,8 +11,9 @@ import pytest
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
+from partirvm.report.choice import progress_for
 from partirvm.report.live import LiveProgress
-from partirvm.report.progress import PlainProgress, Progress, progress_for
+from partirvm.report.progress import PlainProgress, Progress
 
 
 class Screen(io.StringIO):

@@ -1,0 +1,20 @@
+"""The folder at a path or URL: of this machine or of another store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partirvm.storage.folder import Folder, open_filesystem
+
+
+def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
+    """The folder at a path or fsspec URL; it need not exist."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    from partirvm.storage.local import LocalFolder
+    from partirvm.storage.remote import RemoteFolder
+
+    filesystem, root = open_filesystem(location, storage_options)
+    if isinstance(filesystem, LocalFileSystem):
+        return LocalFolder(location, root)
+    return RemoteFolder(location, filesystem, root)

@@ -1,0 +1,21 @@
+"""Cases of a matrix that run by default; the others carry the marker ``slow``."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
+
+
+def some(cases: Iterable[Any], default: Container[Any]) -> list[Any]:
+    """The cases of ``parametrize``; those that are not among ``default`` are slow. A tuple is a case of several values.
+
+    >>> [len(case.marks) for case in some(["a", "b"], {"a"})]
+    [0, 1]
+    """
+    made = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        made.append(pytest.param(*values, marks=[] if case in default else [pytest.mark.slow]))
+    return made
