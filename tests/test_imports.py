@@ -26,16 +26,19 @@ ARROWS = {
     "core": VALUES,
     "kernels": VALUES,
     "planning": VALUES,
-    "strategies": VALUES | {"core", "kernels", "planning"},
+    "likelihoods": VALUES | {"core", "kernels"},
+    "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "backends": VALUES
-    | {"core", "kernels", "data", "model", "strategies.instructions", "strategies.passes", "planning.plan"},
-    "setup": VALUES | {"storage", "core", "kernels", "planning", "strategies", "data", "model", "backends"},
-    "jobs": VALUES | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup"},
+    "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"},
+    "setup": VALUES
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"},
+    "jobs": VALUES
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"},
     "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "strategies", "backends", "setup", "jobs"},
+    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
+    | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process.
     "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
@@ -109,9 +112,11 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
+    "storage.process": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
+    "likelihoods": {"numpy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "model": {"numpy", "zarr"},

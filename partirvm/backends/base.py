@@ -10,13 +10,12 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from partirvm.backends.blocks import Fetched, Keeping
-from partirvm.backends.passes import AnyPass
-from partirvm.core import solvers
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.source import Source
+from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Solve
 
 Progress = Callable[[int, int], None]
 """Called with things done and things in all; may raise to leave."""
@@ -32,10 +31,10 @@ class Solution:
     ended: float
 
 
-def solution(solve: Solve, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
+def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
     """A dense fit from beginning to end, where it is called. ``on_step`` hears of each step, and may raise to leave."""
     began = time.time()
-    fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step)
+    fit, reason = solve.run(on_step)
     return Solution(fit, reason, began, time.time())
 
 
@@ -75,7 +74,7 @@ class Executor(Protocol):
 
     def run(
         self,
-        passes: Sequence[AnyPass],
+        passes: Sequence[Pass],
         source: Source,
         progress: Progress | None = None,
         blocks: Blocks | None = None,
@@ -90,7 +89,7 @@ class Executor(Protocol):
         """Drop the kernel blocks that were kept of a fit."""
         ...
 
-    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Dense fits side by side, in the order given; ``progress`` hears of fits."""
         ...
 

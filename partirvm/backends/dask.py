@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
 from partirvm.backends.cluster import Cluster, Watch
-from partirvm.backends.passes import AnyPass, Group, grouped, ungrouped
+from partirvm.backends.passes import Group, grouped, ungrouped
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
 from partirvm.backends.tls import refusal
@@ -28,8 +28,9 @@ from partirvm.backends.window import POLL, Window
 from partirvm.core.reduction import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import ClusterError, PartirvmError
+from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Solve
 
 R = TypeVar("R")
 
@@ -102,7 +103,7 @@ class DaskExecutor:
 
     def run(
         self,
-        passes: Sequence[AnyPass],
+        passes: Sequence[Pass],
         source: Source,
         progress: Progress | None = None,
         blocks: Blocks | None = None,
@@ -153,7 +154,7 @@ class DaskExecutor:
         finally:
             _release([*tiles, *roots, *sent])
 
-    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Dense fits in the order given, one task each; ``progress`` hears of fits.
 
         Where ``progress`` raises, fits that run already come to their end on the workers, and nobody waits for them.
@@ -162,7 +163,7 @@ class DaskExecutor:
         self._persist(lambda: self._solve(solves, found, progress))
         return [found[position] for position in range(len(solves))]
 
-    def _solve(self, solves: Sequence[Solve], found: dict[int, Solution], progress: Progress | None) -> None:
+    def _solve(self, solves: Sequence[DenseFit], found: dict[int, Solution], progress: Progress | None) -> None:
         left = iter([position for position in range(len(solves)) if position not in found])
         waiting: dict[Any, int] = {}
         self._cluster.workers()

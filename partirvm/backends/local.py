@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution, solution
 from partirvm.backends.blocks import OneDesign, forget
-from partirvm.backends.passes import AnyPass, Several, grouped, tile_statistics, ungrouped
+from partirvm.backends.passes import Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.threads import one_blas_thread
 from partirvm.backends.window import POLL, Window
 from partirvm.core.reduction import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
+from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
-from partirvm.strategies.instructions import Solve
 
 SHARE = 0.7
 """Part of the available memory that ``memory_limit="auto"`` allows."""
@@ -55,7 +56,7 @@ class LocalExecutor:
 
     def run(
         self,
-        passes: Sequence[AnyPass],
+        passes: Sequence[Pass],
         source: Source,
         progress: Progress | None = None,
         blocks: Blocks | OneDesign | None = None,
@@ -84,7 +85,7 @@ class LocalExecutor:
         """Drop the kernel blocks that were kept of a fit."""
         forget(token)
 
-    def solve(self, solves: Sequence[Solve], progress: Progress | None = None) -> list[Solution]:
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
         """Dense fits in the order given, as many at once as there are threads; ``progress`` hears of fits.
 
         Where ``progress`` raises, fits under way end at their next step.

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from partirvm.backends.base import Blocks, Executor, Progress
-from partirvm.backends.passes import AnyPass
 from partirvm.core.posterior import factorise
 from partirvm.core.remembered import Remembered
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
-from partirvm.strategies.passes import GramPass, LeaveOneOutPass, ResidualPass
+from partirvm.likelihoods.gaussian_passes import GramPass, LeaveOneOutPass, ResidualPass
+from partirvm.likelihoods.passes import Pass
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -73,7 +73,7 @@ class Remembering:
 
     def run(
         self,
-        passes: Sequence[AnyPass],
+        passes: Sequence[Pass],
         source: Source,
         progress: Progress | None = None,
         blocks: Blocks | None = None,
@@ -82,7 +82,7 @@ class Remembering:
         found = self._executor.run(passes, source, progress, blocks)
         return [self._with(pass_, statistic) for pass_, statistic in zip(passes, found, strict=True)]
 
-    def _with(self, pass_: AnyPass, statistic: Any) -> Any:
+    def _with(self, pass_: Pass, statistic: Any) -> Any:
         if isinstance(pass_, LeaveOneOutPass):
             return None  # rows that are gone cannot be left out, and those at hand are not the fit's
         if not self._remembered.statistics.n:

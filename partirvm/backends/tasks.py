@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.backends.base import Solution, solution
 from partirvm.backends.blocks import Keeping
-from partirvm.backends.passes import AnyPass, Several, tile_statistics
+from partirvm.backends.passes import Several, tile_statistics
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.reduction import TreeSum
 from partirvm.data.source import Source
-from partirvm.strategies.instructions import Solve
+from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.passes import Pass
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 
 def run_tiles(
-    passes: Sequence[AnyPass],
+    passes: Sequence[Pass],
     parts: Sequence[Source],
     tiles: Sequence[tuple[int, int]],
     keeping: Keeping | None = None,
@@ -44,7 +45,7 @@ def add_nodes(left: Several, right: Several) -> Several:
     return left + right
 
 
-def run_solve(solve: Solve) -> Solution:
+def run_solve(solve: DenseFit) -> Solution:
     """A dense fit."""
     return_freed_memory()
     with one_blas_thread():

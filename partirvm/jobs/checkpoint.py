@@ -35,9 +35,11 @@ from partirvm.kernels import KERNELS, NamedFunction, Several
 from partirvm.kernels.bases import BASES, NamedBasis
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
+from partirvm.likelihoods import LIKELIHOODS, gaussian_passes, laplace_passes
+from partirvm.likelihoods.gaussian import Solve, Warm
+from partirvm.likelihoods.laplace import Newton, Start
 from partirvm.storage.sealed import read_sealed, write_sealed
-from partirvm.strategies import instructions, passes, problem
-from partirvm.strategies.regressing import Warm
+from partirvm.strategies import instructions, problem
 from partirvm.strategies.rounds import Phase, RoundsState
 from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
@@ -52,19 +54,19 @@ LARGE = 1 << 16
 STATES: tuple[type, ...] = (RoundsState, WorkingSetState, SplitMergeState, Best, Part, Warm, Phase)
 
 INSTRUCTIONS: tuple[type, ...] = (
-    passes.GramPass,
-    passes.ResidualPass,
-    passes.LeaveOneOutPass,
-    passes.ScorePass,
+    gaussian_passes.GramPass,
+    gaussian_passes.ResidualPass,
+    gaussian_passes.LeaveOneOutPass,
+    gaussian_passes.ScorePass,
     instructions.Gather,
-    instructions.Solve,
-    instructions.Newton,
-    instructions.Start,
+    Solve,
+    Newton,
+    Start,
+    laplace_passes.LogisticPass,
+    laplace_passes.SurprisePass,
+    laplace_passes.GainPass,
+    laplace_passes.LogisticScorePass,
     instructions.LearnKernel,
-    passes.LogisticPass,
-    passes.SurprisePass,
-    passes.GainPass,
-    passes.LogisticScorePass,
     instructions.Save,
     instructions.Log,
     instructions.Finish,
@@ -81,6 +83,7 @@ EVENTS: tuple[type, ...] = (
 )
 
 VALUES: tuple[type, ...] = (
+    *map(type, LIKELIHOODS.values()),
     problem.Problem,
     problem.Lot,
     problem.Options,

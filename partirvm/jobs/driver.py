@@ -14,21 +14,21 @@ from typing import Any, Protocol
 
 from partirvm.backends.base import Blocks, Executor
 from partirvm.backends.blocks import Fetched
-from partirvm.backends.spent import Entry as Entry
-from partirvm.backends.spent import Spent, line
 from partirvm.backends.threads import one_blas_thread
-from partirvm.core import solvers
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import DenseFit, Fit, PassFit
+from partirvm.likelihoods.passes import Pass
 from partirvm.model import AnyModel, model_of
 from partirvm.setup.kernel_search import learn_again
 from partirvm.setup.sample import gathered
-from partirvm.strategies.classifying import Course
+from partirvm.setup.spent import Entry as Entry
+from partirvm.setup.spent import Spent, line
 from partirvm.strategies.early import Early
 from partirvm.strategies.instructions import (
-    AnyFit,
+    AnyStrategy,
     Event,
     Finish,
     Gather,
@@ -37,34 +37,14 @@ from partirvm.strategies.instructions import (
     KernelLearned,
     LearnKernel,
     Log,
-    Newton,
     Passed,
     Record,
     Save,
     Saved,
-    Solve,
     Solved,
     Stop,
-    Strategy,
 )
-from partirvm.strategies.passes import LogisticScorePass, Pass, ScorePass
 from partirvm.strategies.problem import Options, Problem
-
-PASS_NAMES = {
-    "GramPass": "gram",
-    "DesignPass": "design",
-    "ResidualPass": "residual",
-    "LeaveOneOutPass": "residual",
-    "ScorePass": "held-out",
-    "LogisticScorePass": "held-out",
-    "MomentsPass": "moments",
-    "LogisticPass": "newton",
-    "SurprisePass": "surprise",
-    "GainPass": "gain",
-    "BendPass": "bend",
-    "SlopePass": "slope",
-}
-
 
 RESUMABLE = ("round", "part", "kernel", "final")
 """Kinds of lines of history after which a run can go on; after the last fit only with more rows."""
@@ -143,7 +123,7 @@ class Outcome:
     reason: Termination
     last: Record | None
     seconds: float
-    kept: tuple[Design, AnyFit] | None = None
+    kept: tuple[Design, Fit] | None = None
     state: Any = None
 
 
@@ -173,7 +153,7 @@ class Driver:
 
     def run(
         self,
-        strategy: Strategy,
+        strategy: AnyStrategy,
         problem: Problem,
         options: Options,
         journal: Journal,
@@ -192,7 +172,7 @@ class Driver:
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent = Spent()
         self._last: Record | None = None
-        self._kept: tuple[Design, AnyFit] | None = None
+        self._kept: tuple[Design, Fit] | None = None
         self._usable = usable
         with one_blas_thread():
             if resume is None:
@@ -209,7 +189,7 @@ class Driver:
                 self.interrupted = asked
             return replace(last, reason=Termination.TIME)
 
-    def _run(self, strategy: Strategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
+    def _run(self, strategy: AnyStrategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
         while not isinstance(instructions[0], Finish):
             try:
                 events = self._perform(instructions)
@@ -230,12 +210,12 @@ class Driver:
         if not isinstance(instructions[0], Save | Log):
             self._check()
         if isinstance(instructions[0], Pass):
-            return tuple(map(Passed, self._passes(instructions)))
-        if isinstance(instructions[0], Newton):
-            return self._classify(instructions)
+            return tuple(map(Passed, self._passes([each for each in instructions if isinstance(each, Pass)])))
+        if isinstance(instructions[0], PassFit):
+            return self._by_passes(instructions)
         if isinstance(instructions[0], LearnKernel):
             return (self._learn(instructions[0]),)
-        if isinstance(instructions[0], Solve):
+        if isinstance(instructions[0], DenseFit):
             return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
         return tuple(self._one(instruction, len(instructions)) for instruction in instructions)
 
@@ -256,13 +236,13 @@ class Driver:
                 return self._record(record, self._spent.share(of))
         raise AssertionError(f"no way to perform {instruction}")
 
-    def _passes(self, passes: Sequence[Any]) -> list[Any]:
+    def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.source
-        if isinstance(passes[0], ScorePass | LogisticScorePass):
+        if passes[0].held_out:
             assert self.held_out is not None
             source = self.held_out
-        name = PASS_NAMES[type(passes[0]).__name__]
-        rows = sum(source.n_rows if getattr(one, "rows", None) is None else len(one.rows) for one in passes)
+        name = passes[0].name
+        rows = sum(one.count(source.n_rows) for one in passes)
 
         def progress(done: int, total: int) -> None:
             self.watcher.on_tiles(name, done, total, rows)
@@ -281,7 +261,7 @@ class Driver:
         def heard(passes: Sequence[Any], done: int, total: int) -> None:
             if passes and total:
                 rows = total_rows * len(passes)
-                self.watcher.on_tiles(PASS_NAMES[type(passes[0]).__name__], done, total, rows)
+                self.watcher.on_tiles(passes[0].name, done, total, rows)
             self._check()
 
         total_rows = self.source.n_rows if wanted.rows is None else len(wanted.rows)
@@ -291,9 +271,9 @@ class Driver:
             self._spent.deciding += time.perf_counter() - began - (self._spent.passing - passing)
         return found
 
-    def _classify(self, tasks: Sequence[Any]) -> tuple[Event, ...]:
-        """Classification fits side by side: the next pass of all of them is one reading of the rows."""
-        courses, seconds, first = [Course(task) for task in tasks], [0.0] * len(tasks), time.time()
+    def _by_passes(self, tasks: Sequence[Any]) -> tuple[Event, ...]:
+        """Fits side by side that need a pass for each step: the next pass of all of them is one reading of the rows."""
+        courses, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
         while going := [k for k, course in enumerate(courses) if course.reason is None]:
             blocks = self._passes([courses[k].wanted for k in going])
             for k, block in zip(going, blocks, strict=True):
@@ -306,20 +286,20 @@ class Driver:
             self._spent.solved(first, first + spent)
         return tuple(Solved(course.fit, course.reason) for course in courses if course.reason is not None)
 
-    def _blocks(self, passes: Sequence[Any], source: Source) -> Blocks | None:
+    def _blocks(self, passes: Sequence[Pass], source: Source) -> Blocks | None:
         """How blocks are kept in this run of passes: those of held-out rows are not, one pass sees them in a round."""
         if self.blocks is None or source is not self.source:
             return None
-        self.blocks.begin(max(map(_columns, passes)))
+        self.blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
         return self.blocks
 
-    def _solve(self, solve: Solve) -> Solved:
+    def _solve(self, solve: DenseFit) -> Solved:
         def on_step(info: StepInfo) -> None:
             self.watcher.on_step(info, solve.candidates)
             self._check()
 
         began = time.time()
-        fit, reason = solvers.solve(solve.start, solve.rule, solve.solver, on_step, solve.pool)
+        fit, reason = solve.run(on_step)
         self._spent.solved(began, time.time())
         return Solved(fit, reason)
 
@@ -348,8 +328,3 @@ class Driver:
         reason = self.interrupted()
         if reason is not None:
             raise _Interrupted(reason)
-
-
-def _columns(pass_: Any) -> int:
-    """Columns of all designs of a pass."""
-    return sum(value.n_columns for value in vars(pass_).values() if isinstance(value, Design))

@@ -9,9 +9,9 @@ from partirvm.data import Source
 from partirvm.errors import UsageError
 from partirvm.options import Request
 from partirvm.setup.resolve import Prepared
+from partirvm.strategies.fit_rows import automatic
 from partirvm.strategies.growing import grown
 from partirvm.strategies.incremental import Incremental
-from partirvm.strategies.likelihood import automatic
 from partirvm.strategies.rounds import RoundsState
 from partirvm.strategies.working_set import WorkingSetState
 

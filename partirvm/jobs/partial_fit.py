@@ -30,7 +30,7 @@ from partirvm.backends.remembering import Approximation, Remembering
 from partirvm.core.remembered import Remembered
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState, init
+from partirvm.core.updates import HyperState
 from partirvm.data.arrays import ArraySource
 from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
@@ -38,13 +38,13 @@ from partirvm.jobs.driver import Checkpoint, MemoryJournal, Outcome
 from partirvm.jobs.run import run
 from partirvm.kernels import NoKernel
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.gaussian import Warm
+from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.options import Request
 from partirvm.setup.parameters import timer_of
 from partirvm.setup.resolve import Prepared, prepare
-from partirvm.strategies.columns import labels_of
-from partirvm.strategies.passes import GramPass
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.regressing import Warm
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import ALL_WEIGHTS
 from partirvm.strategies.working_set import WorkingSetState
@@ -197,7 +197,7 @@ def update(
 
 def _begun(warm: Warm, statistics: GramStatistics) -> HyperState:
     """The fit where it stands, with these statistics of its columns."""
-    begun = init(statistics, warm.alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise, prior=warm.prior)
+    begun = warm.begun(statistics)
     return replace(begun, found=begun.posterior)
 
 

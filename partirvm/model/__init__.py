@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from partirvm.core.laplace import LaplaceState
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
 from partirvm.model.bases import Bases, bases_of
 from partirvm.model.classifier import ClassInterval, ClassModel
@@ -19,7 +18,7 @@ AnyModel: TypeAlias = Model | ClassModel
 """What a fit leaves."""
 
 
-def model_of(design: Design, fit: HyperState | LaplaceState, columns: Columns, moderate: bool = False) -> AnyModel:
+def model_of(design: Design, fit: Any, columns: Columns, moderate: bool = False) -> AnyModel:
     """The model of a dense fit; one of classes gives ``moderate`` probabilities or plain ones."""
     if isinstance(fit, LaplaceState):
         return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)

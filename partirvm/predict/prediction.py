@@ -26,13 +26,14 @@ from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.store import JobStore
+from partirvm.likelihoods.gaussian_passes import ScorePass, TargetScorePass
+from partirvm.likelihoods.laplace_passes import LogisticScorePass
 from partirvm.model import FAR, ClassInterval, ClassModel, Interval, Model
 from partirvm.predict.output import Column, check_output, open_output
 from partirvm.predict.resumable import Partial, partial_prediction
 from partirvm.predict.rvm_star import augmented_scores, augmenting_of, original_rows, training_source
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import storing
-from partirvm.strategies.passes import LogisticScorePass, ScorePass, TargetScorePass
 
 Float = NDArray[np.float64]
 

@@ -30,12 +30,12 @@ from partirvm.jobs.attempt import asked_parameters, changes, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
+from partirvm.likelihoods.gaussian_passes import AugmentPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.model.augmented import augmented_moments, extra_design
 from partirvm.planning.memory import ALLOWANCE, DataShape, augment_bytes, augment_rows
 from partirvm.planning.units import format_bytes, parse_bytes
 from partirvm.setup.refusals import checked_moments
-from partirvm.strategies.passes import AugmentPass
 from partirvm.types import EXTRA_COLUMNS
 
 Float = NDArray[np.float64]

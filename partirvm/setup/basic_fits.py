@@ -13,14 +13,14 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import Course, Fit
+from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.gaussian import Solve, rebase, settle
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace import Newton, Start
 from partirvm.setup.sample import Sample
-from partirvm.strategies import classifying, regressing
-from partirvm.strategies.classifying import Course, newton_rule
-from partirvm.strategies.columns import survivors
-from partirvm.strategies.instructions import AnyFit, Newton, Solve, Start
-from partirvm.strategies.passes import GramPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import INTERMEDIATE, Warm, final_rule, join, rebase, restart, settle, unguarded
+from partirvm.strategies.rules import INTERMEDIATE, REBASES, final_rule
 
 Float = NDArray[np.float64]
 
@@ -36,9 +36,10 @@ def fits_at(
     problems = [replace(problem, empty=replace(problem.empty, kernel=kernel)) for kernel in kernels]
     designs = [sample.candidates(each, sample.rows.rows)[1] for each in problems]
     rule = replace(final_rule(options), tol=INTERMEDIATE * options.tol, guard=False)
+    likelihood: Any = problem.likelihood
     if problem.classifies:
-        start, rule = Start.of(classifying.nothing(problem)), newton_rule(rule, options)
-        tasks = [Newton(design, problem.likelihood, start, rule, len(design.labels)) for design in designs]
+        start, rule = Start.of(likelihood.start(problem)), replace(rule, max_iterations=options.max_passes, guard=False)
+        tasks = [Newton(design, likelihood, start, rule, len(design.labels)) for design in designs]
         found = [course.fit for course in _newton(sample, tasks)]
         return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]
     solves = _solves(sample, problems, designs, rule)
@@ -48,21 +49,25 @@ def fits_at(
 
 def fit_to_the_end(
     sample: Sample, problem: Problem, options: Options, design: Design
-) -> tuple[Design, AnyFit, Termination]:
+) -> tuple[Design, Fit, Termination]:
     """One fit of these columns as the last one of a run ends: what is left of them, and why it ended."""
     rule = final_rule(options)
+    likelihood: Any = problem.likelihood
     if problem.classifies:
-        start, rule = Start.of(classifying.nothing(problem)), newton_rule(rule, options)
-        task = Newton(design, problem.likelihood, start, rule, len(design.labels), prior=problem.prior)
+        start, rule = Start.of(likelihood.start(problem)), replace(rule, max_iterations=options.max_passes, guard=False)
+        task = Newton(design, likelihood, start, rule, len(design.labels), prior=problem.prior)
         (course,) = _newton(sample, [task])
         assert course.reason is not None
         return survivors(design, course.fit), course.fit, course.reason
     (block,) = sample.run(_gram(problem, design))
-    fit = restart(problem, options, Warm.of(regressing.nothing(problem)), design, block)
+    nothing = likelihood.start(problem)
+    fit = likelihood.restart(problem, options, nothing, likelihood.warm(nothing), design, block)
     del block
     rebases, reason = 0, Termination.CANCELLED
     while True:
-        (solution,) = sample.solve([Solve(fit, unguarded(rule, fit, rebases), len(design.labels))])
+        (solution,) = sample.solve(
+            [Solve(fit, rule if rebases < REBASES else replace(rule, guard=False), len(design.labels))]
+        )
         fit, reason = solution.fit, solution.reason
         design = survivors(design, fit)
         (residual,) = sample.run(ResidualPass(design, fit.posterior.means))
@@ -74,7 +79,11 @@ def fit_to_the_end(
 def _solves(sample: Sample, problems: list[Problem], designs: list[Design], rule: StopRule) -> list[Solve]:
     blocks = sample.run(*map(_gram, problems, designs))
     return [
-        Solve(join(regressing.nothing(problem), problem.empty, design, block), rule, len(design.labels))
+        Solve(
+            problem.likelihood.join(problem.likelihood.start(problem), problem.empty, design, block),
+            rule,
+            len(design.labels),
+        )
         for problem, design, block in zip(problems, designs, blocks, strict=True)
     ]
 
@@ -85,7 +94,7 @@ def _gram(problem: Problem, design: Design) -> GramPass:
 
 def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[Course]:
     """Classification fits side by side: the next pass of all of them is one reading of the rows."""
-    courses = [Course(task) for task in tasks]
+    courses: list[Course] = [task.begun() for task in tasks]
     while going := [k for k, course in enumerate(courses) if course.reason is None]:
         blocks: list[Any] = sample.run(*(courses[k].wanted for k in going))
         for k, block in zip(going, blocks, strict=True):

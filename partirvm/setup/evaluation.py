@@ -22,11 +22,13 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Noise, Tied, updates
 from partirvm.core.updates import HyperState, StopRule
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.gaussian import FIRST_NOISE
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
+from partirvm.likelihoods.slope_passes import BendPass, SlopePass
 from partirvm.setup.sample import Sample
-from partirvm.strategies.columns import labels_of
-from partirvm.strategies.passes import BendPass, GramPass, LogisticPass, ResidualPass, SlopePass
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.regressing import FIRST_NOISE
 
 Float = NDArray[np.float64]
 
@@ -78,7 +80,7 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     sample.keep(design)
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
-        mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood
+        mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
         (bends,) = sample.run(BendPass(design, mean, covariance, likelihood))
         shift = -0.5 * np.einsum("kij,jk->ik", covariance, bends)
         (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
@@ -115,7 +117,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
     Squared errors as the model sees the target, or −log p of the right classes, all together.
     """
     if problem.classifies:
-        blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood) for design, mean in fits))
+        blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
     else:
         blocks = held_out.run(*(ResidualPass(design, mean) for design, mean in fits))
     return [_loss(block) for block in blocks]
@@ -159,8 +161,8 @@ def _mode(
     tied, weights = first_tied(problem), np.zeros((design.n_columns, problem.n_outputs))
     if last is not None:
         tied, weights[: len(last.weights)] = last.tied, last.weights
-    (block,) = sample.run(LogisticPass(design, weights, problem.likelihood))
-    state = tied_laplace.begun(problem.likelihood, labels_of(design), tied, weights, block)
+    (block,) = sample.run(LogisticPass(design, weights, problem.likelihood.name))
+    state = tied_laplace.begun(problem.likelihood.name, labels_of(design), tied, weights, block)
     for _ in range(FIRST_TURNS if fresh else TURNS):
         state = _climb(sample, problem, design, state, STEPS)
         tied, state = tied_laplace.updates(state, tied, CLASS_UPDATES)
@@ -171,6 +173,6 @@ def _climb(sample: Sample, problem: Problem, design: Design, state: LaplaceState
     """Newton steps towards the mode at the α of ``state``, so many at most."""
     search, reason = settle(state), None
     while reason is None:
-        (block,) = sample.run(LogisticPass(design, search.trial.weights, problem.likelihood))
+        (block,) = sample.run(LogisticPass(design, search.trial.weights, problem.likelihood.name))
         search, reason = receive(search, block, StopRule(AT_MODE, steps))
     return replace(search.current, passes=0)

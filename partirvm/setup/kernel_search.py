@@ -35,11 +35,11 @@ from partirvm.core.rprop import revived as revived_by
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.setup.evaluation import Point, evaluate, evaluate_fit
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import KernelLearned, LearnKernel, Record
 from partirvm.strategies.problem import Problem
-from partirvm.strategies.regressing import noise, root_mean
 from partirvm.strategies.relearning import SHARE
 from partirvm.types import LEARNING_ROWS
 

@@ -25,8 +25,8 @@ from partirvm.setup.kernel_search import PRIORS
 from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS, SAMPLE, automatic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.likelihood import LIKELIHOODS, SAMPLE, automatic
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import ALL_WEIGHTS, SELECTIONS
 from partirvm.types import Scaling, over_square
@@ -61,8 +61,8 @@ def check_parameters(parameters: Request) -> Request:
     p = replace(p, basis=checked_basis(p.basis))
     require_functions(p)
     _one_of("strategy", p.strategy, ("auto", *STRATEGIES))
-    _one_of("likelihood", p.likelihood, ("auto", *LIKELIHOODS))
-    _one_of("final_likelihood", p.final_likelihood, LIKELIHOODS)
+    _one_of("likelihood", p.likelihood, ("auto", *FIT_ROWS))
+    _one_of("final_likelihood", p.final_likelihood, FIT_ROWS)
     _one_of("stop_rule", p.stop_rule, STOP_RULES)
     _one_of("selection", p.selection, ("auto", *SELECTIONS))
     _one_of("solver", p.solver, SOLVERS)

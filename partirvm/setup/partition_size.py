@@ -11,10 +11,10 @@ from math import ceil, sqrt
 from partirvm.setup.basic_fits import fit_to_the_end
 from partirvm.setup.sample import Sample
 from partirvm.strategies.columns import left_out
-from partirvm.strategies.fitting import record
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import INTERMEDIATE
+from partirvm.strategies.rounds import record
+from partirvm.strategies.rules import INTERMEDIATE
 
 DENSE = 0.9
 """From this ρ on the kernel is probably wrong: nearly every row would be a vector."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
-from partirvm.backends.spent import Entry
 from partirvm.core.moments import Moments
 from partirvm.core.priors import Prior
 from partirvm.core.rprop import groups
@@ -21,6 +20,8 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates, Seen
 from partirvm.planning.keeping import SHARE, KernelStore, choose
@@ -47,10 +48,10 @@ from partirvm.setup.parameters import (
 from partirvm.setup.rates import calibrate, measure_disk
 from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
 from partirvm.setup.search import Interrupted, Measuring
+from partirvm.setup.spent import Entry
+from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.incremental import Incremental
-from partirvm.strategies.likelihood import SAMPLE
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import root_mean
 from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
 from partirvm.types import BIAS, over_square
 
@@ -311,7 +312,7 @@ def _problem(
             target_scale=1.0,
             shuffled=source.shuffled,
             held_out=held_out is not None,
-            likelihood=resolve_class_likelihood(parameters, classes.n_classes),
+            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
             n_classes=classes.n_classes,
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),

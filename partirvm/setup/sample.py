@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from partirvm.backends import Executor, LocalExecutor, in_this_process
 from partirvm.backends.blocks import OneDesign
-from partirvm.backends.spent import Spent
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.updates import StepInfo
 from partirvm.data.gathered import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import DenseFit
+from partirvm.likelihoods.passes import Pass
+from partirvm.setup.spent import Spent
 from partirvm.strategies.columns import fresh
-from partirvm.strategies.instructions import Record, Solve
-from partirvm.strategies.passes import Pass
+from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Problem
 
 Int = NDArray[np.int64]
@@ -71,7 +72,7 @@ class Sample:
         """Keep the kernel blocks of this design for the passes to come, in place of those of another one."""
         self._blocks.turn(design)
 
-    def solve(self, solves: Sequence[Solve]) -> list[Any]:
+    def solve(self, solves: Sequence[DenseFit]) -> list[Any]:
         """Dense fits side by side (``backends.base.Solution``)."""
         self.look()
         found = self.executor.solve(solves, lambda done, total: self.look())

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from partirvm.backends import Executor
-from partirvm.backends.spent import Entry, Spent, line
 from partirvm.core.rprop import groups, off
 from partirvm.core.termination import Termination
 from partirvm.data import Source
@@ -26,8 +25,9 @@ from partirvm.setup.kernel import chooses
 from partirvm.setup.kernel_search import asked, learn
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
+from partirvm.setup.spent import Entry, Spent, line
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.likelihood import posterior_rows
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import LEARNING_ROWS
 

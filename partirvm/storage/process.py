@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+PROC = Path("/proc")
+"""Where Linux shows processes."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +65,26 @@ class Process:
 def started(pid: int) -> str | None:
     """When a process of this machine started, in the system's own words; "" if it does not tell, None if it is gone.
 
-    A process that was killed and waits for its parent to notice is gone.
+    A process that was killed and waits for its parent to notice is gone. On Linux this is in ticks since the boot:
+    psutil's time of day moves with the clock, and a process that lives would be taken for another one.
     """
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
+    stat = PROC / str(pid) / "stat"
+    if (PROC / "self" / "stat").exists():
         try:
             # the name in parentheses may hold anything, so count from the last one: state, then 18 more, then the start
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
         return None if fields[0] in "ZX" else fields[19]
-    if not _alive(pid):
-        return None
-    with suppress(OSError):
-        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return found.stdout.strip()
-    return ""
+    import psutil
 
-
-def _alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return ""
 
 
 @cache

@@ -23,26 +23,16 @@ multiplications and a factorisation of an N × N matrix. ``gain`` asks nearly th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from partirvm.core.laplace import LaplaceState
-from partirvm.core.laplace import init as laplace_init
-from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import any_posterior
-from partirvm.core.statistics import GramBlock
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
+from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import Gather
-from partirvm.strategies.likelihood import noise_rows
-from partirvm.strategies.passes import GramPass, LogisticPass
+from partirvm.strategies.fit_rows import noise_rows
+from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.rounds import Answer, Phase
-from partirvm.strategies.working_set import FLAT_ROUNDS, WorkingSet
-
-Float = NDArray[np.float64]
+from partirvm.strategies.working_set import FLAT_ROUNDS, WorkingSet, WorkingSetState
 
 FIRST = 20
 """B, rows of the first active set."""
@@ -54,66 +44,34 @@ ADMIT = 0.5
 class ActiveSet(WorkingSet):
     """The working set whose candidates are those of large MAP weights among all rows."""
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: WorkingSetState, room: int) -> Answer[WorkingSetState]:
         if not state.seen:
             return super()._propose(replace(state, flat=FLAT_ROUNDS - 1), min(FIRST, room))  # random ones
         rows = np.setdiff1d(np.arange(state.problem.n_rows), state.used, assume_unique=True)
         state = replace(state, selection=state.options.selection, chosen=rows, candidates=room)
         return replace(state, phase=Phase.POOL), (Gather(rows),)
 
-    def _try(self, state: Any, pool: Design) -> Answer:
+    def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
         """Ask for what the MAP weights of all columns need."""
-        problem, fit = state.problem, state.fit
+        problem = state.problem
         rows = noise_rows(problem, state.options, state.seen)
-        look: Any
-        if problem.classifies:
-            weights = _extended(fit.mean, pool, 0.0)
-            look = LogisticPass(state.design.join(pool), weights, problem.likelihood, rows)
-        else:
-            look = GramPass(state.design, pool, fit.statistics.offset, rows=rows)
+        look = problem.likelihood.size_pass(state.design, state.fit, pool, rows)
         return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
 
-    def _on_gains(self, state: Any, event: Any) -> Answer:
-        pool, of = state.incoming, class_map_weights if state.problem.classifies else map_weights
-        sizes = of(state.fit, pool, event.statistic, 1 / state.problem.power) / np.sqrt(state.problem.power)
+    def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
+        problem, pool = state.problem, state.incoming
+        assert pool is not None
+        sizes = problem.likelihood.sizes(state.fit, pool, event.statistic, 1 / problem.power) / np.sqrt(problem.power)
         order = np.argsort(-sizes, kind="stable")
         best = order[sizes[order] > ADMIT][: state.candidates * state.problem.n_kernels]
         if not len(best):
             return self._conclude(replace(state, round=state.round - 1, incoming=None), Termination.CONVERGED)
         return self._admit(state, pool.take(best))
 
-    def _rule(self, state: Any) -> Any:
+    def _rule(self, state: WorkingSetState) -> StopRule:
         """Every fit converges."""
         return super()._rule(replace(state, patient=True))
 
-    def _judge(self, state: Any) -> Answer:
+    def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """Flat evidence ends nothing: rows with large weights may be left."""
         return super()._judge(replace(state, evidence=-np.inf))
-
-
-def map_weights(fit: HyperState, pool: Design, block: GramBlock, alpha: float) -> Float:
-    """|w| of the columns of a pool (Q,), of this α each, in the MAP solution of theirs and the fit's together.
-
-    Of several targets it is the largest over these.
-    """
-    statistics = fit.statistics.extend(pool.labels, block, pool.basis)
-    together = _extended(fit.alpha[:, None], pool, alpha)[:, 0]
-    found: Float = np.abs(any_posterior(statistics, together, fit.beta).means[len(fit.alpha) :]).max(axis=1)
-    return found
-
-
-def class_map_weights(fit: LaplaceState, pool: Design, block: LogisticBlock, alpha: float) -> Float:
-    """The largest |w| over outputs of each column of a pool (Q,), of this α each, one Newton step from the fit's mode.
-
-    ``block`` is of the fit's columns, then those of the pool.
-    """
-    labels = np.concatenate([fit.labels, pool.labels])
-    together, weights = _extended(fit.alpha, pool, alpha), _extended(fit.mean, pool, 0.0)
-    moved = laplace_init(fit.likelihood, labels, together, weights, block).mean
-    found: Float = np.abs(moved[len(fit.labels) :]).max(axis=1)
-    return found
-
-
-def _extended(values: Float, pool: Design, other: float) -> Float:
-    """Values (M, C) of the fit's columns, and after them this one for each of the pool's."""
-    return np.concatenate([values, np.full((len(pool.labels), values.shape[1]), other)])

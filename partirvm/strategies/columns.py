@@ -1,4 +1,4 @@
-"""Columns of a design by their labels."""
+"""Which columns a fit has still to be offered."""
 
 from __future__ import annotations
 
@@ -7,26 +7,10 @@ from numpy.typing import NDArray
 
 from partirvm.kernels import Several
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import AnyFit
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.selection import distinct
 
 Int = NDArray[np.int64]
-
-
-def labels_of(design: Design) -> Int:
-    """Labels of all columns of a design, the leading ones first."""
-    return np.concatenate([design.leading, design.labels])
-
-
-def positions(wanted: Int, labels: Int) -> Int:
-    """Where the wanted labels stand among ``labels``, which hold them all.
-
-    >>> positions(np.array([7, -1]), np.array([-1, 3, 7])).tolist()
-    [2, 0]
-    """
-    order = np.argsort(labels, kind="stable")
-    return order[np.searchsorted(labels, wanted, sorter=order)]
 
 
 def fresh(new: Design, present: Design) -> Int:
@@ -50,9 +34,3 @@ def lacking(problem: Problem, design: Design) -> Int:
 def left_out(chosen: Design, new: Design) -> int:
     """How many of the rows chosen bring no column."""
     return len(np.setdiff1d(chosen.rows, new.rows))
-
-
-def survivors(design: Design, fit: AnyFit) -> Design:
-    """The columns of ``design`` that are still in the fit, in the fit's order."""
-    labels = fit.labels
-    return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])

@@ -7,19 +7,15 @@ checkpoint, and nothing of it enters the run, which a resume repeats from its la
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Gather, Save
-from partirvm.strategies.likelihood import posterior_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import INTERMEDIATE
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
-
-ROWS, CLASS_ROWS = 4000, 2000
-"""Rows that the fit sees, at most; shuffled ones are neighbours and lie in few tiles."""
+from partirvm.strategies.rules import INTERMEDIATE
 
 CANDIDATES, FEWEST = 300, 10
 """Candidate rows at most, and at least."""
@@ -33,13 +29,10 @@ FLOPS = 1e10
 
 def effort(problem: Problem, rows: int) -> tuple[int, int]:
     """Candidate rows, and steps at most, of a fit to so many rows."""
-    outputs = problem.n_outputs if problem.classifies else problem.n_targets
 
     def flops(candidates: int) -> float:
         columns = candidates * problem.n_kernels + max(len(problem.leading), 1)
-        if problem.classifies:
-            return float(rows * columns**2 * outputs * (outputs + 1) + (columns * outputs) ** 3)
-        return float(outputs * columns**3)
+        return problem.likelihood.step_flops(problem, rows, columns)
 
     candidates = min(CANDIDATES, rows)
     while candidates > FEWEST and STEPS * flops(candidates) > FLOPS:
@@ -54,7 +47,7 @@ class Early(Basic):
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """Of ``options`` only the seed, ``tol`` and ``moderate`` count."""
-        rows = min(CLASS_ROWS if problem.classifies else ROWS, problem.n_rows)
+        rows = min(problem.likelihood.early_rows, problem.n_rows)
         candidates, steps = effort(problem, rows)
         options = Options(
             partition_size=candidates * problem.n_kernels,
@@ -71,17 +64,17 @@ class Early(Basic):
         problem = replace(problem, held_out=False)
         return replace(super().first(problem, options), options=options, selection="random")
 
-    def _unused(self, state: Any) -> int:
+    def _unused(self, state: RoundsState) -> int:
         return 0 if state.round else int(state.problem.rows_of(state.options.partition_size))
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
         problem = state.problem
         rows = posterior_rows(problem, state.options, "sample", state.design)
         among = np.arange(problem.n_rows, dtype=np.int64) if rows is None else rows
         chosen = among[np.arange(room) * len(among) // room]
         return replace(state, phase=Phase.ROWS, chosen=chosen), (Gather(chosen),)
 
-    def _save(self, state: Any) -> Answer:
+    def _save(self, state: RoundsState) -> Answer[RoundsState]:
         state, (save,) = super()._save(state)
         assert isinstance(save, Save)
         return state, (replace(save, record=replace(save.record, kind="early")),)

@@ -1,73 +1,26 @@
 """Rows that came later: a run that has ended, or was ended, goes on with them.
 
-Scaling and kernel stay. What a fit of numbers knows of the rows before are the Gram statistics of its columns: one pass
-over the new rows alone brings theirs, and the sum is that of all rows. A fit of classes has none that hold for other
-weights: it moves to the mode over all rows, a few passes. Either way the columns that are there come first, as a round
-without candidates whose model is saved; only a fit over a part of the rows has to begin with the next one. Then
-rounds follow as if they had never ended: those of the working set choose among all rows that were none yet, those in
-order go on with the partitions that were left, then with those of the new rows. A fit of all rows at once, or the last
-merge of split-and-merge, is what ``incremental`` goes on from.
+Scaling and kernel stay. A Gaussian fit knows of the rows before the Gram statistics of its columns: one pass over the
+new rows alone brings theirs, and the sum is that of all rows. A fit of classes has none that hold for other weights: it
+moves to the mode over all rows, a few passes. Either way the columns that are there come first, as a round without
+candidates whose model is saved; only a fit over a part of the rows has to begin with the next one. Then rounds follow
+as if they had never ended: those of the working set choose among all rows that were none yet, those in order go on with
+the partitions that were left, then with those of the new rows. A fit of all rows at once, or the last merge of
+split-and-merge, is what ``incremental`` goes on from.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.core.updates import StopRule, init
-from partirvm.strategies.columns import labels_of
-from partirvm.strategies.instructions import Event, Newton
-from partirvm.strategies.likelihood import lots_of
-from partirvm.strategies.passes import GramPass
+from partirvm.strategies.fit_rows import lots_of
 from partirvm.strategies.problem import Lot, Options, Problem
-from partirvm.strategies.regressing import Warm
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.rounds import Phase, S
 from partirvm.strategies.selection import partition_count
 
-MODE = 1e-2
-"""Tolerance, nats per row, of the mode over all rows from which rounds of classes go on (``core.newton.SETTLED``)."""
 
-
-class Growing(Rounds):
-    """Rounds that can go on with rows that came later."""
-
-    def _on_grown(self, state: Any, event: Event) -> Answer:
-        """The columns that are there, over all rows."""
-        problem = state.problem
-        state = replace(state, candidates=state.fit.n_vectors)
-        if problem.classifies:
-            return self._find_mode(replace(state, seen=state.options.likelihood))
-        if state.seen != "full":
-            return self._next_round(replace(state, seen=""))
-        new = np.arange(problem.lots[-2].stop, problem.n_rows, dtype=np.int64)
-        offset = np.zeros((0, problem.n_targets))
-        return replace(state, phase=Phase.MERGE), (GramPass(problem.empty, state.design, offset, rows=new),)
-
-    def _find_mode(self, state: Any) -> Answer:
-        """Move the weights to the mode over all rows, by plain steps at the α that the columns have.
-
-        Where these weights are no mode the quadratic says nothing of α.
-        """
-        state, (task,) = self._classify(state)
-        assert isinstance(task, Newton)
-        return state, (replace(task, rule=StopRule(MODE, state.options.max_passes), hold=True),)
-
-    def _on_merge(self, state: Any, event: Any) -> Answer:
-        """Statistics of the rows before and of the new ones are those of all; the fit goes on at its α and β."""
-        fit, design, warm = state.fit, state.design, Warm.of(state.fit)
-        empty = GramStatistics.empty(design.basis, state.problem.n_targets)
-        statistics = fit.statistics.merge(empty.extend(labels_of(design), event.statistic, design.basis))
-        begun = init(
-            statistics, warm.alpha, warm.beta, power=warm.power, fixed_noise=warm.fixed_noise, prior=warm.prior
-        )
-        return self._solve(replace(state, fit=begun))
-
-
-def grown(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
+def grown(state: S, problem: Problem, options: Options) -> S:
     """A checkpoint's state for these rows, more than it has seen, under these options.
 
     Of ``problem`` only what is of its rows counts: their number, their classes, whether they are shuffled. The kernel

@@ -9,67 +9,75 @@ fixed point comes before them the Gram matrix is made of the design at once, and
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from partirvm.core.on_demand import Pool
-from partirvm.core.priors import FLAT
+import numpy as np
+
 from partirvm.kernels.design import Design
-from partirvm.strategies.columns import labels_of
-from partirvm.strategies.fitting import nothing, warm
-from partirvm.strategies.instructions import Gather, Passed, Solve
-from partirvm.strategies.likelihood import partition, partition_length, posterior_rows
-from partirvm.strategies.passes import DesignPass
+from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
+from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning
-from partirvm.strategies.rounds import Answer, Phase, RoundsState
+from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
 
 
-class Incremental(Relearning):
+class Incremental(Relearning[RoundsState]):
     """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
 
     name = "incremental"
 
-    def _unused(self, state: Any) -> int:
+    def first(self, problem: Problem, options: Options) -> RoundsState:
+        """No partition has joined."""
+        return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem))
+
+    def _unused(self, state: RoundsState) -> int:
         """Rows of the next partition."""
         return partition_length(state.problem, state.options, state.round)
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
         rows = partition(state.problem, state.options, state.round - 1)
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
 
 
-class Basic(Incremental):
+class Basic(Rounds[RoundsState]):
     """One RVM in which every row is a candidate: a single partition. For small N, and as the reference."""
 
     name = "basic"
 
-    def start(self, problem: Problem, options: Options) -> Answer:
+    def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
         """Where rows offer nothing the one fit is that of the leading columns."""
         if problem.n_kernels or not problem.power:
             return super().start(problem, options)
         state = self.first(problem, options)
-        return self.last_fit(state, problem.empty.led_by(problem.leading), warm(nothing(problem)))
+        likelihood = problem.likelihood
+        warm = likelihood.warm(likelihood.start(problem))
+        return self.last_fit(state, problem.empty.led_by(problem.leading), warm)
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """All rows are one partition, whatever P."""
         options = replace(options, partition_size=problem.n_rows * problem.n_kernels)
         options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
-        return replace(super().first(problem, options), selection="all")
+        return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem), selection="all")
 
-    def _measure(self, state: Any, new: Design) -> Answer:
+    def _unused(self, state: RoundsState) -> int:
+        return 0 if state.round else state.problem.n_rows
+
+    def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
+        rows = np.arange(state.problem.n_rows, dtype=np.int64)
+        return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
+
+    def _measure(self, state: RoundsState, new: Design) -> Answer[RoundsState]:
         options, problem = state.options, state.problem
-        acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
-        begins = state.warm is None and not state.fit.n_columns
-        if problem.classifies or not (acts and begins) or options.final_likelihood == "partition":
-            return super()._measure(state, new)
-        rows = posterior_rows(problem, options, options.final_likelihood, new)
-        return replace(state, phase=Phase.DESIGN, incoming=new), (DesignPass(new, rows),)
+        if state.warm is None and not state.fit.n_columns and options.final_likelihood != "partition":
+            rows = posterior_rows(problem, options, options.final_likelihood, new)
+            passes = problem.likelihood.first_design(problem, options, new, rows)
+            if passes:
+                return replace(state, phase=Phase.DESIGN, incoming=new), passes
+        return super()._measure(state, new)
 
-    def _on_design(self, state: Any, event: Any) -> Answer:
-        """Actions take what they need of the Gram matrix; the fixed point needs all of it."""
-        design = state.incoming
-        if state.options.solver == "auto":
-            return self._on_gram(state, Passed(event.statistic.gram()))
-        pool = Pool(design.basis, labels_of(design), event.statistic.joined())
-        state = replace(state, phase=Phase.FIT, design=design, incoming=None, seen=state.options.final_likelihood)
-        return state, (Solve(state.fit, self._rule(state), state.candidates, state.options.solver, pool),)
+    def _on_design(self, state: RoundsState, *events: Passed) -> Answer[RoundsState]:
+        problem, options = state.problem, state.options
+        assert state.incoming is not None
+        design, statistics = state.design.join(state.incoming), (event.statistic for event in events)
+        fit, pool = problem.likelihood.from_design(problem, options, state.fit, design, *statistics)
+        state = replace(state, design=design, fit=fit, incoming=None, seen=options.final_likelihood)
+        return self._fit(state, pool=pool)

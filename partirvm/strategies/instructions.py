@@ -3,7 +3,7 @@
 A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
 (state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
 one answer side by side where it can, and answers with one event for each, in their order: a pass
-(``strategies.passes``) with its ``Passed`` statistic, ``Solve`` and ``Newton`` with ``Solved``, ``Gather`` with
+(``likelihoods.passes``) with its ``Passed`` statistic, a fit (``likelihoods.base``) with ``Solved``, ``Gather`` with
 ``Gathered``, ``LearnKernel`` with ``KernelLearned``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends the run. A
 single ``Stop`` may come in place of all answers, when time is up or a person aborts.
 """
@@ -11,26 +11,21 @@ single ``Stop`` may come in place of all answers, when time is up or a person ab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.laplace import LaplaceState
-from partirvm.core.on_demand import Pool
-from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HOPE, HyperState, StopRule
+from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.strategies.passes import Pass
+from partirvm.likelihoods.base import DenseFit, Fit, PassFit
+from partirvm.likelihoods.passes import Pass
 from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-AnyFit: TypeAlias = HyperState | LaplaceState
-"""A dense fit: of a target that is a number, or of classes."""
 
 
 @dataclass(frozen=True)
@@ -38,66 +33,6 @@ class Gather:
     """Inputs of the rows with these numbers."""
 
     rows: Int
-
-
-@dataclass(frozen=True)
-class Solve:
-    """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher.
-
-    ``solver`` says how (``core.solvers``); candidates of actions from nothing may be in a ``pool``.
-    """
-
-    start: HyperState
-    rule: StopRule
-    candidates: int
-    solver: str = "fixed-point"
-    pool: Pool | None = None
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a classification fit begins: α and weights, (M, C), of the columns with these labels; others are new."""
-
-    labels: Int
-    alpha: Float
-    weights: Float
-
-    @classmethod
-    def of(cls, fit: LaplaceState) -> Start:
-        """Where this fit stands."""
-        return cls(fit.labels, fit.alpha, fit.mean)
-
-    def merge(self, other: Start, labels: Int) -> Start:
-        """A beginning for the columns of two fits together, as far as they are among ``labels``.
-
-        Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter
-        do.
-        """
-        both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
-        alpha = np.concatenate([self.alpha, other.alpha])[first]
-        weights = np.concatenate([self.weights, other.weights])[first]
-        there = np.isin(both, labels)
-        return Start(both[there], HOPE * alpha[there], 0.5 * weights[there])
-
-
-@dataclass(frozen=True)
-class Newton:
-    """A classification fit of the columns of ``design``: logistic passes and Newton steps until ``rule`` ends it.
-
-    Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher. ``prior`` is
-    that of each α; with the ``solver`` "fast" columns that are new wait to be added (``core.fast_laplace``). With
-    ``hold`` α stays as it is, and only the mode is sought.
-    """
-
-    design: Design
-    likelihood: str
-    start: Start
-    rule: StopRule
-    candidates: int
-    rows: Int | None = None
-    prior: Prior = FLAT
-    solver: str = "fixed-point"
-    hold: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +54,7 @@ class Save:
     """A usable model: these columns, this fit. ``record`` is one line of history; the driver adds seconds."""
 
     design: Design
-    fit: AnyFit
+    fit: Fit
     record: Record
     moderate: bool = False
 
@@ -138,7 +73,7 @@ class Finish:
     reason: Termination
 
 
-Instruction: TypeAlias = Pass | Gather | Solve | Newton | LearnKernel | Save | Log | Finish
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save | Log | Finish
 
 
 @dataclass(frozen=True)
@@ -220,9 +155,9 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to ``Solve`` and ``Newton``: where the fit ended, and why."""
+    """Answer to a fit: where the fit ended, and why."""
 
-    fit: AnyFit
+    fit: Fit
     reason: Termination
 
 
@@ -254,15 +189,21 @@ class Stop:
 Event: TypeAlias = Passed | Gathered | Solved | KernelLearned | Saved | Stop
 
 
-class Strategy(Protocol):
+S = TypeVar("S")
+
+
+class Strategy(Protocol[S]):
     """A pure state machine; its state is the checkpoint."""
 
     name: str
 
-    def start(self, problem: Problem, options: Options) -> tuple[Any, tuple[Instruction, ...]]:
+    def start(self, problem: Problem, options: Options) -> tuple[S, tuple[Instruction, ...]]:
         """First state and instructions."""
         ...
 
-    def next(self, state: Any, *events: Event) -> tuple[Any, tuple[Instruction, ...]]:
+    def next(self, state: S, *events: Event) -> tuple[S, tuple[Instruction, ...]]:
         """State and instructions after the answers to the last instructions."""
         ...
+
+
+AnyStrategy: TypeAlias = Strategy[Any]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.logistic import n_outputs
 from partirvm.core.priors import FLAT, Prior
 from partirvm.kernels.bases import label_of
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import GAUSSIAN, AnyLikelihood
+from partirvm.strategies.selection import Codes
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
@@ -40,8 +40,8 @@ class Problem:
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
     the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
     and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
-    and ``noise_variance`` is (T,). Where ``likelihood`` is one of classes (``core.logistic``), ``codes`` (N,) are those
-    of all rows, one or two bytes each, and ``n_classes`` is K. ``prior`` is that of α and of β, as the model sees the
+    and ``noise_variance`` is (T,). Where the target is a class, ``codes`` (N,) are those of all rows, one or two bytes
+    each, and ``n_classes`` is K; else it is 0. ``prior`` is that of α and of β, as the model sees the
     target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
     ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
     """
@@ -54,9 +54,9 @@ class Problem:
     target_scale: float
     shuffled: bool
     held_out: bool
-    likelihood: str = "gaussian"
+    likelihood: AnyLikelihood = GAUSSIAN
     n_classes: int = 0
-    codes: NDArray[np.integer[Any]] | None = None
+    codes: Codes | None = None
     prior: Prior = FLAT
     powers: Float | None = None
     lots: tuple[Lot, ...] = ()
@@ -69,12 +69,12 @@ class Problem:
     @property
     def classifies(self) -> bool:
         """Whether the target is a class."""
-        return self.likelihood != "gaussian"
+        return self.n_classes > 0
 
     @property
     def n_outputs(self) -> int:
         """C, the number of linear predictors."""
-        return n_outputs(self.likelihood, self.n_classes)
+        return self.likelihood.n_outputs(self.n_classes)
 
     @property
     def leading(self) -> Int:

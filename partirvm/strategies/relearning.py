@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
-from partirvm.strategies.fitting import record
-from partirvm.strategies.growing import Growing
-from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Record, Save
-from partirvm.strategies.likelihood import posterior_rows
-from partirvm.strategies.passes import GramPass
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import Warm, restart
-from partirvm.strategies.rounds import Answer, Phase, Standing
+from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, Standing, record
 from partirvm.types import LEARNING_ROWS
 
 SHARE = 0.4
@@ -51,18 +49,19 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= most)
 
 
-class Relearning(Growing):
+class Relearning(Rounds[S]):
     """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
 
-    def _on_saved(self, state: Any, event: Event) -> Answer:
+    def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if state.settled or state.seen != "full" or not due(state.problem, state.options, state.fit, state.learned):
             return super()._on_saved(state, event)
         options = replace(state.options, likelihood_rows=LEARNING_ROWS)
         rows = posterior_rows(state.problem, options, "sample", state.design)
+        assert isinstance(state.fit, HyperState)
         search = LearnKernel(state.design, state.fit, rows, options.gamma_prior)
         return replace(state, learned=state.fit.n_vectors, phase=Phase.LEARN), (search,)
 
-    def _on_learn(self, state: Any, event: KernelLearned) -> Answer:
+    def _on_learn(self, state: S, event: KernelLearned) -> Answer[S]:
         """One pass for the statistics of the fit's columns under the kernel that was found."""
         state = replace(state, standing=Standing(state.problem, state.design, state.fit, event))
         if not event.better:
@@ -72,18 +71,20 @@ class Relearning(Growing):
         look = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))))
         return replace(state, problem=problem, design=design, phase=Phase.GRAM), (look,)
 
-    def _on_gram(self, state: Any, *events: Any) -> Answer:
+    def _on_gram(self, state: S, *events: Passed) -> Answer[S]:
         """The evidence decides, at the same α and β: what the fit makes of them comes with the next round."""
         if state.standing is None:
             return super()._on_gram(state, *events)
         old = state.standing.fit
-        fit = restart(state.problem, state.options, Warm.of(old), state.design, events[0].statistic)
+        likelihood = state.problem.likelihood
+        warm, statistic = likelihood.warm(old), events[0].statistic
+        fit = likelihood.restart(state.problem, state.options, old, warm, state.design, statistic)
         gain = fit.log_evidence - old.log_evidence
         if gain > state.options.tol * fit.n:
             return self._score(replace(state, fit=fit))
         return self._reject(state, gain)
 
-    def _save(self, state: Any) -> Answer:
+    def _save(self, state: S) -> Answer[S]:
         """The model of a kernel that was taken."""
         if state.standing is None:
             return super()._save(state)
@@ -91,9 +92,10 @@ class Relearning(Growing):
         save = Save(state.design, state.fit, line, state.options.moderate)
         return replace(state, standing=None, phase=Phase.SAVED), (save,)
 
-    def _reject(self, state: Any, gain: float) -> Answer:
+    def _reject(self, state: S, gain: float) -> Answer[S]:
         """The fit and all that belongs to it as they were."""
         old = state.standing
+        assert old is not None
         state = replace(state, problem=old.problem, design=old.design, fit=old.fit, phase=Phase.SAVED)
         return replace(state, standing=None), (Log(_record(state, gain, taken=False)),)
 
@@ -103,9 +105,10 @@ def with_kernel(problem: Problem, kernel: Kernel | Several) -> Problem:
     return replace(problem, empty=replace(problem.empty, kernel=kernel))
 
 
-def _record(state: Any, gain: float, *, taken: bool) -> Record:
+def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
     """The line of history: the fit that stands, the rows that were learned from, and what was tried on them."""
     old = state.standing
+    assert old is not None
     line = record(
         state.problem,
         state.fit,

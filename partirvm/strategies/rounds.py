@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,44 +17,34 @@ from numpy.typing import NDArray
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
+from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import fresh, lacking, left_out, survivors
-from partirvm.strategies.fitting import AnyWarm, nothing, record, score
+from partirvm.likelihoods.base import Begin, Fit
+from partirvm.likelihoods.columns import survivors
+from partirvm.strategies.columns import fresh, lacking, left_out
+from partirvm.strategies.fit_rows import measuring, noise_rows, posterior_rows
 from partirvm.strategies.instructions import (
-    AnyFit,
     Event,
     Finish,
     Gathered,
     Instruction,
     KernelLearned,
-    Newton,
+    Passed,
+    Record,
     Save,
-    Solve,
-    Start,
+    Solved,
     Stop,
 )
-from partirvm.strategies.likelihood import gram_passes, noise_rows, posterior_rows
-from partirvm.strategies.passes import GramPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import (
-    Warm,
-    final_rule,
-    intermediate_rule,
-    join,
-    rebase,
-    restart,
-    settle,
-    settling,
-    unguarded,
-)
+from partirvm.strategies.rules import REBASES, final_rule, intermediate_rule
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
-Answer: TypeAlias = tuple[Any, tuple[Instruction, ...]]
-"""A state and what to do next; the state is of the strategy's own class."""
+
+
+MODE = 1e-2
+"""Tolerance, nats per row, of the mode over all rows from which rounds go on (``core.newton.SETTLED``)."""
 
 
 class Phase(Enum):
@@ -83,7 +73,7 @@ class Standing:
 
     problem: Problem
     design: Design
-    fit: AnyFit
+    fit: Fit
     learned: KernelLearned
 
 
@@ -91,7 +81,7 @@ class Standing:
 class RoundsState:
     """The checkpoint: where the machine stands, the columns and fit so far.
 
-    ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` is the likelihood whose rows the
+    ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` says which rows (``fit_rows``) the
     fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
     fit over other rows begins at ``warm`` if that is there, else where the last one stood. ``learned`` are the vectors
     at which the kernel was last learned again, ``standing`` is the fit that stands while another kernel is tried.
@@ -100,7 +90,7 @@ class RoundsState:
     problem: Problem
     options: Options
     design: Design
-    fit: AnyFit
+    fit: Fit
     phase: Phase = Phase.ROWS
     round: int = 0
     selection: str = "order"
@@ -115,12 +105,17 @@ class RoundsState:
     scores: AnyScores | None = None
     concluding: Termination | None = None
     settled: bool = False
-    warm: AnyWarm | None = None
+    warm: object = None
     learned: int = 0
     standing: Standing | None = None
 
 
-class Rounds:
+S = TypeVar("S", bound=RoundsState)
+Answer: TypeAlias = tuple[S, tuple[Instruction, ...]]
+"""A state and what to do next."""
+
+
+class Rounds(Generic[S]):
     """Rounds until there is a reason to conclude; subclasses propose rows and judge what came of them."""
 
     name = ""
@@ -129,44 +124,44 @@ class Rounds:
     divisible = False
     """Whether a part of the rows proposed may join where a limit leaves no room for all."""
 
-    def first(self, problem: Problem, options: Options) -> RoundsState:
+    def first(self, problem: Problem, options: Options) -> S:
         """The state before the first round."""
-        return RoundsState(problem, options, problem.empty, nothing(problem))
+        raise NotImplementedError
 
-    def start(self, problem: Problem, options: Options) -> Answer:
+    def start(self, problem: Problem, options: Options) -> Answer[S]:
         """First round; a constant target needs none."""
         state = self.first(problem, options)
         if not problem.power:
             return self._save(replace(state, concluding=Termination.CONSTANT, settled=True))
         return self._next_round(state)
 
-    def next(self, state: Any, *events: Event) -> Answer:
+    def next(self, state: S, *events: Event) -> Answer[S]:
         """What to do after the answers to the last instructions."""
         if isinstance(events[0], Stop):
             return replace(state, phase=Phase.OVER), (Finish(events[0].reason),)
-        answer: Answer = getattr(self, f"_on_{state.phase.name.lower()}")(state, *events)
+        answer: Answer[S] = getattr(self, f"_on_{state.phase.name.lower()}")(state, *events)
         return answer
 
-    def _unused(self, state: Any) -> int:
+    def _unused(self, state: S) -> int:
         """How many rows the next round may propose at most."""
         raise NotImplementedError
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: S, room: int) -> Answer[S]:
         """Find at most ``room`` rows for the next round."""
         raise NotImplementedError
 
-    def _judge(self, state: Any) -> Answer:
+    def _judge(self, state: S) -> Answer[S]:
         """After a round."""
         return self._next_round(state)
 
-    def _next_round(self, state: Any) -> Answer:
+    def _next_round(self, state: S) -> Answer[S]:
         """Begin a round, or conclude when there is no room for one."""
         room, limit = self._room(state)
         if limit is not None:
             return self._conclude(state, limit)
         return self._propose(replace(state, round=state.round + 1, rebases=0), room)
 
-    def _room(self, state: Any) -> tuple[int, Termination | None]:
+    def _room(self, state: S) -> tuple[int, Termination | None]:
         """How many rows may join the next round as candidates; if none, the reason to conclude."""
         options, problem = state.options, state.problem
         if options.max_rounds is not None and state.round >= options.max_rounds:
@@ -184,11 +179,12 @@ class Rounds:
             return 0, Termination.MEMORY
         return int(min(wanted, vectors)) // each, None
 
-    def _on_rows(self, state: Any, event: Gathered) -> Answer:
+    def _on_rows(self, state: S, event: Gathered) -> Answer[S]:
+        assert state.chosen is not None
         there = slice(None) if event.present is None else event.present
         return self._admit(state, state.design.with_centres(event.points[there], state.chosen[there]))
 
-    def _admit(self, state: Any, chosen: Design) -> Answer:
+    def _admit(self, state: S, chosen: Design) -> Answer[S]:
         """Make these columns candidates; where nothing could follow this round, its fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=lacking(state.problem, state.design))
         state = replace(
@@ -204,80 +200,85 @@ class Rounds:
             state = replace(state, concluding=limit)
         return self._measure(state, new)
 
-    def _measure(self, state: Any, new: Design) -> Answer:
+    def _measure(self, state: S, new: Design) -> Answer[S]:
         """Ask for the statistics of new columns beside the present ones: an extension where the rows stay the same."""
         problem, options = state.problem, state.options
-        likelihood = options.final_likelihood if state.concluding else options.likelihood
-        if problem.classifies:
-            return self._classify(replace(state, design=state.design.join(new), seen=likelihood))
-        if likelihood == state.seen != "partition":
-            rows = posterior_rows(problem, options, likelihood, new)
-            passes: tuple[Instruction, ...] = (GramPass(state.design, new, state.fit.statistics.offset, rows=rows),)
+        fit_rows = options.final_likelihood if state.concluding else options.likelihood
+        if fit_rows == state.seen != "partition":
+            rows = posterior_rows(problem, options, fit_rows, new)
+            passes = problem.likelihood.measure(state.fit, state.design, new, rows)
         else:
-            passes = gram_passes(problem, options, likelihood, state.design.join(new))
+            passes = measuring(problem, options, fit_rows, state.design.join(new))
             state = replace(state, seen="")
-        return replace(state, phase=Phase.GRAM, incoming=new), passes
+        state = replace(state, phase=Phase.GRAM, incoming=new)
+        return (state, passes) if passes else self._on_gram(state)
 
-    def _on_gram(self, state: Any, *events: Any) -> Answer:
-        blocks = [event.statistic for event in events]
-        options, design = state.options, state.design.join(state.incoming)
+    def _on_gram(self, state: S, *events: Passed) -> Answer[S]:
+        problem, options, fit = state.problem, state.options, state.fit
+        assert state.incoming is not None
+        blocks, design = [event.statistic for event in events], state.design.join(state.incoming)
         if state.seen:
-            fit = join(state.fit, state.design, state.incoming, *blocks)
+            fit = problem.likelihood.join(fit, state.design, state.incoming, *blocks)
         else:
-            fit = restart(state.problem, options, state.warm or Warm.of(state.fit), design, *blocks)
+            warm = state.warm or problem.likelihood.warm(fit)
+            fit = problem.likelihood.restart(problem, options, fit, warm, design, *blocks)
         seen = options.final_likelihood if state.concluding else options.likelihood
-        return self._solve(replace(state, design=design, fit=fit, incoming=None, seen=seen))
+        return self._fit(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
-    def _rule(self, state: Any) -> Any:
-        """When the next dense fit ends."""
+    def _rule(self, state: S) -> StopRule:
+        """When the next fit ends."""
         if state.concluding:
             return final_rule(state.options)
         return intermediate_rule(state.options, state.candidates)
 
-    def _classify(self, state: Any) -> Answer:
-        """Fit the columns of the design to classes, from where the fit stands, over the rows that it is to see."""
-        rows = posterior_rows(state.problem, state.options, state.seen, state.design)
-        rule = newton_rule(self._rule(state), state.options)
-        start = state.warm or Start.of(state.fit)
-        problem, solver = state.problem, state.options.solver
-        task = Newton(state.design, problem.likelihood, start, rule, state.candidates, rows, problem.prior, solver)
+    def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False, pool: object = None) -> Answer[S]:
+        """Fit the columns of the design from where the fit stands, over the rows that it is to see."""
+        problem, options = state.problem, state.options
+        rule = rule or self._rule(state)
+        if state.rebases >= REBASES:
+            rule = replace(rule, guard=False)
+        rows = posterior_rows(problem, options, state.seen, state.design)
+        begin = Begin(rule, state.candidates, rows, state.warm, hold, pool)
+        task = problem.likelihood.fit(problem, options, state.design, state.fit, begin)
         return replace(state, phase=Phase.FIT), (task,)
 
-    def _solve(self, state: Any) -> Answer:
-        if state.problem.classifies:
-            return self._classify(state)
-        rule = unguarded(self._rule(state), state.fit, state.rebases)
-        return replace(state, phase=Phase.FIT), (Solve(state.fit, rule, state.candidates, state.options.solver),)
-
-    def _on_fit(self, state: Any, event: Any) -> Answer:
+    def _on_fit(self, state: S, event: Solved) -> Answer[S]:
         state = replace(state, design=survivors(state.design, event.fit), fit=event.fit, reason=event.reason)
         if event.reason is Termination.CANCELLED:
-            return replace(state, phase=Phase.REBASE, rebases=state.rebases + 1), (_residual(state),)
+            state = replace(state, phase=Phase.REBASE, rebases=state.rebases + 1)
+            return state, self._settling(state, last=False)
         return self._settle(state) if state.concluding else self._score(state)
 
-    def _settle(self, state: Any) -> Answer:
-        """A last residual; a fit of classes has been at its rows to the end."""
-        if state.problem.classifies:
-            return self._score(replace(state, settled=True))
-        rows = noise_rows(state.problem, state.options, state.seen)
-        return replace(state, phase=Phase.SETTLE), settling(state.problem, state.design, state.fit, state.seen, rows)
+    def _settle(self, state: S) -> Answer[S]:
+        """Measure the fit once more, where its likelihood asks for that."""
+        state = replace(state, phase=Phase.SETTLE)
+        passes = self._settling(state, last=True)
+        return (state, passes) if passes else self._on_settle(state)
 
-    def _on_rebase(self, state: Any, event: Any) -> Answer:
-        return self._solve(replace(state, fit=rebase(state.fit, event.statistic)))
+    def _settling(self, state: S, *, last: bool) -> tuple[Instruction, ...]:
+        problem, rows = state.problem, noise_rows(state.problem, state.options, state.seen)
+        whole = state.seen == "full"
+        return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
 
-    def _on_settle(self, state: Any, *events: Any) -> Answer:
-        *left_out, residuals = (event.statistic for event in events)
-        return self._score(replace(state, fit=settle(state.fit, residuals, *left_out), settled=True))
+    def _on_rebase(self, state: S, *events: Passed) -> Answer[S]:
+        statistics = (event.statistic for event in events)
+        return self._fit(replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=False)))
 
-    def _score(self, state: Any) -> Answer:
+    def _on_settle(self, state: S, *events: Passed) -> Answer[S]:
+        statistics = (event.statistic for event in events)
+        fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
+        return self._score(replace(state, fit=fit, settled=True))
+
+    def _score(self, state: S) -> Answer[S]:
         if not state.problem.held_out:
             return self._save(state)
-        return replace(state, phase=Phase.SCORE), (score(state.options, state.design, state.fit),)
+        look = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
+        return replace(state, phase=Phase.SCORE), (look,)
 
-    def _on_score(self, state: Any, event: Any) -> Answer:
+    def _on_score(self, state: S, event: Passed) -> Answer[S]:
         return self._save(replace(state, scores=event.statistic))
 
-    def _save(self, state: Any) -> Answer:
+    def _save(self, state: S) -> Answer[S]:
         line = record(
             state.problem,
             state.fit,
@@ -293,30 +294,48 @@ class Rounds:
         )
         return replace(state, phase=Phase.SAVED), (Save(state.design, state.fit, line, state.options.moderate),)
 
-    def _on_saved(self, state: Any, event: Event) -> Answer:
+    def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if not state.settled:
             return self._judge(state)
         reason = state.concluding
-        if reason is Termination.CONVERGED:
+        if reason is None or reason is Termination.CONVERGED:
             reason = state.reason
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
-    def last_fit(self, state: Any, design: Design, warm: AnyWarm) -> Answer:
+    def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
         """A run's only round: converge on these columns, over the rows of ``final_likelihood``."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 
-    def _conclude(self, state: Any, reason: Termination) -> Answer:
+    def _conclude(self, state: S, reason: Termination) -> Answer[S]:
         """The last fit: converge on the statistics at hand, or on those of all rows; then measure the residual."""
-        fit = state.fit if state.problem.classifies else replace(state.fit, iteration=0)
+        fit = state.problem.likelihood.again(state.fit)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.final_likelihood:
-            return self._solve(state)
+            return self._fit(state)
         nobody = state.design.take(NONE, leading=lacking(state.problem, state.design))
         return self._measure(state, nobody)
 
+    def _on_grown(self, state: S, event: Event) -> Answer[S]:
+        """Rows came later (``strategies.growing``): the columns that are there, over all rows."""
+        problem = state.problem
+        state = replace(state, candidates=state.fit.n_vectors)
+        new = np.arange(problem.lots[-2].stop, problem.n_rows, dtype=np.int64)
+        passes = problem.likelihood.grow(problem, state.design, state.fit, new)
+        if not passes:
+            # the mode over all rows, at the α that the columns have: elsewhere a quadratic says nothing of α
+            rule = StopRule(MODE, state.options.max_passes)
+            return self._fit(replace(state, seen=state.options.likelihood), rule=rule, hold=True)
+        if state.seen != "full":
+            return self._next_round(replace(state, seen=""))
+        return replace(state, phase=Phase.MERGE), passes
 
-def _residual(state: RoundsState) -> ResidualPass:
-    rows = noise_rows(state.problem, state.options, state.seen)
-    assert isinstance(state.fit, HyperState)
-    return ResidualPass(state.design, state.fit.posterior.means, rows=rows)
+    def _on_merge(self, state: S, *events: Passed) -> Answer[S]:
+        statistics = (event.statistic for event in events)
+        fit = state.problem.likelihood.grown(state.problem, state.design, state.fit, *statistics)
+        return self._fit(replace(state, fit=fit))
+
+
+def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
+    """A fit's line of history; ``facts`` are the fields of ``Record`` that the strategy knows."""
+    return Record(**problem.likelihood.record(problem, fit, scores), **facts)

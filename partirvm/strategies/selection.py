@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.statistics import CrossBlock
-from partirvm.core.updates import HyperState, any_sparsity_quality, joint_gain
-
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
@@ -177,18 +174,6 @@ def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled:
 @lru_cache(maxsize=1)
 def _permutation(n_rows: int, seed: int) -> Int:
     return np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
-
-
-def column_gains(fit: HyperState, block: CrossBlock) -> Float:
-    """Evidence gain of each column of a pool (Q,), nats (Tipping & Faul 2003).
-
-    ``block`` may come from a sample of the rows; it is scaled up to all of them.
-    """
-    scale = fit.statistics.n / block.n if fit.statistics.n else 1.0
-    s, q = any_sparsity_quality(
-        fit, fit.statistics.offset, block.cross * scale, block.diagonal * scale, block.projection * scale
-    )
-    return joint_gain(s, q, fit.prior.alpha)
 
 
 def distinct(points: Float, others: Float) -> Int:

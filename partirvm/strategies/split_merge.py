@@ -10,17 +10,19 @@ would have to suit all parts at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.strategies.classifying import newton_rule
-from partirvm.strategies.columns import fresh, labels_of, left_out, survivors
-from partirvm.strategies.fitting import AnyWarm, merged, nothing, record, score, warm
+from partirvm.likelihoods import AnyLikelihood
+from partirvm.likelihoods.base import Begin
+from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.strategies.columns import fresh, left_out
+from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
     Event,
@@ -29,18 +31,14 @@ from partirvm.strategies.instructions import (
     Gathered,
     Instruction,
     Log,
-    Newton,
     Passed,
     Save,
-    Solve,
     Solved,
-    Start,
     Stop,
 )
-from partirvm.strategies.likelihood import gram_passes, partition, posterior_rows
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import Warm, intermediate_rule, restart
-from partirvm.strategies.rounds import Answer, AnyScores, Phase, RoundsState
+from partirvm.strategies.rounds import AnyScores, Phase, RoundsState, record
+from partirvm.strategies.rules import intermediate_rule
 from partirvm.strategies.selection import partition_count
 
 Float = NDArray[np.float64]
@@ -56,7 +54,7 @@ class Part:
 
     design: Design
     gain: Float
-    warm: AnyWarm
+    warm: object
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class SplitMergeState:
     below: tuple[Part, ...] = ()
     parts: tuple[Part, ...] = ()
     designs: tuple[Design, ...] = ()
-    starts: tuple[AnyWarm, ...] = ()
+    starts: tuple[object, ...] = ()
     solved: tuple[Solved, ...] = ()
     duplicates: int = 0
     dropped: int = 0
@@ -84,6 +82,7 @@ class SplitMergeState:
 
 
 State: TypeAlias = SplitMergeState | RoundsState
+Answer: TypeAlias = tuple[State, tuple[Instruction, ...]]
 
 
 class SplitMerge:
@@ -145,49 +144,39 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
         state = replace(state, partitions=number + 1, duplicates=state.duplicates + left_out(chosen, new))
         if len(new.labels):
             designs.append(new)
-    cold = warm(nothing(state.problem))
+    likelihood = state.problem.likelihood
+    cold = likelihood.warm(likelihood.start(state.problem))
     return _measure(state, designs, [cold] * len(designs)) if designs else _on_saved(state)
 
 
-def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[AnyWarm]) -> Answer:
+def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[object]) -> Answer:
     """Ask for the statistics of these fits."""
-    if state.problem.classifies:
-        return _classify(replace(state, designs=tuple(designs), starts=tuple(starts)))
     passes: list[Instruction] = []
     for design in designs:
-        passes += gram_passes(state.problem, state.options, state.options.likelihood, design)
-    return replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts)), tuple(passes)
-
-
-def _classify(state: SplitMergeState) -> Answer:
-    """Fit side by side: each pass of all of them is one reading of the rows."""
-    options, tasks = state.options, []
-    for design, start in zip(state.designs, state.starts, strict=True):
-        assert isinstance(start, Start)
-        rows = posterior_rows(state.problem, options, options.likelihood, design)
-        rule = newton_rule(intermediate_rule(options, len(design.labels)), options)
-        problem, count = state.problem, len(design.labels)
-        tasks.append(Newton(design, problem.likelihood, start, rule, count, rows, problem.prior, options.solver))
-    return replace(state, phase=Phase.FIT), tuple(tasks)
+        passes += measuring(state.problem, state.options, state.options.likelihood, design)
+    state = replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts))
+    return (state, tuple(passes)) if passes else _on_gram(state)
 
 
 def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
-    """Solve side by side. No fit needs its last digits, so none asks for a residual pass."""
-    each, solves = len(events) // len(state.designs), []
+    """Fit side by side. No fit needs its last digits, so none asks for a residual pass."""
+    problem, options, likelihood = state.problem, state.options, state.problem.likelihood
+    each, fits = len(events) // len(state.designs), []
     for k, (design, start) in enumerate(zip(state.designs, state.starts, strict=True)):
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
-        assert isinstance(start, Warm)
-        fit = restart(state.problem, state.options, start, design, *blocks)
-        rule = replace(intermediate_rule(state.options, fit.n_vectors), guard=False)
-        solves.append(Solve(fit, rule, fit.n_vectors, state.options.solver))
-    return replace(state, phase=Phase.FIT), tuple(solves)
+        fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
+        count = len(design.labels)
+        rows = posterior_rows(problem, options, options.likelihood, design)
+        begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
+        fits.append(likelihood.fit(problem, options, design, fit, begin))
+    return replace(state, phase=Phase.FIT), tuple(fits)
 
 
 def _on_fit(state: SplitMergeState, *events: Solved) -> Answer:
     if not state.problem.held_out:
         return _log(replace(state, solved=events))
     passes = (
-        score(state.options, survivors(design, event.fit), event.fit)
+        state.problem.likelihood.score(survivors(design, event.fit), event.fit, state.options.moderate)
         for design, event in zip(state.designs, events, strict=True)
     )
     return replace(state, phase=Phase.SCORE, solved=events), tuple(passes)
@@ -216,7 +205,7 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
         )
         for k, solved in enumerate(state.solved)
     ]
-    parts = tuple(_part(*pair) for pair in zip(state.designs, state.solved, strict=True))
+    parts = tuple(_part(state.problem.likelihood, *pair) for pair in zip(state.designs, state.solved, strict=True))
     told: list[Instruction] = []
     best = state.best
     for part, solved, line in zip(parts, state.solved, lines, strict=True):
@@ -227,9 +216,9 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
     return state, tuple(told)
 
 
-def _part(design: Design, solved: Solved) -> Part:
+def _part(likelihood: AnyLikelihood, design: Design, solved: Solved) -> Part:
     fit = solved.fit
-    return Part(survivors(design, fit), fit.losses()[fit.labels >= 0], warm(fit))
+    return Part(survivors(design, fit), fit.losses()[fit.labels >= 0], likelihood.warm(fit))
 
 
 def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
@@ -245,7 +234,7 @@ def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
 def _merge(state: SplitMergeState) -> Answer:
     """The next few pairs of the level below."""
     designs: list[Design] = []
-    starts: list[AnyWarm] = []
+    starts: list[object] = []
     elements = 0
     while len(state.below) > 1:
         left, right = state.below[:2]
@@ -254,7 +243,7 @@ def _merge(state: SplitMergeState) -> Answer:
         if designs and elements > state.options.batch:
             break
         designs.append(design)
-        starts.append(merged(left.warm, right.warm, labels_of(design)))
+        starts.append(state.problem.likelihood.merge(left.warm, right.warm, labels_of(design)))
         state = replace(
             state,
             below=state.below[2:],
@@ -270,7 +259,7 @@ def _last(state: SplitMergeState) -> Answer:
     design, start, duplicates, dropped = left.design, left.warm, 0, 0
     for right in rest:
         design, duplicates, dropped = _joined(left, right, state)
-        start = merged(left.warm, right.warm, labels_of(design))
+        start = state.problem.likelihood.merge(left.warm, right.warm, labels_of(design))
     last = LAST.first(state.problem, state.options)
     last = replace(last, selection="order", duplicates=state.duplicates + duplicates, dropped=state.dropped + dropped)
     return LAST.last_fit(last, design, start)
@@ -291,7 +280,7 @@ def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, in
     return design.take(best), duplicates, len(gain) - len(best)
 
 
-_HANDLERS: dict[Phase, Any] = {
+_HANDLERS: dict[Phase, Callable[..., Answer]] = {
     Phase.ROWS: _on_rows,
     Phase.GRAM: _on_gram,
     Phase.FIT: _on_fit,

@@ -8,23 +8,21 @@ kernel that was learned is learned again as the vectors grow (``strategies.relea
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
+from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
-from partirvm.strategies.classifying import pool_gains
-from partirvm.strategies.fitting import nothing
-from partirvm.strategies.instructions import AnyFit, Event, Gather, Gathered
-from partirvm.strategies.likelihood import noise_rows
-from partirvm.strategies.passes import GainPass, GramPass, ResidualPass, SurprisePass
+from partirvm.likelihoods.base import Fit
+from partirvm.strategies.fit_rows import noise_rows
+from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.regressing import final_rule
 from partirvm.strategies.relearning import Relearning, with_kernel
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
-from partirvm.strategies.selection import POOL, SPREAD, column_gains, random_rows, stratified_rows
+from partirvm.strategies.rules import final_rule
+from partirvm.strategies.selection import POOL, SPREAD, random_rows, stratified_rows
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -55,7 +53,7 @@ BETTER = 1e-3
 
 @dataclass(frozen=True)
 class Best:
-    """The round with the lowest held-out error so far, the likelihood that its fit saw, and its candidates.
+    """The round with the lowest held-out error so far, the rows that its fit saw (``fit_rows``), and its candidates.
 
     The error of a fit of classes is its log loss: the fraction of wrong classes can be level while that rises.
     """
@@ -63,7 +61,7 @@ class Best:
     round: int
     error: float
     design: Design
-    fit: AnyFit
+    fit: Fit
     seen: str
     candidates: int
     reason: Termination
@@ -84,7 +82,7 @@ class WorkingSetState(RoundsState):
     best: Best | None = None
 
 
-class WorkingSet(Relearning):
+class WorkingSet(Relearning[WorkingSetState]):
     """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4), with the likelihood of all rows by default."""
 
     name = "working-set"
@@ -93,46 +91,29 @@ class WorkingSet(Relearning):
 
     def first(self, problem: Problem, options: Options) -> WorkingSetState:
         """No row has been a candidate."""
-        return WorkingSetState(problem, options, problem.empty, nothing(problem))
+        return WorkingSetState(problem, options, problem.empty, problem.likelihood.start(problem))
 
-    def _unused(self, state: Any) -> int:
+    def _unused(self, state: WorkingSetState) -> int:
         return int(state.problem.n_rows - len(state.used))
 
-    def _propose(self, state: Any, room: int) -> Answer:
+    def _propose(self, state: WorkingSetState, room: int) -> Answer[WorkingSetState]:
         problem, options = state.problem, state.options
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else options.selection
         state = replace(state, selection=selection)
-        if problem.classifies and selection != "random":
-            return self._surprises(state, room)
-        if selection == "error":
+        likelihood, pool = problem.likelihood, selection == "gain"
+        if selection == "error" or (pool and likelihood.draws_pools):
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
-            look = ResidualPass(state.design, state.fit.posterior.means, room, state.used, rows)
-            return replace(state, phase=Phase.ERRORS, chosen=rows), (look,)
-        rows = _random(state, state.used, room * POOL if selection == "gain" else room)
-        phase = Phase.POOL if selection == "gain" else Phase.ROWS
-        return replace(state, phase=phase, chosen=rows, candidates=room), (Gather(rows),)
+            count, draw = (room * POOL, (options.seed, state.round)) if pool else (room, None)
+            look = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
+            return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (look,)
+        chosen = _random(state, state.used, room * POOL if pool else room)
+        phase = Phase.POOL if pool else Phase.ROWS
+        return replace(state, phase=phase, chosen=chosen, candidates=room), (Gather(chosen),)
 
-    def _surprises(self, state: Any, room: int) -> Answer:
-        """Look for rows whose class the model holds for improbable: those at most so, or a pool drawn among them."""
-        problem, gain = state.problem, state.selection == "gain"
-        rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
-        draw = (state.options.seed, state.round) if gain else None
-        look = SurprisePass(
-            state.design,
-            state.fit.mean,
-            problem.likelihood,
-            room * POOL if gain else room,
-            state.used,
-            draw,
-            FLOOR,
-            rows,
-        )
-        return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (look,)
-
-    def _on_errors(self, state: Any, event: Any) -> Answer:
+    def _on_errors(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         """Where no row is left among those looked at they are used up: candidates once, or without weight."""
-        largest = (event.statistic if state.problem.classifies else event.statistic.largest).ranked()
+        largest = state.problem.likelihood.largest(event.statistic).ranked()
         if not len(largest.rows):
             looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, looked))
@@ -141,45 +122,42 @@ class WorkingSet(Relearning):
             return self._try(state, chosen)
         return self._admit(state, chosen)
 
-    def _on_grown(self, state: Any, event: Event) -> Answer:
+    def _on_grown(self, state: WorkingSetState, event: Event) -> Answer[WorkingSetState]:
         """Evidence and held-out error begin anew."""
         state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None)
         return super()._on_grown(state, event)
 
-    def _on_rows(self, state: Any, event: Gathered) -> Answer:
+    def _on_rows(self, state: WorkingSetState, event: Gathered) -> Answer[WorkingSetState]:
         return super()._on_rows(_without_absent(state, event), event)
 
-    def _on_pool(self, state: Any, event: Gathered) -> Answer:
+    def _on_pool(self, state: WorkingSetState, event: Gathered) -> Answer[WorkingSetState]:
         state = _without_absent(state, event)
+        assert state.chosen is not None
         there = slice(None) if event.present is None else event.present
         return self._try(state, state.design.with_centres(event.points[there], state.chosen[there]))
 
-    def _try(self, state: Any, pool: Design) -> Answer:
+    def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
         """Ask what the columns of a pool would bring."""
-        problem, fit = state.problem, state.fit
+        problem = state.problem
         rows = noise_rows(problem, state.options, state.seen)
-        look: Any
-        if problem.classifies:
-            look = GainPass(state.design, fit.weights, problem.likelihood, pool, rows)
-        else:
-            look = GramPass(state.design, pool, fit.statistics.offset, diagonal=True, rows=rows)
+        look = problem.likelihood.gain_pass(state.design, state.fit, pool, rows)
         return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
 
-    def _on_gains(self, state: Any, event: Any) -> Answer:
-        gains = pool_gains if state.problem.classifies else column_gains
+    def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
+        assert state.incoming is not None
+        gains = state.problem.likelihood.gains(state.fit, event.statistic)
         count = state.candidates * state.problem.n_kernels
-        best = np.argsort(-gains(state.fit, event.statistic), kind="stable")[:count]
-        return self._admit(state, state.incoming.take(best))
+        return self._admit(state, state.incoming.take(np.argsort(-gains, kind="stable")[:count]))
 
-    def _admit(self, state: Any, chosen: Design) -> Answer:
+    def _admit(self, state: WorkingSetState, chosen: Design) -> Answer[WorkingSetState]:
         return super()._admit(replace(state, used=np.union1d(state.used, chosen.rows)), chosen)
 
-    def _rule(self, state: Any) -> Any:
+    def _rule(self, state: WorkingSetState) -> StopRule:
         if state.patient and not state.concluding:
             return replace(final_rule(state.options), thin=False)
         return super()._rule(state)
 
-    def _on_score(self, state: Any, event: Any) -> Answer:
+    def _on_score(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         """Remember the best round; a last fit that is worse than it gives way to it."""
         scores, best = event.statistic, state.best
         error = scores.loss
@@ -189,7 +167,7 @@ class WorkingSet(Relearning):
             best = Best(state.round, error, state.design, state.fit, state.seen, state.candidates, state.reason)
         return self._save(replace(state, scores=scores, best=best))
 
-    def _restore(self, state: Any, best: Best) -> Answer:
+    def _restore(self, state: WorkingSetState, best: Best) -> Answer[WorkingSetState]:
         """End with the best round's model as it was; a fit that went on from there could be worse again.
 
         Only a fit that has not seen the rows of the last likelihood does go on.
@@ -207,9 +185,10 @@ class WorkingSet(Relearning):
         )
         if best.seen == state.options.final_likelihood:
             return self._settle(state)
+        assert state.concluding is not None
         return self._conclude(state, state.concluding)
 
-    def _judge(self, state: Any) -> Answer:
+    def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
         if state.seen != state.options.likelihood:

@@ -18,17 +18,16 @@ from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.strategies.instructions import Solve
-from partirvm.strategies.passes import (
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import (
     AugmentPass,
-    BendPass,
     DesignPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
     ScorePass,
-    SlopePass,
 )
+from partirvm.likelihoods.slope_passes import BendPass, SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4

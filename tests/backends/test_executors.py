@@ -13,7 +13,7 @@ from partirvm.backends.dask import DaskExecutor
 from partirvm.backends.passes import tiles_of
 from partirvm.data import ingest
 from partirvm.errors import MissingDataError
-from partirvm.strategies.passes import GramPass
+from partirvm.likelihoods.gaussian_passes import GramPass
 
 
 @pytest.mark.parametrize("name", PASSES)

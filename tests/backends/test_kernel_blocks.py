@@ -23,7 +23,7 @@ from partirvm.backends.segments import CHUNK, Damaged, Disk
 from partirvm.backends.threads import one_blas_thread
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.strategies.passes import GramPass, ResidualPass
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.types import BIAS, PANEL_ROWS
 
 pytestmark = pytest.mark.bits

@@ -10,16 +10,17 @@ import pytest
 from kernel_cases import CASES, Case, D
 
 from partirvm.backends import LocalExecutor
-from partirvm.backends.spent import Spent
 from partirvm.core.logistic import n_outputs
 from partirvm.core.statistics import BIAS
 from partirvm.data import ArraySource
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.columns import labels_of
 from partirvm.setup import evaluation
 from partirvm.setup.evaluation import evaluate
 from partirvm.setup.sample import gathered
-from partirvm.strategies.columns import labels_of
+from partirvm.setup.spent import Spent
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -45,7 +46,7 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
     empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0))
     power = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
     problem = Problem(
-        N, empty, True, power, None, 1.0, shuffled=True, held_out=False, likelihood=likelihood, n_classes=K
+        N, empty, True, power, None, 1.0, shuffled=True, held_out=False, likelihood=LIKELIHOODS[likelihood], n_classes=K
     )
     return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
 

@@ -12,7 +12,9 @@ from partirvm.data import ArraySource
 from partirvm.data.gathered import GatheredRows, rows_of_tile
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.passes import GramPass, LogisticPass, ResidualPass, SlopePass
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
+from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.types import Scaling
 
 N, TILE = 333, 16

@@ -275,3 +275,13 @@ def test_a_classifier_learns():
     model = RVMClassifier(gamma="learn-per-feature", random_state=0).fit(X, y - X[:, 1] > 5)
     assert model.get_support().tolist() == [False, False, True]
     assert model.score(X, y - X[:, 1] > 5) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_several_targets_are_judged_by_the_fit_of_all_rows():
+    """With all rows as candidates: the error held out is that of both targets."""
+    X, y = rows(80)
+    model = RVMRegressor(strategy="basic", random_state=0).fit(X, np.column_stack([y, -y]))
+    choice = model.history_[0]["choice"]
+    assert choice["rows"] == 80
+    assert 0 < choice["each"] < y.std()

@@ -16,7 +16,7 @@ from waiting import Clock, stopped, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
-from partirvm.storage import lease, open_folder
+from partirvm.storage import lease, open_folder, process
 from partirvm.storage.folder import to_json
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
 from partirvm.storage.local import LocalFolder
@@ -340,8 +340,11 @@ def test_a_folder_that_begins_anew_is_another_ones(place):
         assert not holder(open_folder(place)).over
 
 
-def test_when_processes_started():
-    """Mine is what it was; one that is gone, or was killed and not yet waited for, has none."""
+@pytest.mark.parametrize("linux", [True, False])
+def test_when_processes_started(linux, monkeypatch, tmp_path):
+    """Mine is what it was; one that is gone, or was killed and not waited for, has none; by psutil without /proc."""
+    if not linux:
+        monkeypatch.setattr(process, "PROC", tmp_path)
     mine = started(os.getpid())
     assert mine
     assert mine == started(os.getpid()) == Process.this().began

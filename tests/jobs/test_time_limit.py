@@ -14,11 +14,12 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
+from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.setup.resolve import prepare
 from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.early import CLASS_ROWS, FLOPS, ROWS, STEPS, effort
+from partirvm.strategies.early import FLOPS, STEPS, effort
 from partirvm.types import Columns
 
 N = 900
@@ -121,15 +122,15 @@ def test_an_early_fit_has_bounded_cost():
     source, executor = rows_of(False), LocalExecutor(1)
     problem = prepare(source, Request(gamma=0.4), executor).problem
     executor.close()
-    assert effort(problem, ROWS) == (300, STEPS)
+    assert effort(problem, 4000) == (300, STEPS)
     many = replace(problem, powers=np.ones(100))
-    candidates, steps = effort(many, ROWS)
+    candidates, steps = effort(many, 4000)
     assert (steps, STEPS * 100 * (candidates + 1) ** 3 <= FLOPS) == (STEPS, True)
-    classes = replace(problem, likelihood="multinomial", n_classes=20)
-    candidates, steps = effort(classes, CLASS_ROWS)
+    classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)
+    candidates, steps = effort(classes, 2000)
     assert candidates >= 10
     assert 1 <= steps <= STEPS
-    assert steps == 1 or steps * (CLASS_ROWS * (candidates + 1) ** 2 * 20 * 21 + (20 * candidates + 20) ** 3) <= FLOPS
+    assert steps == 1 or steps * (2000 * (candidates + 1) ** 2 * 20 * 21 + (20 * candidates + 20) ** 3) <= FLOPS
 
 
 def test_a_timer_counts_from_its_beginning():

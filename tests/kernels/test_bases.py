@@ -20,7 +20,8 @@ from partirvm.kernels.bases import (
     labels_by_name,
 )
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.columns import labels_of, lacking
+from partirvm.likelihoods.columns import labels_of
+from partirvm.strategies.columns import lacking
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 

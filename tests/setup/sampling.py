@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from partirvm.backends import LocalExecutor
-from partirvm.backends.spent import Spent
 from partirvm.data import ArraySource
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import LIKELIHOODS
 from partirvm.setup.sample import gathered
+from partirvm.setup.spent import Spent
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -24,7 +25,11 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
     kernel = kernel or Gaussian((1 / d,) * d)
     empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
-    classes = {"likelihood": "bernoulli" if K == 2 else "ovr", "n_classes": K, "codes": y.astype(np.int8)} if K else {}
+    classes = (
+        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "ovr"], "n_classes": K, "codes": y.astype(np.int8)}
+        if K
+        else {}
+    )
     power = 1.0 if K else float(np.mean(y**2))
     return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
 

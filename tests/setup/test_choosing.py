@@ -13,12 +13,13 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Polynomial
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.setup import choosing
 from partirvm.setup.choosing import EACH, FOLDS, ONE, WIDTHS, choice_of, choose, deal, per_feature
 from partirvm.setup.evaluation import losses
 from partirvm.setup.kernel_search import asked
 from partirvm.strategies.incremental import Basic
-from partirvm.strategies.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options
 
 

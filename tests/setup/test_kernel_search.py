@@ -11,11 +11,12 @@ from sampling import Passes, Stopped, arm, problem_of, sample_of
 
 from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.setup import kernel_search
 from partirvm.setup.evaluation import first_tied
 from partirvm.setup.kernel_search import Stage, asked, learn
-from partirvm.strategies.likelihood import posterior_rows
-from partirvm.strategies.passes import GramPass, SlopePass
+from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
 

@@ -88,7 +88,7 @@ def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
     data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
     asked = Request(strategy="incremental", partition_size=20)
     assert jobs.plan(data, asked).likelihood == "full"
-    monkeypatch.setattr("partirvm.strategies.likelihood.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
+    monkeypatch.setattr("partirvm.strategies.fit_rows.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
     plan = jobs.plan(data, asked)
     assert (plan.likelihood, plan.likelihood_rows) == ("sample", 400)
     assert "likelihood sample of 400 rows" in str(plan)

@@ -15,9 +15,10 @@ from partirvm.core.link import moderated
 from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.scores import ClassScores
-from partirvm.strategies.classifying import Course
-from partirvm.strategies.instructions import Gather, Newton, Passed, Solved
-from partirvm.strategies.passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.strategies.instructions import Gather, Passed, Solved
 from partirvm.strategies.problem import Problem
 
 
@@ -36,14 +37,18 @@ class ClassSimulator(Simulator):
 
     @property
     def problem(self) -> Problem:
-        kind = {"likelihood": self.likelihood, "n_classes": self.n_classes, "codes": self.y.astype(np.int8)}
+        kind = {
+            "likelihood": LIKELIHOODS[self.likelihood],
+            "n_classes": self.n_classes,
+            "codes": self.y.astype(np.int8),
+        }
         return replace(super().problem, power=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction: Any) -> Any:
         """The event that answers an instruction."""
         match instruction:
             case Newton():
-                course = Course(instruction)
+                course = instruction.begun()
                 while course.reason is None:
                     self.logistic.append(course.wanted)
                     course = course.heard(self._logistic(course.wanted))

@@ -10,7 +10,7 @@ from simulator import Simulator, wave
 
 from partirvm.core.solvers import SOLVERS
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.likelihood import LIKELIHOODS
+from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import STOP_RULES, Options
 
 NAMES = tuple(sorted(STRATEGIES))
@@ -18,7 +18,7 @@ SELECTIONS = ("error", "random", "gain")
 
 
 @st.composite
-def runs(draw, names=NAMES, likelihoods=LIKELIHOODS):
+def runs(draw, names=NAMES, likelihoods=FIT_ROWS):
     """Any small problem with any options, for one of the strategies."""
     n = draw(st.integers(2, 70))
     X, y = wave(n, seed=draw(st.integers(0, 50)), noise=draw(st.sampled_from([0.5, 0.1, 1e-3])))

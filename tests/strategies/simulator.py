@@ -17,21 +17,10 @@ from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import (
-    Finish,
-    Gather,
-    Gathered,
-    Log,
-    Passed,
-    Save,
-    Saved,
-    Solve,
-    Solved,
-    Stop,
-    Strategy,
-)
-from partirvm.strategies.passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.strategies.instructions import Finish, Gather, Gathered, Log, Passed, Save, Saved, Solved, Stop, Strategy
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Scaling
 

@@ -10,9 +10,12 @@ from simulator import Simulator
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.strategies.active_set import ADMIT, FIRST, ActiveSet
-from partirvm.strategies.instructions import Gather, Newton, Save, Solve
-from partirvm.strategies.passes import GramPass, LogisticPass
+from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.problem import Options
 
 P = 8

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.laplace import Newton
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, SurprisePass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Gather, Newton, Save, Solved
-from partirvm.strategies.likelihood import LEAST, LIKELIHOODS
-from partirvm.strategies.passes import GainPass, LogisticScorePass, SurprisePass
+from partirvm.strategies.fit_rows import FIT_ROWS, LEAST
+from partirvm.strategies.instructions import Finish, Gather, Save, Solved
 from partirvm.strategies.problem import STOP_RULES, Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
@@ -54,8 +55,8 @@ def runs(draw, names=NAMES):
         max_rounds=draw(st.sampled_from([None, 1, 3])),
         max_vectors=draw(st.sampled_from([None, 2, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
-        likelihood=draw(st.sampled_from(LIKELIHOODS)),
-        final_likelihood=draw(st.sampled_from(LIKELIHOODS[:1] * 3 + LIKELIHOODS)),
+        likelihood=draw(st.sampled_from(FIT_ROWS)),
+        final_likelihood=draw(st.sampled_from(FIT_ROWS[:1] * 3 + FIT_ROWS)),
         likelihood_rows=draw(st.integers(5, 60)),
         stop_rule=draw(st.sampled_from(STOP_RULES)),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),

@@ -9,11 +9,12 @@ import pytest
 from class_simulator import ClassSimulator, groups
 from simulator import Simulator, wave
 
+from partirvm.likelihoods.gaussian_passes import GramPass
+from partirvm.likelihoods.laplace import Newton
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import automatic, partition, partition_length
 from partirvm.strategies.growing import grown
-from partirvm.strategies.instructions import Finish, Gather, Newton, Save, Saved
-from partirvm.strategies.likelihood import automatic, partition, partition_length
-from partirvm.strategies.passes import GramPass
+from partirvm.strategies.instructions import Finish, Gather, Save, Saved
 from partirvm.strategies.problem import Options
 
 OPTIONS = Options(partition_size=15, selection="order", max_columns=100)

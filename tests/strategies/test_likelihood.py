@@ -8,10 +8,11 @@ import pytest
 from simulator import Simulator, wave
 
 from partirvm.core.updates import step
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Log, Solve, Solved
-from partirvm.strategies.likelihood import FULL_FLOPS, automatic
-from partirvm.strategies.passes import GramPass, ResidualPass
+from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
+from partirvm.strategies.instructions import Log, Solved
 from partirvm.strategies.problem import Options
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")

@@ -20,6 +20,7 @@ from partirvm.jobs.checkpoint import CODEC
 from partirvm.jobs.driver import Checkpoint, Driver, MemoryJournal
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import due, with_kernel
@@ -226,7 +227,7 @@ def test_when_it_is_due():
     assert not due(problem, replace(OPTIONS, learning_columns=100), fit, 0)
     assert not due(replace(problem, n_rows=240), OPTIONS, fit, 0)
     assert due(replace(problem, n_rows=250), OPTIONS, fit, 0)
-    assert not due(replace(problem, likelihood="bernoulli", n_classes=2), OPTIONS, fit, 0)
+    assert not due(replace(problem, likelihood=BERNOULLI, n_classes=2), OPTIONS, fit, 0)
 
 
 def test_gammas_that_are_off_are_raised():

@@ -16,12 +16,14 @@ from simulator import Simulator, wave
 from partirvm.core.statistics import BIAS, CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import init
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, ResidualPass, ScorePass
 from partirvm.setup.partition_size import partition_size
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Finish, Passed, Save, Solve, Solved
-from partirvm.strategies.passes import DesignPass, GramPass, ResidualPass, ScorePass
+from partirvm.strategies.instructions import Finish, Passed, Save, Solved
 from partirvm.strategies.problem import Options
-from partirvm.strategies.selection import column_gains, distinct, random_rows
+from partirvm.strategies.selection import distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -200,7 +202,7 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     G, b, energy = naive.gram(Phi, t)
     fit = init(GramStatistics("b", np.arange(5), G, b, energy, np.zeros((5, 1)), 120), np.ones(5), 50.0, power=1.0)
     whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
-    np.testing.assert_allclose(column_gains(fit, whole), column_gains(fit, half), rtol=1e-9)
+    np.testing.assert_allclose(GAUSSIAN.gains(fit, whole), GAUSSIAN.gains(fit, half), rtol=1e-9)
 
 
 def test_max_rounds_ends_with_a_converged_fit():

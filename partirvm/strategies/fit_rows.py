@@ -1,4 +1,4 @@
-"""Which rows a basic RVM sees: the choices of ``likelihood``, as rows and passes. Pure.
+"""Which rows a fit sees: the choices of ``fit_rows`` (the option ``likelihood``), as rows and passes. Pure.
 
 ``full``
     All rows: one gram pass brings the new columns, and the noise of the whole set with it.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
-from partirvm.strategies.passes import GramPass
+from partirvm.likelihoods.passes import Pass
 from partirvm.strategies.problem import Lot, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
@@ -29,7 +29,7 @@ from partirvm.strategies.selection import (
 
 Int = NDArray[np.int64]
 
-LIKELIHOODS = ("full", "sample", "partition")
+FIT_ROWS = ("full", "sample", "partition")
 
 FULL_FLOPS = 2e12
 """Most flops of all intermediate gram passes for which ``auto`` gives every partition the likelihood of all rows."""
@@ -42,7 +42,7 @@ LEAST = 10
 
 
 def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
-    """What ``likelihood="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
+    """What ``fit_rows="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
 
     The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
     as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. Where
@@ -57,11 +57,11 @@ def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 
     return "full" if whole else "sample"
 
 
-def posterior_rows(problem: Problem, options: Options, likelihood: str, design: Design) -> Int | None:
+def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: Design) -> Int | None:
     """Rows that the posterior of a fit of these columns sees, increasing; None for all."""
-    if likelihood == "partition" and len(design.labels):
+    if fit_rows == "partition" and len(design.labels):
         return np.unique(design.rows)
-    return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
+    return _sample(problem, options, options.likelihood_rows) if fit_rows == "sample" else None
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
@@ -104,20 +104,24 @@ def _lot(problem: Problem, options: Options, number: int) -> tuple[int, Lot, int
     return start, lots[-1], number
 
 
-def noise_rows(problem: Problem, options: Options, likelihood: str) -> Int | None:
+def noise_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
     """Rows over which the residual, and with it σ², is measured, increasing; None for all."""
-    if likelihood == "partition" and not problem.classifies:
+    if fit_rows == "partition" and problem.likelihood.has_noise:
         return None if options.noise_rows is None else _others(problem, options, options.noise_rows)
-    return _sample(problem, options, options.likelihood_rows) if likelihood == "sample" else None
+    return _sample(problem, options, options.likelihood_rows) if fit_rows == "sample" else None
 
 
-def gram_passes(problem: Problem, options: Options, likelihood: str, design: Design) -> tuple[GramPass, ...]:
-    """The pass that a fit of these columns needs; for ``partition`` that of its noise comes second."""
-    offset = np.zeros((0, len(problem.empty.scaling.t_shift)))
-    own = GramPass(problem.empty, design, offset, rows=posterior_rows(problem, options, likelihood, design))
-    if likelihood != "partition":
-        return (own,)
-    return own, GramPass(problem.empty, design, offset, rows=noise_rows(problem, options, likelihood))
+def measuring(problem: Problem, options: Options, fit_rows: str, design: Design) -> tuple[Pass, ...]:
+    """The passes that a fit of these columns needs before it begins; for ``partition`` that of its noise comes second.
+
+    None where the likelihood needs none.
+    """
+    likelihood = problem.likelihood
+    nothing, rows = likelihood.start(problem), posterior_rows(problem, options, fit_rows, design)
+    own = likelihood.measure(nothing, problem.empty, design, rows)
+    if fit_rows != "partition" or not likelihood.has_noise:
+        return own
+    return own + likelihood.measure(nothing, problem.empty, design, noise_rows(problem, options, fit_rows))
 
 
 def _sample(problem: Problem, options: Options, count: int) -> Int | None:

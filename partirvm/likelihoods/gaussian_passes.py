@@ -1,0 +1,212 @@
+"""Passes of a target that is a number: Gram products, residuals, errors of rows left out, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.augment import ExtraColumns
+from partirvm.core.left_out import LeftOut
+from partirvm.core.on_demand import DesignRows
+from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores, TargetScores
+from partirvm.core.statistics import CrossBlock, GramBlock
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows, eligible
+from partirvm.types import PANEL_ROWS
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+_Total = TypeVar("_Total", Scores, TargetScores)
+
+
+@dataclass(frozen=True)
+class GramPass(Pass):
+    """What the columns of ``new`` add to those of ``kept``; answered by a ``core.statistics.GramBlock``.
+
+    Over all rows, or over those of ``rows`` (row numbers, increasing). ``offset`` (M_kept, T) is that of the statistics
+    to be extended. With ``diagonal`` the (P, P) block is left out but for its diagonal: a ``CrossBlock``.
+    """
+
+    name: ClassVar[str] = "gram"
+    kept: Design
+    new: Design
+    offset: Float
+    diagonal: bool = False
+    rows: Int | None = None
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """Those of both."""
+        return self.kept, self.new
+
+    def statistic(self, tile: TileRows) -> GramBlock | CrossBlock:
+        """Products of the tile's rows."""
+        make: Callable[..., Any] = CrossBlock.of if self.diagonal else GramBlock.of
+        total: Any = None
+        for panel, kept, new in tile.panels(self.rows, self.kept, self.new):
+            target = self.new.scaling.targets(panel.t)
+            if self.offset.any():
+                target = target - kept @ self.offset
+            block = make(kept, new, target, panel.weights)
+            total = block if total is None else total.accumulate(block)
+        return cast(GramBlock | CrossBlock, total)
+
+
+@dataclass(frozen=True)
+class DesignPass(DesignedPass):
+    """Rows of the design itself, and of the target; answered by ``core.on_demand.DesignRows``.
+
+    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    name: ClassVar[str] = "design"
+    design: Design
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> DesignRows:
+        """The tile's rows."""
+        scaling = self.design.scaling
+
+        def rows(panel: Panel, block: Float) -> DesignRows:
+            return DesignRows.of(block, scaling.targets(panel.t), panel.weights)
+
+        return cast(DesignRows, self.summed(tile, rows))
+
+
+@dataclass(frozen=True)
+class ResidualPass(DesignedPass):
+    """Residuals of the mean μ (M, T); answered by a ``core.residuals.ResidualStatistics``.
+
+    ``select`` rows of largest error are reported, none of those in ``exclude`` (sorted row numbers) among them. Over
+    all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    select: int = 0
+    exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> ResidualStatistics:
+        """Residuals of the tile's rows."""
+        return cast(ResidualStatistics, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
+        r = self.design.scaling.targets(panel.t) - block @ self.mean
+        weighted = r if panel.weights is None else r * panel.weights[:, None]
+        there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
+        errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
+        return ResidualStatistics(
+            n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
+            energy=np.einsum("nt,nt->t", r, weighted),
+            projection=block.T @ weighted,
+            largest=LargestErrors.of(self.select, errors[there], panel.rows[there], panel.X[there]),
+        )
+
+
+@dataclass(frozen=True)
+class LeaveOneOutPass(DesignedPass):
+    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+
+    Over all rows.
+    """
+
+    name: ClassVar[str] = "residual"
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+
+    def statistic(self, tile: TileRows) -> LeftOut:
+        """Errors of the tile's rows."""
+        return cast(LeftOut, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> LeftOut:
+        design, first = self.design, panel.rows[0]
+        mine = np.flatnonzero((design.rows >= first) & (design.rows <= panel.rows[-1]))
+        own = [(row - first, design.n_leading + mine[design.rows[mine] == row]) for row in np.unique(design.rows[mine])]
+        t = design.scaling.targets(panel.t)[:, 0]
+        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own)
+
+
+@dataclass(frozen=True)
+class ScorePass(DesignedPass):
+    """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units.
+
+    ``mean`` (M,), ``root`` (M, M) and ``noise_variance``; of T targets (M, T), (T, M, M) and (T,).
+    """
+
+    name: ClassVar[str] = "held-out"
+    held_out: ClassVar[bool] = True
+    design: Design
+    mean: Float
+    root: Float
+    noise_variance: float | Float
+
+    def statistic(self, tile: TileRows) -> Any:
+        """Scores of the tile's rows, targets together."""
+        return self._scores(tile, Scores.over)
+
+    def _scores(self, tile: TileRows, of: Callable[[list[Scores]], _Total]) -> _Total:
+        """What ``of`` makes of the scores of each target, summed over panels."""
+        scaling, n_targets = self.design.scaling, len(self.design.scaling.t_scale)
+        means = self.mean.reshape(-1, n_targets)
+        roots = self.root.reshape(n_targets, len(means), len(means))
+        noise = np.atleast_1d(self.noise_variance)
+
+        def score(panel: Panel, block: Float, target: int) -> Scores:
+            shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
+            spread = block @ roots[target]
+            variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
+            mean = shift + scale * (block @ means[:, target])
+            return Scores.of(panel.t[:, target], mean, float(scaling.t_variance[target]) * variance, unit)
+
+        def statistic(panel: Panel, block: Float) -> _Total:
+            return of([score(panel, block, target) for target in range(n_targets)])
+
+        return cast(_Total, self.summed(tile, statistic))
+
+
+@dataclass(frozen=True)
+class TargetScorePass(ScorePass):
+    """The same of each target by itself: answered by ``core.residuals.TargetScores``."""
+
+    def statistic(self, tile: TileRows) -> Any:
+        """Scores of the tile's rows, each target by itself."""
+        return self._scores(tile, lambda each: TargetScores(tuple(each)))
+
+
+@dataclass(frozen=True)
+class AugmentPass(DesignedPass):
+    """What extra columns have to do with all rows and a model of mean (M,); answered by ``core.augment.ExtraColumns``.
+
+    ``extras`` are designs whose columns, G in all, follow each other. Each is evaluated and multiplied by itself, so
+    that no column's bits depend on the designs beside its own.
+    """
+
+    name: ClassVar[str] = "augment"
+    design: Design
+    mean: Float
+    extras: tuple[Design, ...]
+
+    def statistic(self, tile: TileRows) -> ExtraColumns:
+        """Products of the tile's rows."""
+        design, ends = self.design, np.cumsum([0, *(extra.n_columns for extra in self.extras)])
+        widest = max((extra.n_columns for extra in self.extras), default=0)
+        place = np.empty(min(PANEL_ROWS, len(tile.X)) * widest)
+        total = ExtraColumns.none(int(ends[-1]), design.n_columns)
+        for panel, block in tile.panels(None, design):
+            residual = design.scaling.targets(panel.t)[:, 0] - block @ self.mean
+            if panel.weights is not None:
+                block *= panel.weights[:, None]
+                residual *= panel.weights
+            for extra, first, end in zip(self.extras, ends[:-1], ends[1:], strict=True):
+                n, columns = len(panel.X), extra.n_columns
+                F = extra.block(panel.X, place[: n * columns].reshape(columns, n).T)
+                total.accumulate(slice(first, end), F, block, residual, panel.weights)
+        return total

@@ -1,0 +1,80 @@
+"""Passes of kernel learning: slopes of the tied evidence in the kernel's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core import tied, tied_laplace
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.passes import DesignedPass, Panel, TileRows
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BendPass(DesignedPass):
+    """Φᵀc (M, C), an array: how log|H| changes with the weights ``mean`` (M, C) of classes (``core.tied_laplace``).
+
+    ``covariance`` (C, M, M) is Σ. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    name: ClassVar[str] = "bend"
+    design: Design
+    mean: Float
+    covariance: Float
+    likelihood: str
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """That of the tile's rows."""
+
+        def statistic(panel: Panel, block: Float) -> Float:
+            bends = tied_laplace.bends(self.likelihood, block, self.mean, self.covariance, panel.weights)
+            return block.T @ bends
+
+        return cast(Float, self.summed(tile, statistic))
+
+
+@dataclass(frozen=True)
+class SlopePass(DesignedPass):
+    """Slopes of the evidence in the kernel's log parameters, an array (p,): Σ D ∘ ∂Φ/∂ log parameter.
+
+    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β, or where ``likelihood`` is one of classes that of
+    ``core.tied_laplace`` with ``shift`` (M, C). Over all rows, or over those of ``rows`` (row numbers, increasing).
+    """
+
+    name: ClassVar[str] = "slope"
+    design: Design
+    mean: Float
+    covariance: Float
+    beta: float | Float = 1.0
+    likelihood: str = "gaussian"
+    shift: Float | None = None
+    rows: Int | None = None
+
+    def statistic(self, tile: TileRows) -> Float:
+        """Slopes of the tile's rows."""
+        return cast(Float, self.summed(tile, self._of_panel))
+
+    def _of_panel(self, panel: Panel, block: Float) -> Float:
+        design, mean = self.design, self.mean
+        if self.shift is None:
+            t, betas = design.scaling.targets(panel.t), np.atleast_1d(self.beta)
+            slopes = reduce(
+                add,
+                (
+                    tied.slopes(block, t[:, k], mean[:, k], self.covariance[k], float(beta), panel.weights)
+                    for k, beta in enumerate(betas)
+                ),
+            )
+        else:
+            codes, shift = panel.t[:, 0], self.shift
+            slopes = tied_laplace.slopes(self.likelihood, block, codes, mean, self.covariance, shift, panel.weights)
+        return design.gradient(panel.X, block, slopes)

@@ -1,0 +1,26 @@
+"""Likelihoods of K classes with a linear predictor for each: softmax, and one class against the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from partirvm.likelihoods.laplace import ClassLikelihood
+
+
+@dataclass(frozen=True)
+class SoftmaxLikelihood(ClassLikelihood):
+    """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the predictors of one column share its α."""
+
+    name: ClassVar[str] = "multinomial"
+
+
+@dataclass(frozen=True)
+class OneVsRestLikelihood(ClassLikelihood):
+    """A Bernoulli likelihood of each class against the rest; each predictor has an α of its own."""
+
+    name: ClassVar[str] = "ovr"
+
+    def n_likelihoods(self, outputs: int) -> int:
+        """One for each output."""
+        return outputs

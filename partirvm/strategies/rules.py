@@ -1,0 +1,23 @@
+"""When the dense fits of a strategy end."""
+
+from __future__ import annotations
+
+from partirvm.core.updates import StopRule
+from partirvm.strategies.problem import Options
+
+INTERMEDIATE = 100.0
+"""Intermediate fits stop at this × tol: only the last fit needs the last digits."""
+
+REBASES = 2
+"""How often one fit may ask for statistics of the residual target before it goes on with what it has."""
+
+
+def intermediate_rule(options: Options, candidates: int) -> StopRule:
+    """Stop at ``stop_fraction`` of the candidates that the fit began with, or of P by the literal rule."""
+    whole = candidates if options.stop_rule == "candidates" else options.partition_size
+    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, int(options.stop_fraction * whole))
+
+
+def final_rule(options: Options) -> StopRule:
+    """Converge, and leave no column that the evidence would rather be without."""
+    return StopRule(options.tol, options.max_iterations, thin=True)

@@ -1,0 +1,190 @@
+"""A third likelihood, in one file: Student's t with ν = 4 degrees of freedom, for targets with outliers.
+
+A t-distributed residual is a Gaussian one whose row has the weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin
+1980). So a fit goes on by passes that bring the Gram statistics of the rows as they are weighted at the last mean, and
+the mean at which they do not change any more is the mode of the weights under this likelihood.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from partirvm.core import solvers
+from partirvm.core.posterior import any_posterior
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState, StepInfo, StopRule
+from partirvm.kernels.design import Design
+from partirvm.likelihoods import GaussianLikelihood
+from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, PassFit
+from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows
+
+NU = 4.0
+"""ν, degrees of freedom."""
+
+MODE = 1e-9
+"""Relative change of the mean at which it is the mode."""
+
+
+def row_weights(residual: np.ndarray, beta: float) -> np.ndarray:
+    """u (n,) of residuals (n,)."""
+    return (NU + 1) / (NU + beta * residual**2)
+
+
+@dataclass(frozen=True)
+class StudentPass(DesignedPass):
+    """Gram products of all columns, the rows weighted by their residuals of the mean (M,)."""
+
+    name: ClassVar[str] = "reweighted gram"
+    design: Design
+    mean: np.ndarray
+    beta: float
+    rows: np.ndarray | None = None
+
+    def statistic(self, tile: TileRows) -> GramBlock:
+        """Products of the tile's rows."""
+
+        def products(panel: Panel, block: np.ndarray) -> GramBlock:
+            target = self.design.scaling.targets(panel.t)
+            weights = row_weights(target[:, 0] - block @ self.mean, self.beta)
+            if panel.weights is not None:
+                weights = weights * panel.weights
+            return GramBlock.of(np.zeros((len(block), 0)), block, target, weights)
+
+        return self.summed(tile, products)
+
+
+@dataclass(frozen=True)
+class StudentFit(PassFit):
+    """A fit of the columns of ``design``; α, β and means begin where ``start`` has them, new columns at weight zero."""
+
+    design: Design
+    start: HyperState
+    rule: StopRule
+    candidates: int
+    most: int
+    rows: np.ndarray | None = None
+    hold: bool = False
+
+    def begun(self) -> StudentCourse:
+        """The fit before its first pass."""
+        labels = labels_of(self.design)
+        mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.power)
+        for position, label in enumerate(self.start.labels):
+            mean[labels == label] = self.start.posterior.mean[position]
+            alpha[labels == label] = self.start.alpha[position]
+        return StudentCourse(self, mean, alpha, self.hold)
+
+
+@dataclass(frozen=True)
+class StudentCourse:
+    """A fit under way; once α and β are ``settled`` only the mode is sought."""
+
+    task: StudentFit
+    mean: np.ndarray
+    alpha: np.ndarray
+    settled: bool
+    passes: int = 0
+    fit: HyperState | None = None
+    reason: Termination | None = None
+
+    @property
+    def wanted(self) -> Pass:
+        """The pass that comes next."""
+        fit, task = self.fit, self.task
+        design = task.design if fit is None else survivors(task.design, fit)
+        return StudentPass(design, self.mean, (task.start if fit is None else fit).beta, task.rows)
+
+    @property
+    def info(self) -> StepInfo:
+        """For reports."""
+        return StepInfo(self.passes, self.fit.n_vectors, 0, self.fit.log_evidence, math.nan, math.nan)
+
+    def heard(self, block: GramBlock, look: Callable[[], None] = lambda: None) -> StudentCourse:
+        """Maximise the evidence of the weighted rows, or find the mean at the same α and β."""
+        look()
+        task, before = self.task, self.fit or self.task.start
+        labels = labels_of(task.design) if self.fit is None else self.fit.labels
+        basis = task.design.basis
+        statistics = GramStatistics.empty(basis, 1).extend(labels, block, basis)
+        fit = replace(before, statistics=statistics, alpha=self.alpha, found=None, entered=None, iteration=0)
+        fit = replace(fit, found=any_posterior(statistics, fit.alpha, fit.beta))
+        passes, settled, change = self.passes + 1, self.settled, np.inf
+        if settled:
+            change = np.abs(fit.posterior.mean - self.mean).max() / max(np.abs(self.mean).max(), 1e-300)
+        else:
+            fit, reason = solvers.solve(fit, replace(task.rule, guard=False, max_iterations=10))
+            if reason is Termination.HALVED:
+                return self._on(fit, passes, settled, reason)
+            level = self.fit is not None and abs(fit.log_evidence - before.log_evidence) < task.rule.tol * fit.n
+            settled = (level and fit.n_columns == before.n_columns) or passes >= task.most
+        ended = passes >= 2 * task.most
+        reason = Termination.CONVERGED if change < MODE else Termination.ITERATIONS if ended else None
+        return self._on(fit, passes, settled, reason)
+
+    def _on(self, fit: HyperState, passes: int, settled: bool, reason: Termination | None) -> StudentCourse:
+        fit = replace(fit, iteration=passes)
+        mean = fit.posterior.mean
+        return replace(self, mean=mean, alpha=fit.alpha, fit=fit, passes=passes, settled=settled, reason=reason)
+
+
+@dataclass(frozen=True)
+class StudentLikelihood(GaussianLikelihood):
+    """A number with t-distributed noise; the evidence is that of the weighted rows."""
+
+    name: ClassVar[str] = "student"
+    has_noise: ClassVar[bool] = False
+
+    def measure(self, fit: HyperState, kept: Design, new: Design, rows: Any) -> tuple[Pass, ...]:
+        """None: weights of rows change with the mean."""
+        return ()
+
+    def join(self, fit: HyperState, kept: Design, new: Design, *statistics: Any) -> HyperState:
+        """The fit that stands: columns join with the first pass."""
+        return fit
+
+    def restart(
+        self, problem: FitProblem, options: FitOptions, fit: HyperState, warm: Any, design: Design, *statistics: Any
+    ) -> HyperState:
+        """The fit that stands: rows change with the first pass."""
+        return fit
+
+    def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Any) -> tuple[Pass, ...]:
+        """None."""
+        return ()
+
+    def fit(
+        self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin
+    ) -> StudentFit:
+        """Passes until neither α nor the mean changes."""
+        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, begin.hold)
+
+    def size_pass(self, design: Design, fit: HyperState, pool: Design, rows: Any) -> Pass:
+        """Products of all columns together, with the weights of rows at the mean."""
+        mean = np.concatenate([fit.posterior.mean, np.zeros(len(pool.labels))])
+        return StudentPass(design.join(pool), mean, fit.beta, rows)
+
+    def sizes(self, fit: HyperState, pool: Design, statistic: GramBlock, alpha: float) -> np.ndarray:
+        """|w| at the evidence of the weighted rows."""
+        labels = np.concatenate([fit.labels, pool.labels])
+        statistics = GramStatistics.empty(pool.basis, 1).extend(labels, statistic, pool.basis)
+        together = np.concatenate([fit.alpha, np.full(len(pool.labels), alpha)])
+        return np.abs(any_posterior(statistics, together, fit.beta).mean[len(fit.alpha) :])
+
+    def settling(self, *args: Any, **about: Any) -> tuple[Pass, ...]:
+        """None: the fit has been at its rows to the end."""
+        return ()
+
+    def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
+        """The fit as it is."""
+        return fit
+
+    def grow(self, *args: Any) -> tuple[Pass, ...]:
+        """None: another mean gives other weights."""
+        return ()
