@@ -12,6 +12,9 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
+LEARNING_ROWS = 8000
+"""Most rows that a kernel is learned from: with more of them it hardly changes."""
+
 PANEL_ROWS = 2048
 """Rows whose design is held at once. Part of the arithmetic of a pass: another number gives other rounding."""
 

@@ -33,9 +33,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "backends": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"},
     "setup": VALUES
-    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"}
-    # The driver runs the small fits of kernel search, too.
-    | {"jobs.driver", "jobs.timer"},
+    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "backends"},
     "jobs": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"},
     "predict": VALUES

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from partirvm.backends.base import Executor
-from partirvm.backends.local import LocalExecutor
+from partirvm.backends.local import LocalExecutor, usable_cores
 
-__all__ = ["Executor", "LocalExecutor", "connect", "executor_for"]
+__all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_process"]
 
 
 def connect(address: str) -> Any:
@@ -24,3 +26,16 @@ def executor_for(client: Any = None) -> Executor:
     from partirvm.backends.dask import DaskExecutor
 
     return DaskExecutor(client)
+
+
+@contextmanager
+def in_this_process(executor: Executor) -> Iterator[LocalExecutor]:
+    """An executor of this process: the one given, or beside one of a cluster its own, with a worker's threads."""
+    if isinstance(executor, LocalExecutor):
+        yield executor
+        return
+    local = LocalExecutor(min(executor.machine(None).threads, usable_cores()))
+    try:
+        yield local
+    finally:
+        local.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -225,12 +226,52 @@ def _run(positions: Int) -> Any:
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
 
 
+class OneDesign:
+    """Blocks of one design over rows that are held in memory, as they were evaluated: for one pass after another.
+
+    ``room`` is in bytes; where all blocks take more none is kept.
+    """
+
+    def __init__(self, n_rows: int, room: int) -> None:
+        self._n_rows, self._room = n_rows, room
+        self._design: Design | None = None
+        self._blocks: dict[tuple[int, int], Float] = {}
+        self.fetched = Fetched()
+
+    @property
+    def keeping(self) -> OneDesign:
+        """What the tasks of a run need: itself."""
+        return self
+
+    def heard(self, fetched: Iterable[Fetched]) -> None:
+        """Count what a run fetched."""
+        self.fetched = sum(fetched, self.fetched)
+
+    def turn(self, design: Design) -> None:
+        """Keep the blocks of this design from now on, and let those of another one go."""
+        if design is not self._design:
+            self._blocks.clear()
+            self._design = design if 8 * self._n_rows * design.n_columns <= self._room else None
+
+    def block(self, tile: int, panel: int, design: Design, X: Float, out: Float) -> tuple[Float, bool]:
+        """Φ of a panel's rows (n, M), not to be written to, and whether it was kept; ``out`` is for what is not."""
+        if design is not self._design:
+            return design.block(X, out), False
+        found = self._blocks.get((tile, panel))
+        if found is not None:
+            return found, True
+        found = design.block(X)
+        found.flags.writeable = False
+        self._blocks[tile, panel] = found
+        return found, False
+
+
 @dataclass
 class TileBlocks:
     """What the passes over one tile ask for blocks; counts what they got."""
 
     number: int
-    keeping: Keeping | None = None
+    keeping: Keeping | OneDesign | None = None
     fetched: Fetched = field(default_factory=Fetched)
 
     def digest(self, rows: Int | None) -> str:
@@ -238,19 +279,24 @@ class TileBlocks:
         return "" if rows is None else hashlib.blake2b(rows.tobytes(), digest_size=16).hexdigest()
 
     def block(self, design: Design, X: Float, out: Float, digest: str, panel: int) -> Float:
-        """Φ of a panel's rows, in ``out`` (n, M)."""
+        """Φ of a panel's rows (n, M), which may be in ``out``."""
+        if isinstance(self.keeping, OneDesign):
+            found, kept = self.keeping.block(self.number, panel, design, X, out)
+            elements = len(X) * len(design.centres)
+            self.fetched += Fetched(0, elements) if kept else Fetched(elements)
+            return found
         shelf = self._shelf(design, X, digest)
         if shelf is None:
             self.fetched += Fetched(evaluated=len(X) * len(design.centres))
             return design.block(X, out)
-        assert self.keeping is not None
+        assert isinstance(self.keeping, Keeping)
         key = (self.number, digest, panel, design.identity)
         self.fetched += shelf.fill(key, self.keeping.run, design, X, out)
         return out
 
     def _shelf(self, design: Design, X: Float, digest: str) -> Shelf | None:
         keeping = self.keeping
-        if keeping is None or design.origin is None or not len(design.centres):
+        if not isinstance(keeping, Keeping) or design.origin is None or not len(design.centres):
             return None
         shelf = shelf_of(keeping)
         if digest and not shelf.again(self.number, digest, keeping.run):

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from partirvm.backends.base import Blocks, Progress, Solution, solution
-from partirvm.backends.blocks import forget
+from partirvm.backends.blocks import OneDesign, forget
 from partirvm.backends.passes import Several, grouped, tile_statistics, ungrouped
 from partirvm.backends.process import available_memory, resident_memory
 from partirvm.backends.threads import one_blas_thread
@@ -59,9 +59,12 @@ class LocalExecutor:
         passes: Sequence[Pass],
         source: Source,
         progress: Progress | None = None,
-        blocks: Blocks | None = None,
+        blocks: Blocks | OneDesign | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed in the fixed tree as tiles come in; ``progress`` hears of tiles."""
+        """The statistic of each pass, summed in the fixed tree as tiles come in; ``progress`` hears of tiles.
+
+        Of rows that are held in memory (``data.gathered``) the blocks of one design may be kept as they are.
+        """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
         totals: list[TreeSum[Several]] = [TreeSum(len(group.tiles)) for group in groups]

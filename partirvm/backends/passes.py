@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.blocks import Fetched, Keeping, TileBlocks
+from partirvm.backends.blocks import Fetched, Keeping, OneDesign, TileBlocks
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.design import Design
@@ -112,7 +112,9 @@ class _Tile(Tile):
             )
 
 
-def tile_statistics(passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None) -> Several:
+def tile_statistics(
+    passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | OneDesign | None = None
+) -> Several:
     """What one tile adds to each of these passes; ``keeping`` says where kernel blocks are kept, if they are."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)

@@ -32,7 +32,6 @@ from partirvm.jobs.places import (
 from partirvm.jobs.run import run
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.timer import Timer
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
@@ -42,6 +41,7 @@ from partirvm.setup.refusals import look
 from partirvm.setup.resolve import resolve, resume_spec
 from partirvm.setup.search import Interrupted, StoppedError
 from partirvm.setup.spec import LIMITS, FitSpec
+from partirvm.setup.timer import Timer
 from partirvm.storage.process import Process
 
 TAKE_OVER_SECONDS = 40.0

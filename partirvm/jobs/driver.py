@@ -8,14 +8,12 @@ history go to the journal.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from partirvm.backends.base import Blocks, Executor
 from partirvm.backends.blocks import Fetched
-from partirvm.backends.process import peak_memory
 from partirvm.backends.threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
@@ -24,6 +22,10 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, PassFit
 from partirvm.likelihoods.passes import Pass
 from partirvm.model import AnyModel, model_of
+from partirvm.setup.kernel_search import learn_again
+from partirvm.setup.sample import gathered
+from partirvm.setup.spent import Entry as Entry
+from partirvm.setup.spent import Spent, line
 from partirvm.strategies.early import Early
 from partirvm.strategies.instructions import (
     AnyStrategy,
@@ -32,6 +34,8 @@ from partirvm.strategies.instructions import (
     Gather,
     Gathered,
     Instruction,
+    KernelLearned,
+    LearnKernel,
     Log,
     Passed,
     Record,
@@ -44,9 +48,6 @@ from partirvm.strategies.problem import Options, Problem
 
 RESUMABLE = ("round", "part", "kernel", "final")
 """Kinds of lines of history after which a run can go on; after the last fit only with more rows."""
-
-Entry = dict[str, Any]
-"""A line of history: a record, with seconds and bytes, as plain JSON."""
 
 
 class Watcher:
@@ -169,7 +170,7 @@ class Driver:
         time is up before there is a model leaves none.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
-        self._spent = _Spent()
+        self._spent = Spent()
         self._last: Record | None = None
         self._kept: tuple[Design, Fit] | None = None
         self._usable = usable
@@ -212,6 +213,8 @@ class Driver:
             return tuple(map(Passed, self._passes([each for each in instructions if isinstance(each, Pass)])))
         if isinstance(instructions[0], PassFit):
             return self._by_passes([each for each in instructions if isinstance(each, PassFit)])
+        if isinstance(instructions[0], LearnKernel):
+            return (self._learn(instructions[0]),)
         if isinstance(instructions[0], DenseFit):
             fits = [each for each in instructions if isinstance(each, DenseFit)]
             return self._solves(fits) if len(fits) > 1 else (self._solve(fits[0]),)
@@ -252,6 +255,22 @@ class Driver:
         self._spent.passes += len(passes)
         self._spent.rows += rows
         return statistics
+
+    def _learn(self, wanted: LearnKernel) -> KernelLearned:
+        """A search for a kernel in this process, on rows that are gathered once."""
+
+        def heard(passes: Sequence[Any], done: int, total: int) -> None:
+            if passes and total:
+                rows = total_rows * len(passes)
+                self.watcher.on_tiles(passes[0].name, done, total, rows)
+            self._check()
+
+        total_rows = self.source.n_rows if wanted.rows is None else len(wanted.rows)
+        with gathered(self.source, wanted.rows, self.executor, heard, self._spent) as sample:
+            began, passing = time.perf_counter(), self._spent.passing
+            found = learn_again(sample, wanted)
+            self._spent.deciding += time.perf_counter() - began - (self._spent.passing - passing)
+        return found
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Event, ...]:
         """Fits side by side that need a pass for each step: the next pass of all of them is one reading of the rows."""
@@ -297,10 +316,7 @@ class Driver:
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool = False) -> Saved:
         self._last = record
-        seconds = time.perf_counter() - self._began
-        entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
-        entry["solve_began"] -= self._epoch
-        entry["peak_memory"], entry["saved"] = peak_memory(), saved
+        entry = line(record, spent, self._began, self._epoch, saved=saved)
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
@@ -313,51 +329,3 @@ class Driver:
         reason = self.interrupted()
         if reason is not None:
             raise _Interrupted(reason)
-
-
-@dataclass
-class _Spent:
-    """What was spent since the last line of history: seconds of passes, of deciding, and each dense fit's own time.
-
-    ``rows`` are those that the passes read, all together.
-    """
-
-    passing: float = 0.0
-    deciding: float = 0.0
-    passes: int = 0
-    rows: int = 0
-    dense: deque[tuple[float, float]] = field(default_factory=deque)
-
-    def solved(self, began: float, ended: float) -> None:
-        """A dense fit ran from then to then."""
-        self.dense.append((began, ended))
-
-    def all(self) -> dict[str, float]:
-        """Everything, for one line."""
-        began = self.dense[0][0] if self.dense else time.time()
-        seconds = self.deciding + sum(ended - began for began, ended in self.dense)
-        spent = _entry(self.passing, self.passes, self.rows, seconds, began)
-        self.passing, self.deciding, self.passes, self.rows = 0.0, 0.0, 0, 0
-        self.dense.clear()
-        return spent
-
-    def share(self, of: int) -> dict[str, float]:
-        """What belongs to the next of ``of`` lines, whose dense fits came in their order."""
-        if of <= 1 or len(self.dense) <= 1:
-            return self.all()
-        part, rows = self.passes // len(self.dense), self.rows // len(self.dense)
-        self.passes, self.rows = self.passes - part, self.rows - rows
-        passing, deciding = self.passing / len(self.dense), self.deciding / len(self.dense)
-        self.passing, self.deciding = self.passing - passing, self.deciding - deciding
-        began, ended = self.dense.popleft()
-        return _entry(passing, part, rows, deciding + ended - began, began)
-
-
-def _entry(passing: float, passes: int, rows: int, solving: float, began: float) -> dict[str, float]:
-    return {
-        "pass_seconds": passing,
-        "passes": passes,
-        "pass_rows": rows,
-        "solve_seconds": solving,
-        "solve_began": began,
-    }

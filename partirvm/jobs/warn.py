@@ -10,8 +10,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning, NoiseFloorWarning, OverconfidenceWarning
 from partirvm.jobs.driver import Outcome
 from partirvm.quoting import listed, quoted
+from partirvm.setup.partition_size import DENSE
 from partirvm.setup.spec import FitSpec
-from partirvm.strategies.partition_size import DENSE
 from partirvm.types import Columns
 
 

@@ -23,6 +23,10 @@ pass brings all columns at once, C M² of them; the batch holds statistics of tw
 Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
 ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.
 
+A sample of R rows that small fits are made of before a fit, or beside it, is held in memory:
+
+    sample    = f R (d + T + 1)                        and f R C for kernel blocks of C columns, where ``kept`` allows
+
 A prediction with a column more for each of G test rows (``core.augment``), in pieces of C = min(EXTRA_COLUMNS, G) of
 them, takes the same tiles and, with M columns of the model,
 
@@ -176,6 +180,15 @@ def kept_bytes(
     trial = step_bytes(shape, columns, 0, threads, pool=pool, held_out=held_out, elements=elements) if pool else step
     fresh = threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns
     return max(budget - max(step.peak, trial.peak) - fresh, 0)
+
+
+def sample_bytes(shape: DataShape, rows: int) -> int:
+    """Bytes of so many rows held in memory, no more than there are: inputs, targets and weights.
+
+    >>> sample_bytes(DataShape(20_000_000, 16, 1, 8192), 8000)
+    1152000
+    """
+    return FLOAT * min(rows, shape.n_rows) * (shape.n_features + shape.n_targets + 1)
 
 
 def most_columns(

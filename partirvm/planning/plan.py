@@ -26,9 +26,11 @@ from partirvm.planning.memory import (
     kept_bytes,
     most_columns,
     pool_columns,
+    sample_bytes,
     step_bytes,
 )
 from partirvm.planning.units import format_bytes, format_duration
+from partirvm.types import LEARNING_ROWS
 
 LEAST_PARTITION = 50
 """Fewest candidates to which memory lowers a partition size that was left to the plan."""
@@ -133,8 +135,11 @@ class Plan:
 
     @property
     def learning_columns(self) -> int:
-        """The most columns at which a kernel can be learned: slopes of a block take as much memory as the block."""
-        budget = self.machine.limit - self.machine.base - ALLOWANCE
+        """The most columns at which a kernel can be learned: slopes of a block take as much memory as the block.
+
+        So does the sample that it is learned from.
+        """
+        budget = self.machine.limit - self.machine.base - ALLOWANCE - sample_bytes(self.shape, LEARNING_ROWS)
         return most_columns(self.shape, 1, self.threads, budget, held_out=self.bytes.best > 0, whole=True) // 2
 
     def to_json(self) -> dict[str, object]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
-from partirvm.jobs.timer import Timer
 from partirvm.kernels import NoKernel
 from partirvm.options import Request, check
 from partirvm.options.checks import OneOf
@@ -19,9 +18,10 @@ from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
+from partirvm.setup.partition_size import DENSE, partition_size
+from partirvm.setup.timer import Timer
 from partirvm.strategies.fit_rows import SAMPLE, automatic
 from partirvm.strategies.instructions import Record
-from partirvm.strategies.partition_size import DENSE, partition_size
 from partirvm.types import Scaling, over_square
 
 SMALL = 200

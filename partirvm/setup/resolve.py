@@ -19,7 +19,6 @@ from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
 from partirvm.errors import DataError, UsageError
-from partirvm.jobs.driver import Entry
 from partirvm.kernels import NoKernel
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
@@ -30,6 +29,7 @@ from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import codes_seen, resolve_basis
+from partirvm.setup.choosing import LEAST
 from partirvm.setup.class_weights import class_weights_of
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import chooses, learns, resolve_kernel, sees_codes
@@ -50,7 +50,7 @@ from partirvm.setup.refusals import check_multi_output, check_solver, check_sour
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
-from partirvm.strategies.choosing import LEAST
+from partirvm.setup.spent import Entry
 from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import BIAS, over_square

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,18 +15,21 @@ from partirvm.backends import Executor
 from partirvm.core.rprop import groups, off
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
+from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
 from partirvm.setup.categories import described, parameter_names
+from partirvm.setup.choosing import EACH, ONE, WIDTHS, choose
 from partirvm.setup.kernel import chooses
-from partirvm.strategies.choosing import EACH, ONE, WIDTHS, Choosing
-from partirvm.strategies.instructions import AnyStrategy, Record
-from partirvm.strategies.learning import ROWS, Learning, asked
-from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.setup.kernel_search import asked, learn
+from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.setup.sample import Sample, gathered
+from partirvm.setup.spent import Entry, Spent, line
+from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
+from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Asked again and again whether somebody wants the end, and why."""
@@ -61,9 +65,16 @@ class Learned:
     notes: tuple[str, ...] = ()
 
 
+class _TimeIsUp(Exception):
+    """The time limit is over: what was found so far is the answer."""
+
+
 @dataclass(frozen=True)
 class Measuring:
-    """Small fits on some rows of a source, within what memory allows; raises ``StoppedError`` if one is interrupted."""
+    """Small fits to samples of a source, within what memory allows; raises ``StoppedError`` if one is interrupted.
+
+    A sample is gathered once, and searched in this process, whoever reads the rows.
+    """
 
     source: Source
     shape: DataShape
@@ -78,57 +89,90 @@ class Measuring:
         n_rows, parameters = self.source.n_rows, self.parameters
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
-        rows = max(self._affordable(most * problem.n_kernels) // problem.n_kernels, 1)
-        options = Options(partition_size=rows, selection="random", tol=parameters.tol, seed=parameters.seed)
-        outcome, lines = self._run(PartitionSize(), problem, options)
+        rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
         cap = "heuristic_rows" if rows == most else "the memory limit"
         notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
-        return None if outcome.reason is Termination.TIME else outcome.last, lines, notes
+        lines = _Lines(self, problem.empty.kernel)
+        try:
+            with self._sample(problem, rows, lines) as sample:
+                found = sparseness(sample, problem, parameters.tol)
+        except _TimeIsUp:
+            return None, (), notes
+        lines.add(found)
+        return found, tuple(lines.entries), notes
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """The kernel learned from that of the problem; ``all_rows`` says that all are to be candidates of one fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
         ask = asked(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
         # the slopes of a block take as much memory as the block itself
-        most = max(self._affordable(2 * ask.most) // 2, 1)
+        columns, room = self._affordable(2 * ask.most, LEARNING_ROWS)
+        most = max(columns // 2, 1)
         notes = (f"kernel learned with {most:,} centres at most: the memory limit",) if most < ask.most else ()
         ask = replace(ask, centres=min(ask.centres, most), most=most)
-        options = Options(
-            partition_size=ask.most,
-            selection="random",
-            likelihood="sample",
-            likelihood_rows=min(n_rows, ROWS),
-            seed=parameters.seed,
-        )
-        strategy = Choosing(ask, rehearse=all_rows and self._rehearses()) if chooses(parameters) else Learning(ask)
-        outcome, entries = self._run(strategy, problem, options)
-        if outcome.reason is Termination.TIME:
-            return Learned(outcome.state.kernel, 0, entries, "not finished: time_limit", notes)
-        record = outcome.last
-        assert record is not None
-        assert record.kernel is not None
-        return Learned(kernel_from_spec(record.kernel), record.candidates, entries, entries[-1]["text"], notes)
+        rehearse = chooses(parameters) and all_rows and self._rehearses()
+        options, lines = Options(ask.most, "random", seed=parameters.seed), _Lines(self, problem.empty.kernel)
+        try:
+            with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
+                if chooses(parameters):
+                    choose(sample, problem, ask, options, rehearse=rehearse)
+                else:
+                    learn(sample, problem, ask, parameters.seed)
+        except _TimeIsUp:
+            return Learned(lines.best, 0, tuple(lines.entries), "not finished: time_limit", notes)
+        last = lines.entries[-1]
+        return Learned(kernel_from_spec(last["kernel"]), last["candidates"], tuple(lines.entries), last["text"], notes)
+
+    def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
+        """So many random rows, all if there are no more; what passes over them take is counted for the lines."""
+        options = Options(rows, "random", likelihood_rows=rows, seed=self.parameters.seed)
+        numbers = posterior_rows(problem, options, "sample", problem.empty)
+        return gathered(self.source, numbers, self.executor, self._look, lines.spent, room, lines.add, lines.is_best)
+
+    def _look(self, *passes: Any) -> None:
+        reason = self.interrupted()
+        if reason is Termination.ABORTED:
+            raise StoppedError
+        if reason is not None:
+            raise _TimeIsUp
 
     def _rehearses(self) -> bool:
         """Whether fits of all rows as candidates, one for each kernel that is judged, go into memory side by side."""
         columns = math.ceil(math.sqrt(len(WIDTHS) + 1) * self.source.n_rows)
-        return self._affordable(columns) >= columns
+        return self._affordable(columns, self.source.n_rows)[0] >= columns
 
-    def _affordable(self, columns: int) -> int:
-        """How many of these columns fit in memory, with as many threads as they leave."""
-        threads, most = affordable(self.shape, self.machine, columns, shrink_threads=self.executor.elastic)
+    def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
+        """How many of these columns fit in memory beside a sample, with as many threads as they leave.
+
+        And the bytes that are left for kernel blocks of the sample.
+        """
+        held = sample_bytes(self.shape, rows)
+        machine = replace(self.machine, base=self.machine.base + held)
+        threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
         self.executor.use(threads)
-        return most
+        return most, kept_bytes(self.shape, most, threads, machine.limit - machine.base - ALLOWANCE)
 
-    def _run(self, strategy: AnyStrategy, problem: Problem, options: Options) -> tuple[Outcome, tuple[Entry, ...]]:
-        journal = MemoryJournal()
-        told = telling(self.source.columns.features)
-        driver = Driver(executor=self.executor, source=self.source, interrupted=self.interrupted, told=told)
-        elapsed = time.perf_counter() - self.began
-        outcome = driver.run(strategy, problem, options, journal, elapsed=elapsed, early=False)
-        if outcome.reason is Termination.ABORTED:
-            raise StoppedError
-        return outcome, tuple(journal.history)
+
+class _Lines:
+    """Lines of history of small fits, with what was spent for each; and the best kernel so far."""
+
+    def __init__(self, measuring: Measuring, kernel: Kernel | Several) -> None:
+        self.best, self.spent = kernel, Spent()
+        self.entries: list[Entry] = []
+        self._measuring, self._epoch, self._since = measuring, time.time(), time.perf_counter()
+
+    def is_best(self, kernel: Kernel | Several) -> None:
+        """Hear of a kernel that is the best so far."""
+        self.best = kernel
+
+    def add(self, record: Record) -> None:
+        """Add a line; all seconds since the last one that no pass and no dense fit took were spent on deciding."""
+        spent, now = self.spent, time.perf_counter()
+        dense = sum(ended - began for began, ended in spent.dense)
+        spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
+        entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
+        self.entries.append(entry | telling(self._measuring.source.columns.features)(entry))
+        self._since = now
 
 
 def telling(features: Sequence[str]) -> Callable[[Entry], Entry]:

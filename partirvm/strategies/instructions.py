@@ -4,8 +4,8 @@ A strategy is a pure state machine, ``start(problem, options) -> (state, instruc
 (state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
 one answer side by side where it can, and answers with one event for each, in their order: a pass
 (``likelihoods.passes``) with its ``Passed`` statistic, a fit (``likelihoods.base``) with ``Solved``, ``Gather`` with
-``Gathered``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends the run. A single ``Stop`` may come in place of all
-answers, when time is up or a person aborts.
+``Gathered``, ``LearnKernel`` with ``KernelLearned``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends the run. A
+single ``Stop`` may come in place of all answers, when time is up or a person aborts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState
+from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, PassFit
 from partirvm.likelihoods.passes import Pass
@@ -31,6 +33,20 @@ class Gather:
     """Inputs of the rows with these numbers."""
 
     rows: Int
+
+
+@dataclass(frozen=True)
+class LearnKernel:
+    """Search for a better kernel of the columns of ``design``, at the α and β of their ``fit``.
+
+    On the rows of ``rows`` (row numbers, increasing), None for all; ``prior`` is that of a gamma per feature
+    (``setup.kernel_search``).
+    """
+
+    design: Design
+    fit: HyperState
+    rows: Int | None
+    prior: str
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,7 @@ class Finish:
     reason: Termination
 
 
-Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | Save | Log | Finish
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save | Log | Finish
 
 
 @dataclass(frozen=True)
@@ -77,7 +93,7 @@ class Record:
     the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
     (``core.tied``). Of one that was learned again at a fit's vectors, ``rows`` and ``candidates`` are what it was
     learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
-    that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``strategies.choosing``):
+    that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``setup.choosing``):
     the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
     of ``one`` width and of ``each`` feature its own.
     ``noise_sd`` is the root of ``noise_variance``, which is None where a double does not hold it. Of several targets
@@ -146,6 +162,19 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class KernelLearned:
+    """Answer to ``LearnKernel``: the kernel of most evidence, and whether it is ``better`` than the one there was.
+
+    It took so many evaluations, over ``rows`` rows of weight above zero.
+    """
+
+    kernel: Kernel | Several
+    better: bool
+    rows: int
+    evaluations: int
+
+
+@dataclass(frozen=True)
 class Saved:
     """Answer to ``Save`` and ``Log``: it is safe."""
 
@@ -157,7 +186,7 @@ class Stop:
     reason: Termination
 
 
-Event: TypeAlias = Passed | Gathered | Solved | Saved | Stop
+Event: TypeAlias = Passed | Gathered | Solved | KernelLearned | Saved | Stop
 
 
 S = TypeVar("S")

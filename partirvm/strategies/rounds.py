@@ -23,10 +23,20 @@ from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
 from partirvm.strategies.columns import fresh, lacking, left_out
 from partirvm.strategies.fit_rows import measuring, noise_rows, posterior_rows
-from partirvm.strategies.instructions import Event, Finish, Gathered, Instruction, Passed, Record, Save, Solved, Stop
+from partirvm.strategies.instructions import (
+    Event,
+    Finish,
+    Gathered,
+    Instruction,
+    KernelLearned,
+    Passed,
+    Record,
+    Save,
+    Solved,
+    Stop,
+)
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rules import REBASES, final_rule, intermediate_rule
-from partirvm.strategies.trial import Trial
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -50,11 +60,21 @@ class Phase(Enum):
     REBASE = "the residual target"
     SETTLE = "the last residual"
     SCORE = "the held-out error"
-    LEARN = "a pass of the kernel's evaluation"
+    LEARN = "a better kernel"
     GROWN = "rows that came later"
     MERGE = "their statistics"
     SAVED = "the model on disk"
     OVER = "nothing"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The fit that stands, and all that belongs to it, while all rows are asked about a kernel that was ``learned``."""
+
+    problem: Problem
+    design: Design
+    fit: Fit
+    learned: KernelLearned
 
 
 @dataclass(frozen=True)
@@ -64,7 +84,7 @@ class RoundsState:
     ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` says which rows (``fit_rows``) the
     fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
     fit over other rows begins at ``warm`` if that is there, else where the last one stood. ``learned`` are the vectors
-    at which the kernel was last learned again, ``trial`` is a kernel that is being tried.
+    at which the kernel was last learned again, ``standing`` is the fit that stands while another kernel is tried.
     """
 
     problem: Problem
@@ -87,7 +107,7 @@ class RoundsState:
     settled: bool = False
     warm: object = None
     learned: int = 0
-    trial: Trial | None = None
+    standing: Standing | None = None
 
 
 S = TypeVar("S", bound=RoundsState)

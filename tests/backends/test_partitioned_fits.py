@@ -14,7 +14,7 @@ from partirvm.backends.process import resident_memory
 from partirvm.core import rprop
 from partirvm.data import ingest
 from partirvm.options import Request
-from partirvm.strategies import choosing, evaluating, learning
+from partirvm.setup import choosing, evaluation, kernel_search
 
 pytestmark = pytest.mark.bits
 
@@ -170,9 +170,9 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     monkeypatch.setattr(choosing, "HELD_OUT", 1)
     monkeypatch.setattr(choosing, "WIDTHS", (0.5, 2.0))
     monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(learning, "CENTRES", 30 if K else 8)
-    monkeypatch.setattr(learning, "MOST_CENTRES", 8)
-    monkeypatch.setattr(evaluating, "FIRST_TURNS", 1)
+    monkeypatch.setattr(kernel_search, "CENTRES", 30 if K else 8)
+    monkeypatch.setattr(kernel_search, "MOST_CENTRES", 8)
+    monkeypatch.setattr(evaluation, "FIRST_TURNS", 1)
     data = classes[K] if K else waves
     asked = Request(gamma="auto", strategy="working-set", partition_size=40, max_rounds=2, heuristic_rows=100)
     ways = {

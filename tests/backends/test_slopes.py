@@ -17,8 +17,10 @@ from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Produc
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.columns import labels_of
-from partirvm.strategies import evaluating
-from partirvm.strategies.evaluating import evaluation
+from partirvm.setup import evaluation
+from partirvm.setup.evaluation import evaluate
+from partirvm.setup.sample import gathered
+from partirvm.setup.spent import Spent
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -52,11 +54,10 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
 def looked(problem, design, source, wanted=None):
     """The point that an evaluation comes to, over the rows of this source that are wanted."""
     executor = LocalExecutor(2)
-    now = evaluation(problem, design, wanted, None, fresh=True)
-    while now.wanted is not None:
-        now = now.heard(executor.run([now.wanted], source)[0])
+    with gathered(source, wanted, executor, lambda *asked: None, Spent(), room=1 << 20) as sample:
+        point = evaluate(sample, problem, design, None, fresh=True)
     executor.close()
-    return now.point
+    return point
 
 
 def differences(function, kernel):
@@ -124,7 +125,7 @@ def test_slopes_of_several_targets(rng):
 @pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("ovr", 3)])
 def test_slopes_of_classes(rng, monkeypatch, case, likelihood, K):
     """Laplace's evidence with the mode's movement, of two classes and of three each against the rest."""
-    monkeypatch.setattr(evaluating, "AT_MODE", 1e-13)
+    monkeypatch.setattr(evaluation, "AT_MODE", 1e-13)
     X, codes, w = rows(rng, K)
     problem, design = problem_of(case.kernel, X, codes, likelihood, K)
     point = looked(problem, design, ArraySource(X, codes, w, tile_rows=TILE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core import rprop
-from partirvm.strategies import choosing
+from partirvm.setup import choosing
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
 from partirvm.options.values import grouped
-from partirvm.strategies.partition_size import fraction
+from partirvm.setup.partition_size import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}
 PARTITIONED = tuple(KINDS)

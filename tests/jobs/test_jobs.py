@@ -188,13 +188,14 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
     submission.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
-    class Overheard(search.PartitionSize):
-        def first(self, problem, options):
-            job.store.request(what, 1, "too slow")
-            return super().first(problem, options)
+    sparseness = search.sparseness
+
+    def overheard(*arguments):
+        job.store.request(what, 1, "too slow")
+        return sparseness(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(search, "PartitionSize", Overheard)
+        patched.setattr(search, "sparseness", overheard)
         found = jobs.carry_out(job.location)
     assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]

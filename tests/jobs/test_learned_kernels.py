@@ -23,10 +23,10 @@ from partirvm.options import values as options
 from partirvm.options.values import grouped
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
+from partirvm.setup import choosing, kernel_search
+from partirvm.setup.choosing import EACH
 from partirvm.setup.resolve import resolve
 from partirvm.setup.search import Measuring, StoppedError
-from partirvm.strategies import choosing, learning
-from partirvm.strategies.choosing import EACH
 
 ASKED = Request(gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -215,8 +215,8 @@ def test_features_that_count():
 
 def test_a_kernel_that_is_learned_again(monkeypatch):
     """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
-    monkeypatch.setattr(learning, "CENTRES", 10)
-    monkeypatch.setattr(learning, "MOST_CENTRES", 10)
+    monkeypatch.setattr(kernel_search, "CENTRES", 10)
+    monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
     model = _fit(*rows(300), strategy="working-set", partition_size=60, max_rounds=3)
     first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     assert first["taken"] is None
@@ -277,3 +277,13 @@ def test_a_classifier_learns():
     model = RVMClassifier(gamma="learn-per-feature", random_state=0).fit(X, y - X[:, 1] > 5)
     assert model.get_support().tolist() == [False, False, True]
     assert model.score(X, y - X[:, 1] > 5) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_several_targets_are_judged_by_the_fit_of_all_rows():
+    """With all rows as candidates: the error held out is that of both targets."""
+    X, y = rows(80)
+    model = RVMRegressor(strategy="basic", random_state=0).fit(X, np.column_stack([y, -y]))
+    choice = model.history_[0]["choice"]
+    assert choice["rows"] == 80
+    assert 0 < choice["each"] < y.std()

@@ -14,10 +14,10 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import MemoryJournal, Watcher
 from partirvm.jobs.run import run
-from partirvm.jobs.timer import Timer
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
+from partirvm.setup.timer import Timer
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.early import FLOPS, STEPS, effort
 from partirvm.types import Columns

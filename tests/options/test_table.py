@@ -22,9 +22,9 @@ from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES, AlphaPrior, Value
 from partirvm.planning.keeping import STORES
+from partirvm.setup.kernel_search import PRIORS
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
-from partirvm.strategies.learning import PRIORS
 from partirvm.strategies.problem import STOP_RULES
 from partirvm.strategies.selection import SELECTIONS
 

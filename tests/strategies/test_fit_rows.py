@@ -12,8 +12,7 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
-from partirvm.strategies.instructions import Finish, Gather, Log, Solved
-from partirvm.strategies.partition_size import PartitionSize, probe_rows
+from partirvm.strategies.instructions import Log, Solved
 from partirvm.strategies.problem import Options
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -108,35 +107,6 @@ def test_auto_counts_flops(name):
     assert automatic(name, n, P) == "full"
     partitioned = name in ("split-merge", "incremental")
     assert automatic(name, n, P + 1) == ("sample" if partitioned else "full")
-
-
-def test_the_probe_is_a_basic_rvm_on_its_rows_alone():
-    """As many vectors as ``basic`` keeps where these rows are all there are."""
-    X, y = wave(200, noise=0.3)
-    simulator = Simulator(X, y)
-    simulator.run(PartitionSize(), Options(40, "random"))
-    (log,) = simulator.passes(Log)
-    (rows,) = [gather.rows for gather in simulator.passes(Gather)]
-    assert len(np.unique(rows)) == log.record.rows == log.record.candidates == 40
-    assert log.record.kind == "heuristic"
-    assert isinstance(simulator.said[-1], Finish)
-    alone = Simulator(X[rows], y[rows])
-    alone.t, alone.scaling = simulator.t[rows], simulator.scaling
-    object.__setattr__(alone, "empty", simulator.empty)
-    alone.run("basic", Options(40, "all", tol=1e-5))
-    (first,) = [event for event in simulator.heard if isinstance(event, Solved)][:1]
-    (other,) = [event for event in alone.heard if isinstance(event, Solved)][:1]
-    assert log.record.vectors == first.fit.n_vectors
-    np.testing.assert_allclose(first.fit.beta, other.fit.beta, rtol=0.05)
-    assert abs(first.fit.n_vectors - other.fit.n_vectors) <= 1
-
-
-@pytest.mark.parametrize(
-    ("n", "d", "cap", "expected"), [(6144, 8, 2000, 222), (10**8, 16, 2000, 2000), (5, 100, 50, 5)]
-)
-def test_how_many_rows_the_probe_takes(n, d, cap, expected):
-    """⌈√(N·d)⌉, at most the cap, at most all rows."""
-    assert probe_rows(n, d, cap) == expected
 
 
 @pytest.mark.parametrize("name", PARTITIONED)

@@ -15,6 +15,7 @@ from partirvm.core.residuals import Scores
 from partirvm.core.rprop import OFF, awakened
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
+from partirvm.jobs import driver
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.values import CODEC
@@ -23,9 +24,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearning import with_kernel
+from partirvm.strategies.relearning import due, with_kernel
 from partirvm.strategies.rounds import Phase
-from partirvm.strategies.trial import Trial, due
 from partirvm.strategies.working_set import Best, WorkingSet, WorkingSetState
 from partirvm.types import Scaling
 
@@ -80,9 +80,9 @@ def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrup
     X, y = rows()
     journal, executor = Keeping(), LocalExecutor(threads)
     validation = None if held_out is None else ArraySource(*rows(held_out), None, tile_rows=200)
-    driver = Driver(executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted)
+    run = Driver(executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted)
     problem = problem_of(X, y, held_out=validation is not None)
-    outcome = driver.run(STRATEGIES[name](), problem, options, journal, resume=resume, usable=resume is not None)
+    outcome = run.run(STRATEGIES[name](), problem, options, journal, resume=resume, usable=resume is not None)
     executor.close()
     return journal, outcome.reason
 
@@ -142,7 +142,8 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
 def test_a_worse_kernel_leaves_no_trace(monkeypatch):
     """One that is far too narrow: the models and the rounds are those of a fit whose kernel stays."""
     narrow = Gaussian((1e3, 1e3, 1e3))
-    monkeypatch.setattr(Trial, "kernel", property(lambda trial: narrow))
+    learn_again = driver.learn_again
+    monkeypatch.setattr(driver, "learn_again", lambda *asked: replace(learn_again(*asked), kernel=narrow))
     journal, _ = fitted()
     alone, _ = fitted(replace(OPTIONS, centres=0))
     tried = [entry for entry in journal.history if entry["kind"] == "kernel"]
@@ -168,7 +169,7 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
     kinds = set()
     for checkpoint, lines in whole.checkpoints:
         state = checkpoint.state
-        assert state.trial is None
+        assert state.standing is None
         assert state.problem.empty.kernel == state.design.kernel
         resumed, _ = fitted(resume=checkpoint)
         kinds.add(whole.history[lines - 1]["kind"])

@@ -19,9 +19,9 @@ from partirvm.core.updates import init
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, ResidualPass, ScorePass
+from partirvm.setup.partition_size import partition_size
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Finish, Passed, Save, Solved
-from partirvm.strategies.partition_size import partition_size
 from partirvm.strategies.problem import Options
 from partirvm.strategies.selection import distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE

@@ -1,71 +1,42 @@
-"""Learning a kernel: what it asks for, which features it finds, that evidence never falls, and that a seed decides."""
+"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and that a seed decides."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import naive
 import numpy as np
 import pytest
-from drawing import spelled
+from sampling import Passes, Stopped, arm, problem_of, sample_of
 
-from partirvm.backends import LocalExecutor
 from partirvm.core.rprop import OFF
-from partirvm.core.termination import Termination
-from partirvm.data import ArraySource
-from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
-from partirvm.kernels.design import Design
-from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.slope_passes import SlopePass
-from partirvm.strategies import learning
-from partirvm.strategies.evaluating import first_tied
-from partirvm.strategies.instructions import Finish, Gather, Gathered, Passed, Stop
-from partirvm.strategies.learning import Learning, asked
-from partirvm.strategies.problem import Options, Problem
-from partirvm.types import Scaling
+from partirvm.setup import kernel_search
+from partirvm.setup.evaluation import first_tied
+from partirvm.setup.kernel_search import Stage, asked, learn
+from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.problem import Options
 
 
-def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
-    """Rows of inputs that are standard already; targets (n,), or codes of K classes."""
-    d = X.shape[1]
-    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
-    kernel = kernel or Gaussian((1 / d,) * d)
-    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
-    classes = (
-        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "ovr"], "n_classes": K, "codes": y.astype(np.int8)}
-        if K
-        else {}
-    )
-    power = 1.0 if K else float(np.mean(y**2))
-    return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
-
-
-def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, **about):
+def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
-    problem, journal, executor = problem_of(X, y, **about), MemoryJournal(), LocalExecutor(1)
+    problem, lines = problem_of(X, y, **about), []
     ask = asked(rows or len(X), classes=problem.classifies, prior=prior)
     if centres is not None:
         ask = replace(ask, centres=min(centres, ask.centres))
-    options = Options(len(X), "random", likelihood="sample", likelihood_rows=rows or len(X), seed=seed)
-    outcome = Driver(executor, ArraySource(X, y, w, tile_rows=300)).run(Learning(ask), problem, options, journal)
-    executor.close()
-    assert outcome.reason is Termination.CONVERGED
-    return [{**entry, "kernel": kernel_from_spec(entry["kernel"])} for entry in journal.history]
+    options = Options(len(X), "random", likelihood_rows=rows or len(X), seed=seed)
+    numbers, heard = posterior_rows(problem, options, "sample", problem.empty), [] if told is None else told
+    with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, best=heard) as sample:
+        found = learn(sample, problem, ask, seed)
+    assert found == heard[-1] == kernel_from_spec(lines[-1].kernel)
+    return [{**asdict(line), "kernel": kernel_from_spec(line.kernel)} for line in lines]
 
 
 def gammas(entries):
     found = np.array(entries[-1]["kernel"].gamma)
     return found / found.max()
-
-
-def arm(n, d, seed=0, noise=0.2):
-    """A smooth function of features 0 and 1 among d, with noise, its sd 1 nearly."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
-    return X, y - y.mean()
 
 
 @pytest.mark.parametrize("prior", ["flat", "half-normal"])
@@ -105,7 +76,9 @@ def test_half_normal_widths_switch_more_off():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(600, 8))
     y = np.tanh(X[:, 0]) + X[:, 1:5] @ [0.06, 0.05, 0.04, 0.03] + 0.3 * rng.normal(size=600)
-    on = [int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum()) for prior in learning.PRIORS]
+    on = [
+        int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum()) for prior in kernel_search.PRIORS
+    ]
     assert on[1] < on[0]
 
 
@@ -135,13 +108,13 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     """A wavy function almost without noise: twice the centres each time; every stage ends no lower than it began, and
     its evidence is that of the dense formula."""
     bests = []
-    old = Learning.record
+    old = Stage.record
 
-    def spy(self, state):
-        bests.append(state)
-        return old(self, state)
+    def spy(stage):
+        bests.append(stage)
+        return old(stage)
 
-    monkeypatch.setattr(Learning, "record", spy)
+    monkeypatch.setattr(Stage, "record", spy)
     rng = np.random.default_rng(5)
     X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)
@@ -151,7 +124,7 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     assert [entry["candidates"] for entry in entries[:-1]] == [20 * 2**k for k in range(len(entries) - 1)]
     for entry, state in zip(entries, bests, strict=True):
         assert entry["gain"] >= 0
-        design = state.pool.take(np.arange(state.centres))
+        design = state.design(state.kernel)
         alpha = state.best.tied.alphas(np.append(-1, design.labels))
         found = dense(X, y, w, entry, entry["kernel"], design.labels, alpha)
         assert entry["log_evidence"] == pytest.approx(found, rel=1e-6)
@@ -197,34 +170,50 @@ def test_a_seed_decides():
 
 
 def test_what_it_asks_for():
-    """Inputs of the centres, then by turns a Gram pass and a slope pass over the same sample; a stop ends it."""
+    """By turns a Gram pass and a slope pass over the same sample, of which the centres are rows, under the same kernel;
+    then under another one."""
     X, y = arm(100, 2)
-    problem = problem_of(X, y)
-    machine = Learning(asked(60, classes=False))
-    options = Options(60, "random", likelihood="sample", likelihood_rows=60)
-    state, (gather,) = machine.start(problem, options)
-    assert isinstance(gather, Gather)
-    assert len(gather.rows) == len(np.unique(gather.rows)) == 24
-    state, (gram,) = machine.next(state, Gathered(X[gather.rows]))
-    assert isinstance(gram, GramPass)
-    np.testing.assert_array_equal(gram.rows, state.rows)
-    assert gram.kept.n_columns == 0
-    assert gram.new.n_columns == 25
-    assert (gather.rows[:, None] == gram.rows).any(axis=1).all()
-    source, executor = ArraySource(X, y, tile_rows=300), LocalExecutor(1)
-    (block,) = executor.run([gram], source)
-    again, (slope,) = machine.next(state, Passed(block))
-    assert isinstance(slope, SlopePass)
-    np.testing.assert_array_equal(slope.rows, gram.rows)
-    assert slope.design.identity == gram.new.identity
-    assert spelled(machine.next(state, Passed(block))) == spelled((again, (slope,)))
-    _, (following,) = machine.next(again, Passed(executor.run([slope], source)[0]))
-    executor.close()
-    assert isinstance(following, GramPass)
-    assert following.new.identity != gram.new.identity
-    for halfway in (state, again):
-        _, instructions = machine.next(halfway, Stop(Termination.ABORTED))
-        assert instructions == (Finish(Termination.ABORTED),)
+    passes = Passes()
+    learned(X, y, rows=60, passes=passes, shuffled=False)
+    grams, slopes = passes.of(GramPass), passes.of(SlopePass)
+    assert [type(one) for one, _ in passes.made] == [GramPass, SlopePass] * len(grams)
+    assert len(grams) == len(slopes) > 10
+    for (_, rows), other in zip(passes.made, passes.made[1:], strict=False):
+        assert len(rows) == len(np.unique(rows)) == 60
+        np.testing.assert_array_equal(rows, other[1])
+    for gram, slope in zip(grams, slopes, strict=True):
+        assert (gram.kept.n_columns, gram.new.n_columns) == (0, 25)
+        assert np.isin(gram.new.labels, rows).all()
+        assert len(np.unique(gram.new.labels)) == 24
+        assert slope.design is gram.new
+    assert len({gram.new.identity for gram in grams}) > 10
+
+
+def test_a_stop_ends_it():
+    """Whenever: the kernel told last is the best so far, and at first the one that was given."""
+    X, y = arm(100, 2)
+    whole = Passes()
+    learned(X, y, passes=whole)
+    for most in (0, 1, 10, len(whole.made) // 2):
+        told = []
+        with pytest.raises(Stopped):
+            learned(X, y, passes=Passes(most), told=told)
+        assert most > 1 or told[-1].gamma == pytest.approx((0.5, 0.5), rel=1e-12)
+    assert told[-1].gamma != told[0].gamma
+
+
+@pytest.mark.parametrize("K", [0, 2])
+def test_blocks_are_evaluated_once_for_each_kernel(K):
+    """Where there is room for them: kept blocks serve all passes of an evaluation but the first, and change no bit."""
+    X, y = arm(150, 2)
+    problem, lines = problem_of(X, (y > 0).astype(float) if K else y, K=K), {}
+    for room in (0, 1 << 20):
+        lines[room] = []
+        with sample_of(X, (y > 0).astype(float) if K else y, room=room, threads=2, lines=lines[room]) as sample:
+            learn(sample, problem, asked(150, classes=bool(K)), 0)
+            fetched = sample._blocks.fetched
+        assert (fetched.kept >= fetched.evaluated > 0) == bool(room)
+    assert repr(lines[0]) == repr(lines[1 << 20])
 
 
 def test_where_it_begins():
@@ -238,7 +227,7 @@ def test_where_it_begins():
 
 def test_how_many_centres():
     """At most 0.4 of the rows of numbers and 0.25 of classes, 300 to begin with, 500 after growth; one at least."""
-    assert asked(10**6, classes=False) == learning.Ask(300, 500)
-    assert asked(1000, classes=False) == learning.Ask(300, 400)
-    assert asked(1000, classes=True) == learning.Ask(250, 250)
+    assert asked(10**6, classes=False) == kernel_search.Ask(300, 500)
+    assert asked(1000, classes=False) == kernel_search.Ask(300, 400)
+    assert asked(1000, classes=True) == kernel_search.Ask(250, 250)
     assert asked(2, classes=True).centres == 1

@@ -1,4 +1,4 @@
-"""gamma="auto" as a machine: folds, what is held out, which form wins where, and that no row decides about itself."""
+"""gamma="auto": folds, what is held out, which form wins where, and that no row decides about itself."""
 
 from __future__ import annotations
 
@@ -6,42 +6,33 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sampling import Passes, Stopped, arm, problem_of, sample_of
 from scipy.special import expit
-from test_learning_machine import arm, problem_of
 
 from partirvm.backends import LocalExecutor
-from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.kernels import Gaussian, Polynomial, kernel_from_spec
+from partirvm.kernels import Gaussian, Polynomial
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.strategies import choosing
-from partirvm.strategies.choosing import EACH, FOLDS, ONE, WIDTHS, Choosing, deal, per_feature
-from partirvm.strategies.evaluating import held_out, loss
+from partirvm.setup import choosing
+from partirvm.setup.choosing import EACH, FOLDS, ONE, WIDTHS, choice_of, choose, deal, per_feature
+from partirvm.setup.evaluation import losses
+from partirvm.setup.kernel_search import asked
 from partirvm.strategies.incremental import Basic
-from partirvm.strategies.instructions import Finish, Gather, Stop
-from partirvm.strategies.learning import asked
 from partirvm.strategies.problem import Options
 
 
-def machine_of(X, y, K=0, kernel=None, rehearse=False):
-    """Problem, machine and options of a kernel with one gamma, 1/d unless given."""
-    problem = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K)
-    options = Options(len(X), "random", likelihood="sample", likelihood_rows=len(X))
-    return problem, Choosing(asked(len(X), classes=problem.classifies), rehearse=rehearse), options
-
-
-def chosen(X, y, w=None, **about):
-    """The last line of history, its kernel, and all passes that were made."""
-    problem, machine, options = machine_of(X, y, **about)
-    journal, executor, seen = MemoryJournal(), LocalExecutor(1), []
-    run = executor.run
-    executor.run = lambda passes, *args: seen.extend(passes) or run(passes, *args)
-    outcome = Driver(executor, ArraySource(X, y, w, tile_rows=100)).run(machine, problem, options, journal)
-    executor.close()
-    assert outcome.reason is Termination.CONVERGED
-    return journal.history[-1], kernel_from_spec(journal.history[-1]["kernel"]), seen
+def chosen(X, y, w=None, K=0, kernel=None, rehearse=False, most=np.inf, told=None):
+    """The last line of history, the kernel, and all passes that were made; it begins at one gamma, 1/d unless given."""
+    problem, lines, passes = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K), [], Passes(most)
+    ask, options = asked(len(X), classes=problem.classifies), Options(len(X), "random")
+    heard = [] if told is None else told
+    with sample_of(X, y, w, passes=passes, lines=lines, best=heard) as sample:
+        found = choose(sample, problem, ask, options, rehearse=rehearse)
+    assert found.spec() == lines[-1].kernel
+    assert heard[-1] == found
+    return lines[-1], found, passes
 
 
 def test_a_feature_that_tells_nothing_asks_for_a_width_of_each():
@@ -50,7 +41,7 @@ def test_a_feature_that_tells_nothing_asks_for_a_width_of_each():
     X = rng.normal(size=(150, 5))
     y = np.sin(2 * X[:, 3]) + 0.1 * rng.normal(size=150)
     line, kernel, _ = chosen(X, y - y.mean())
-    choice = line["choice"]
+    choice = line.choice
     assert choice["form"] == EACH
     assert choice["rows"] == 150
     assert choice["each"] == pytest.approx(0.1, rel=0.3)
@@ -64,23 +55,24 @@ def test_few_rows_in_which_all_features_count_alike_get_one_width():
     X = rng.normal(size=(45, 6))
     y = np.exp(-np.sum(X**2, axis=1) / 8) + 0.05 * rng.normal(size=45)
     line, kernel, _ = chosen(X, y - y.mean())
-    assert line["choice"]["form"] == ONE
-    assert line["choice"]["one"] <= line["choice"]["each"]
+    assert line.choice["form"] == ONE
+    assert line.choice["one"] <= line.choice["each"]
     assert any(kernel == Gaussian(width / 6) for width in WIDTHS)
-    assert (line["rows"], line["candidates"], line["gain"]) == (45, 18, 0.0)
+    assert (line.rows, line.candidates, line.gain) == (45, 18, 0.0)
 
 
 def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
     X, f = arm(240, 4, seed=3, noise=0.05)
     codes = (f > np.quantile(f, 0.7)).astype(float)
-    problem, _, _ = machine_of(X, codes, K=2)
-    assert [int(codes[fold].sum()) for fold in deal(problem, 0)] == pytest.approx([72 / FOLDS] * FOLDS, abs=1)
+    assert [int(codes[fold].sum()) for fold in deal(problem_of(X, codes, K=2), 0)] == pytest.approx(
+        [72 / FOLDS] * FOLDS, abs=1
+    )
     line, kernel, seen = chosen(X, codes, K=2)
-    assert line["choice"]["form"] == EACH
-    assert line["choice"]["each"] < line["choice"]["one"] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
+    assert line.choice["form"] == EACH
+    assert line.choice["each"] < line.choice["one"] < -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
     assert (np.array(kernel.gamma)[2:] < 0.1 * min(kernel.gamma[:2])).all()
-    assert not any(isinstance(one, GramPass) for one in seen)
+    assert not seen.of(GramPass)
 
 
 def test_no_row_decides_about_itself():
@@ -89,18 +81,18 @@ def test_no_row_decides_about_itself():
     X, y = arm(90, 2)
     line, _, seen = chosen(X, y)
     judged, trained = [], None
-    for one in seen[: max(k for k, one in enumerate(seen) if isinstance(one, ResidualPass)) + 1]:
+    for one, rows in seen.made:
         if isinstance(one, GramPass):
-            trained = one
+            trained = one, rows
         if isinstance(one, ResidualPass):
-            assert not np.isin(one.rows, trained.rows).any()
-            assert np.isin(one.design.labels, trained.rows).all()
-            np.testing.assert_array_equal(one.design.labels, trained.new.labels)
-            judged.append(one.rows)
+            assert not np.isin(rows, trained[1]).any()
+            assert np.isin(one.design.labels, trained[1]).all()
+            np.testing.assert_array_equal(one.design.labels, trained[0].new.labels)
+            judged.append(rows)
     assert len(judged) == FOLDS * (len(WIDTHS) + 1)
     every = np.concatenate(judged[:: len(WIDTHS) + 1])
     np.testing.assert_array_equal(np.sort(every), np.arange(90))
-    assert line["choice"]["rows"] == 90
+    assert line.choice["rows"] == 90
 
 
 @pytest.mark.parametrize("K", [0, 2])
@@ -109,7 +101,7 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
     X, f = arm(60, 2, seed=7)
     y = (f > 0.2).astype(float) if K else f - f.mean()
     line, _, seen = chosen(X, y, K=K, rehearse=True)
-    choice, problem = line["choice"], machine_of(X, y, K=K)[0]
+    choice, problem = line.choice, problem_of(X, y, K=K)
     total = 0.0
     for fold in deal(problem, 0):
         kept = np.setdiff1d(np.arange(60), fold)
@@ -121,19 +113,16 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
         total += -np.log(expit((2 * y[fold] - 1) * f)).sum() if K else ((y[fold] - f) ** 2).sum()
     assert choice["one"] == pytest.approx(total / 60 if K else np.sqrt(total / 60), rel=2e-3)
-    looks = [one for one in seen if isinstance(one, LogisticPass if K else ResidualPass) and one.rows is not None]
-    assert max(len(one.design.labels) for one in looks) <= 48
+    assert max(len(one.design.labels) for one in seen.of(LogisticPass if K else ResidualPass)) <= 48
 
 
 def test_a_width_of_each_must_be_ahead_of_chance():
     """Losses of five folds: ahead in the mean by less than a standard error, and by more."""
-    problem, machine, options = machine_of(*arm(60, 2))
-    state, _ = machine.start(problem, options)
-    losses = np.full((5, len(WIDTHS) + 1), 10.0)
-    losses[:, 2] = 5.0
+    problem, sums = problem_of(*arm(60, 2)), np.full((5, len(WIDTHS) + 1), 10.0)
+    sums[:, 2] = 5.0
     for each, form in (([4.0, 5.5, 4.5, 5.5, 4.5], ONE), ([4.0, 4.5, 4.5, 4.0, 5.1], EACH)):
-        losses[:, -1] = each
-        assert machine.choice_of(replace(state, losses=losses), 60)["form"] == form
+        sums[:, -1] = each
+        assert choice_of(problem, sums, 60)["form"] == form
 
 
 def test_what_a_row_held_out_is_worth():
@@ -145,24 +134,21 @@ def test_what_a_row_held_out_is_worth():
         problem = problem_of(X, y, Gaussian(0.3), K)
         design = problem.empty.with_centres(X[:4], np.arange(4), bias=True)
         f = np.column_stack([np.ones(30), np.exp(-0.3 * ((X[:, None] - X[None, :4]) ** 2).sum(axis=2))]) @ weights
-        look = held_out(problem, design, weights, rows)
-        assert isinstance(look, LogisticPass if K else ResidualPass)
-        source, executor = ArraySource(X, y, None if K else w, tile_rows=10), LocalExecutor(1)
-        (statistic,) = executor.run([look], source)
-        executor.close()
+        with sample_of(X, y, None if K else w, rows, tile_rows=10) as sample:
+            found = losses(sample, problem, [(design, weights), (design, 0 * weights)])
         each = -np.log(expit((2 * y - 1) * f[:, 0])) if K else w * (y - f[:, 0]) ** 2
-        assert loss(statistic) == pytest.approx(each[rows].sum(), rel=1e-12)
+        nothing = np.full(30, np.log(2)) if K else w * y**2
+        assert found == pytest.approx([each[rows].sum(), nothing[rows].sum()], rel=1e-12)
 
 
-def test_many_rows_get_a_width_of_each_unasked():
-    """No folds: the first look is at all rows, with a gamma for each feature."""
-    X, y = arm(choosing.MANY + 1, 3)
-    problem, machine, options = machine_of(X, y)
-    state, (gather,) = machine.start(problem, options)
-    assert isinstance(gather, Gather)
-    assert state.choice == {"form": EACH, "rows": len(X)}
-    assert state.inner.rows is None
-    assert len(state.inner.search.logs) == 3
+def test_many_rows_get_a_width_of_each_unasked(monkeypatch):
+    """No folds: all looks are at all rows, with a gamma for each feature."""
+    monkeypatch.setattr(choosing, "MANY", 199)
+    line, kernel, seen = chosen(*arm(200, 3))
+    assert line.choice == {"form": EACH, "rows": 200}
+    assert all(len(rows) == 200 for _, rows in seen.made)
+    assert all(len(one.new.kernel.gamma) == 3 for one in seen.of(GramPass))
+    assert len(kernel.gamma) == 3
 
 
 def test_enough_rows_are_held_out(monkeypatch):
@@ -170,15 +156,20 @@ def test_enough_rows_are_held_out(monkeypatch):
     monkeypatch.setattr(choosing, "HELD_OUT", 25)
     X, y = arm(100, 2)
     line, _, _ = chosen(X, y)
-    assert line["choice"]["rows"] == 40
+    assert line.choice["rows"] == 40
 
 
-def test_a_stop_ends_it():
-    """Whatever it waits for."""
-    problem, machine, options = machine_of(*arm(60, 2))
-    state, _ = machine.start(problem, options)
-    for phase in choosing.Phase:
-        assert machine.next(replace(state, phase=phase), Stop(Termination.ABORTED))[1] == (Finish(Termination.ABORTED),)
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_a_stop_ends_it(rehearse):
+    """Whatever was done before; the best kernel so far was told: of the folds at first, then of all rows."""
+    X, y = arm(60, 3)
+    _, found, whole = chosen(X, y, rehearse=rehearse)
+    for most in np.linspace(0, len(whole.made) - 2, 9).astype(int).tolist():
+        told = []
+        with pytest.raises(Stopped):
+            chosen(X, y, rehearse=rehearse, most=most, told=told)
+        assert len(told[-1].gamma) in (1, 3)
+    assert told[-1].gamma == pytest.approx(found.gamma, rel=0.5)
 
 
 def test_each_feature_has_the_gamma_of_all():

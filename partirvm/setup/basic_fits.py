@@ -1,0 +1,102 @@
+"""Basic RVMs of a sample: all of its rows are candidates, and the only rows that the fit sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.termination import Termination
+from partirvm.core.updates import StopRule
+from partirvm.kernels import Kernel, Several
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import Course, Fit
+from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.gaussian import Solve, rebase, settle
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace import Newton, Start
+from partirvm.setup.sample import Sample
+from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.rules import INTERMEDIATE, REBASES, final_rule
+
+Float = NDArray[np.float64]
+
+
+def fits_at(
+    sample: Sample, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
+) -> list[tuple[Design, Float]]:
+    """A fit under each of these kernels, side by side: what is left of the columns, and their mean (M, C).
+
+    They end earlier than the one to come, as intermediate fits do: errors tell widths apart long before the last
+    digits.
+    """
+    problems = [replace(problem, empty=replace(problem.empty, kernel=kernel)) for kernel in kernels]
+    designs = [sample.candidates(each, sample.rows.rows)[1] for each in problems]
+    rule = replace(final_rule(options), tol=INTERMEDIATE * options.tol, guard=False)
+    likelihood: Any = problem.likelihood
+    if problem.classifies:
+        start, rule = Start.of(likelihood.start(problem)), replace(rule, max_iterations=options.max_passes, guard=False)
+        tasks = [Newton(design, likelihood, start, rule, len(design.labels)) for design in designs]
+        found = [course.fit for course in _newton(sample, tasks)]
+        return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]
+    solves = _solves(sample, problems, designs, rule)
+    fits = [solution.fit for solution in sample.solve(solves)]
+    return [(survivors(design, fit), fit.posterior.means) for design, fit in zip(designs, fits, strict=True)]
+
+
+def fit_to_the_end(
+    sample: Sample, problem: Problem, options: Options, design: Design
+) -> tuple[Design, Fit, Termination]:
+    """One fit of these columns as the last one of a run ends: what is left of them, and why it ended."""
+    rule = final_rule(options)
+    likelihood: Any = problem.likelihood
+    if problem.classifies:
+        start, rule = Start.of(likelihood.start(problem)), replace(rule, max_iterations=options.max_passes, guard=False)
+        task = Newton(design, likelihood, start, rule, len(design.labels), prior=problem.prior)
+        (course,) = _newton(sample, [task])
+        assert course.reason is not None
+        return survivors(design, course.fit), course.fit, course.reason
+    (block,) = sample.run(_gram(problem, design))
+    nothing = likelihood.start(problem)
+    fit = likelihood.restart(problem, options, nothing, likelihood.warm(nothing), design, block)
+    del block
+    rebases, reason = 0, Termination.CANCELLED
+    while True:
+        (solution,) = sample.solve(
+            [Solve(fit, rule if rebases < REBASES else replace(rule, guard=False), len(design.labels))]
+        )
+        fit, reason = solution.fit, solution.reason
+        design = survivors(design, fit)
+        (residual,) = sample.run(ResidualPass(design, fit.posterior.means))
+        if reason is not Termination.CANCELLED:
+            return design, settle(fit, residual), reason
+        fit, rebases = rebase(fit, residual), rebases + 1
+
+
+def _solves(sample: Sample, problems: list[Problem], designs: list[Design], rule: StopRule) -> list[Solve]:
+    blocks = sample.run(*map(_gram, problems, designs))
+    return [
+        Solve(
+            problem.likelihood.join(problem.likelihood.start(problem), problem.empty, design, block),
+            rule,
+            len(design.labels),
+        )
+        for problem, design, block in zip(problems, designs, blocks, strict=True)
+    ]
+
+
+def _gram(problem: Problem, design: Design) -> GramPass:
+    return GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift))))
+
+
+def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[Course]:
+    """Classification fits side by side: the next pass of all of them is one reading of the rows."""
+    courses: list[Course] = [task.begun() for task in tasks]
+    while going := [k for k, course in enumerate(courses) if course.reason is None]:
+        blocks: list[Any] = sample.run(*(courses[k].wanted for k in going))
+        for k, block in zip(going, blocks, strict=True):
+            courses[k] = courses[k].heard(block, sample.look)
+    return courses

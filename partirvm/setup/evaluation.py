@@ -1,0 +1,178 @@
+"""One look at a kernel, on a sample: the evidence and its slopes in the kernel's log parameters.
+
+The evidence is the tied one (``core.tied``, of classes ``core.tied_laplace``), or that of a fit's own α and β, which do
+not move. Of numbers it takes two passes, Gram and slopes; of classes the Newton steps to the mode, a bend pass and the
+slopes. Kernel blocks are the same for all of them, and may be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core import tied_laplace
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.logistic import LogisticBlock
+from partirvm.core.newton import receive, settle
+from partirvm.core.posterior import AnyPosterior, any_posterior
+from partirvm.core.residuals import ResidualStatistics
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.tied import Noise, Tied, updates
+from partirvm.core.updates import HyperState, StopRule
+from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.columns import labels_of
+from partirvm.likelihoods.gaussian import FIRST_NOISE
+from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
+from partirvm.likelihoods.laplace_passes import LogisticPass
+from partirvm.likelihoods.slope_passes import BendPass, SlopePass
+from partirvm.setup.sample import Sample
+from partirvm.strategies.problem import Problem
+
+Float = NDArray[np.float64]
+
+FIRST_UPDATES, UPDATES = 10, 5
+"""Updates of α and β at the first evaluation of a search, and at later ones, which begin where the last ended."""
+
+FIRST_TURNS, TURNS = 5, 1
+"""The same for classes: how often the mode is sought and α updated after it, before it is sought for good."""
+
+CLASS_UPDATES = 2
+"""Updates of α on one quadratic: more of them leave the place where it holds."""
+
+STEPS, LAST_STEPS = 3, 10
+"""Newton steps to the mode at most: before an update of α, and before the slopes."""
+
+AT_MODE = 1e-6
+"""The mode is found when a Newton step promises less than ``core.newton.SETTLED`` × this nats per row."""
+
+FIRST_CLASS_ALPHA = 0.1
+"""α at which classes begin."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What an evaluation found, over ``rows`` rows of weight above zero.
+
+    ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
+    the posterior, of classes its mode; ``tied`` is where the next evaluation may begin. ``determined`` is the mean γ of
+    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and
+    ``wrong`` rows of another.
+    """
+
+    value: float
+    slope: Float
+    tied: Tied
+    rows: int
+    determined: float
+    weights: Float
+    residual: Float = field(default_factory=lambda: np.zeros(1))
+    surprise: float = 0.0
+    wrong: int = 0
+
+
+def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool) -> Point:
+    """Evidence and slopes of this design, α and β from where ``last`` ended; ``fresh`` gives them more updates.
+
+    Centres that the last evaluation had not come last, and begin at weight zero.
+    """
+    sample.keep(design)
+    if problem.classifies:
+        tied, mode = _mode(sample, problem, design, last, fresh=fresh)
+        mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
+        (bends,) = sample.run(BendPass(design, mean, covariance, likelihood))
+        shift = -0.5 * np.einsum("kij,jk->ik", covariance, bends)
+        (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
+        determined = float(mode.determinedness[mode.labels >= 0].mean())
+        surprise, wrong = mode.block.surprise, mode.block.wrong
+        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, surprise=surprise, wrong=wrong)
+    tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
+    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
+    determined = float(found.determinedness[statistics.labels >= 0].mean())
+    residual = np.atleast_1d(found.residual)
+    return Point(found.log_evidence, slope, tied, statistics.n, determined, found.means, residual=residual)
+
+
+def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float, Float, int]:
+    """Evidence, slopes and number of rows at the α and β of a fit, for its columns under the kernel of ``design``."""
+    sample.keep(design)
+    statistics = _gram(sample, design, len(design.scaling.t_shift))
+    found = any_posterior(statistics, fit.alpha, fit.beta)
+    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
+    return found.log_evidence, slope, statistics.n
+
+
+def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
+    """The mean of the weights (M, C) of the tied RVM, of classes the mode, from where ``last`` ended."""
+    sample.keep(design)
+    if problem.classifies:
+        return _mode(sample, problem, design, last, fresh=True)[1].weights
+    return _tied_fit(sample, problem, design, last, fresh=True)[2].means
+
+
+def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
+    """What weights (M, C) are worth on these rows, for each of the fits, by one reading.
+
+    Squared errors as the model sees the target, or −log p of the right classes, all together.
+    """
+    if problem.classifies:
+        blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
+    else:
+        blocks = held_out.run(*(ResidualPass(design, mean) for design, mean in fits))
+    return [_loss(block) for block in blocks]
+
+
+def first_tied(problem: Problem) -> Tied:
+    """Where a search begins: weights of the target's own size, and the noise of every fit's beginning."""
+    if problem.classifies:
+        return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
+    power = problem.power if problem.powers is None else problem.powers
+    variance = FIRST_NOISE * power if problem.noise_variance is None else problem.noise_variance
+    return Tied(1 / problem.power, 1 / problem.power, 1 / variance)
+
+
+def _loss(block: ResidualStatistics | LogisticBlock) -> float:
+    return float(block.surprise if isinstance(block, LogisticBlock) else block.energy.sum())
+
+
+def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:
+    offset = np.zeros((0, len(design.scaling.t_shift)))
+    (block,) = sample.run(GramPass(design.take(NONE, leading=NONE), design, offset))
+    return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)
+
+
+def _tied_fit(
+    sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
+) -> tuple[Tied, GramStatistics, AnyPosterior]:
+    """α, β and the posterior of a target that is a number, with the statistics that they come from."""
+    statistics = _gram(sample, design, problem.n_targets)
+    power, variance = problem.power if problem.powers is None else problem.powers, problem.noise_variance
+    noise = Noise(power, None if variance is None else 1 / variance)
+    tied = first_tied(problem) if last is None else last.tied
+    tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
+    return tied, statistics, found
+
+
+def _mode(
+    sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
+) -> tuple[Tied, LaplaceState]:
+    """α and the mode of classes: sought and followed by updates of α by turns, then sought for good."""
+    tied, weights = first_tied(problem), np.zeros((design.n_columns, problem.n_outputs))
+    if last is not None:
+        tied, weights[: len(last.weights)] = last.tied, last.weights
+    (block,) = sample.run(LogisticPass(design, weights, problem.likelihood.name))
+    state = tied_laplace.begun(problem.likelihood.name, labels_of(design), tied, weights, block)
+    for _ in range(FIRST_TURNS if fresh else TURNS):
+        state = _climb(sample, problem, design, state, STEPS)
+        tied, state = tied_laplace.updates(state, tied, CLASS_UPDATES)
+    return tied, _climb(sample, problem, design, state, LAST_STEPS)
+
+
+def _climb(sample: Sample, problem: Problem, design: Design, state: LaplaceState, steps: int) -> LaplaceState:
+    """Newton steps towards the mode at the α of ``state``, so many at most."""
+    search, reason = settle(state), None
+    while reason is None:
+        (block,) = sample.run(LogisticPass(design, search.trial.weights, problem.likelihood.name))
+        search, reason = receive(search, block, StopRule(AT_MODE, steps))
+    return replace(search.current, passes=0)

@@ -1,0 +1,79 @@
+"""Samples of rows for tests of small fits: gathered, and passes over them written down."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partirvm.backends import LocalExecutor
+from partirvm.data import ArraySource
+from partirvm.kernels import Gaussian
+from partirvm.kernels.design import Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.setup.sample import gathered
+from partirvm.setup.spent import Spent
+from partirvm.strategies.problem import Problem
+from partirvm.types import Scaling
+
+
+def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
+    """Rows of inputs that are standard already; targets (n,), or codes of K classes."""
+    d = X.shape[1]
+    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
+    kernel = kernel or Gaussian((1 / d,) * d)
+    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
+    classes = (
+        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "ovr"], "n_classes": K, "codes": y.astype(np.int8)}
+        if K
+        else {}
+    )
+    power = 1.0 if K else float(np.mean(y**2))
+    return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
+
+
+def arm(n, d, seed=0, noise=0.2):
+    """A smooth function of features 0 and 1 among d, with noise, its sd 1 nearly."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
+    return X, y - y.mean()
+
+
+class Stopped(Exception):
+    """Somebody wants the end."""
+
+
+@dataclass
+class Passes:
+    """What was asked of a sample: passes, each with the numbers of the rows that it saw; raises after ``most``."""
+
+    most: float = np.inf
+    made: list[tuple[Any, np.ndarray]] = field(default_factory=list)
+
+    def of(self, kind):
+        return [pass_ for pass_, _ in self.made if isinstance(pass_, kind)]
+
+
+@contextmanager
+def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, best=None):
+    """Some rows (all, if None) of a source in tiles of so many."""
+    executor, seen = LocalExecutor(threads), passes or Passes()
+    run = executor.run
+
+    def watched(asked, source, *arguments):
+        seen.made += [(one, source.rows) for one in asked]
+        return run(asked, source, *arguments)
+
+    def heard(asked, done, total):
+        if len(seen.made) > seen.most:
+            raise Stopped
+
+    executor.run = watched
+    log, found = ([] if one is None else one for one in (lines, best))
+    source = ArraySource(X, y, w, tile_rows=tile_rows)
+    with gathered(source, rows, executor, heard, Spent(), room, log.append, found.append) as sample:
+        yield sample
+    executor.close()

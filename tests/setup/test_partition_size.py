@@ -1,0 +1,83 @@
+"""The fit that measures how sparse a problem is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sampling import Passes, Stopped, arm, problem_of, sample_of
+
+from partirvm.backends import LocalExecutor
+from partirvm.data import ArraySource
+from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.kernels import Gaussian
+from partirvm.setup.partition_size import probe_rows, sparseness
+from partirvm.strategies.incremental import Basic
+from partirvm.strategies.problem import Options
+from partirvm.types import Columns
+
+ROWS = np.sort(np.random.default_rng(2).permutation(200)[:40])
+
+
+@pytest.mark.parametrize("K", [0, 2])
+def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
+    """The vectors, evidence and error that ``basic`` comes to where these rows are all there are."""
+    X, f = arm(200, 2, noise=0.3)
+    y = (f > 0.2).astype(float) if K else f
+    problem = problem_of(X, y, Gaussian(0.5), K)
+    passes = Passes()
+    with sample_of(X, y, rows=ROWS, passes=passes) as sample:
+        found = sparseness(sample, problem, 1e-7)
+    assert all(len(rows) == 40 for _, rows in passes.made)
+    assert (found.kind, found.likelihood, found.selection) == ("heuristic", "sample", "random")
+    assert found.rows == found.candidates == 40
+    columns = Columns(("a", "b"), "y", classes=(0, 1)) if K else None
+    journal, executor = MemoryJournal(), LocalExecutor(1)
+    source = ArraySource(X[ROWS], y[ROWS], columns=columns)
+    own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), power=problem.power)
+    options = Options(40, "all", "sample", "sample", likelihood_rows=40, tol=1e-5)
+    Driver(executor, source).run(Basic(), own, options, journal)
+    executor.close()
+    alone = journal.history[-1]
+    assert (found.vectors, found.iterations) == (alone["vectors"], alone["iterations"])
+    assert found.log_evidence == pytest.approx(alone["log_evidence"], rel=1e-9)
+    assert found.train_error == alone["train_error"]
+    assert found.train_rmse == (None if K else pytest.approx(alone["train_rmse"], rel=1e-9))
+
+
+def test_a_target_without_noise_is_measured_again_by_its_residual():
+    """In the span of few columns: the noise comes from a residual, which a difference of squares cannot tell."""
+    X, _ = arm(200, 2)
+    y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
+    with sample_of(X, y, rows=ROWS) as sample:
+        found = sparseness(sample, problem_of(X, y, Gaussian(0.5), bias=False), 1e-7)
+    assert found.train_rmse < 1e-4
+    assert found.vectors < 40
+
+
+def test_rows_of_no_weight_and_equal_ones_are_no_candidates():
+    """Rows on a grid, some of no weight; and where none has any weight nothing is left but the bias."""
+    rng = np.random.default_rng(7)
+    X = rng.integers(0, 3, size=(60, 2)).astype(float)
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    w = np.where(X[:, 0] == 2, 0.0, 1.0)
+    with sample_of(X, y, w) as sample:
+        found = sparseness(sample, problem_of(X, y - y.mean(), Gaussian(0.5)), 1e-7)
+    assert (found.rows, found.candidates, found.duplicates) == ((w > 0).sum(), 6, (w > 0).sum() - 6)
+
+
+def test_a_stop_ends_it():
+    """Before the first pass, and after it."""
+    X, y = arm(60, 2)
+    for most in (-1, 0):
+        with pytest.raises(Stopped), sample_of(X, y, passes=Passes(most)) as sample:
+            sparseness(sample, problem_of(X, y), 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "cap", "expected"), [(6144, 8, 2000, 222), (10**8, 16, 2000, 2000), (5, 100, 50, 5)]
+)
+def test_how_many_rows_the_probe_takes(n, d, cap, expected):
+    """⌈√(N·d)⌉, at most the cap, at most all rows."""
+    assert probe_rows(n, d, cap) == expected
