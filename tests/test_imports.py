@@ -61,9 +61,9 @@ EXCEPTIONS = {
         "data.labels.plain_labels",
         "data.require_target",
         "data.source.Source",
-        "model.bases.Bases",
-        "model.frames.coded_frame",
-        "model.frames.levels_of",
+        "model.basis_functions.Bases",
+        "model.coded_frames.coded_frame",
+        "model.coded_frames.levels_of",
     },
     "estimators.classification": {
         "core.link.probabilities",

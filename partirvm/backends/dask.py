@@ -45,7 +45,7 @@ MOST_TILES = 256
 AHEAD = 2
 """Fits or mapped tiles under way for each worker thread."""
 
-PATIENCE = 30.0
+WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before giving up."""
 
 ANSWER = 10.0
@@ -80,7 +80,7 @@ class DaskExecutor:
 
     elastic = False
 
-    def __init__(self, client: Any, patience: float = PATIENCE) -> None:
+    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
         self._cluster.workers()

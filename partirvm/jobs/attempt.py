@@ -49,7 +49,7 @@ from partirvm.setup.refusals import check_multi_output, check_sources
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.resolve import Prepared, prepare
 from partirvm.setup.search import StoppedError
-from partirvm.storage.process import Process
+from partirvm.storage.process_identity import Process
 
 ASK = 0.2
 """Seconds between looks at what is asked of the job."""

@@ -41,8 +41,8 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
-from partirvm.storage.local import LocalFolder
-from partirvm.storage.process import Process
+from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
