@@ -61,9 +61,9 @@ EXCEPTIONS = {
         "data.labels.plain_labels",
         "data.require_target",
         "data.source.Source",
-        "model.bases.Bases",
-        "model.frames.coded_frame",
-        "model.frames.levels_of",
+        "model.basis_functions.Bases",
+        "model.coded_frames.coded_frame",
+        "model.coded_frames.levels_of",
     },
     "estimators.classification": {
         "core.link.probabilities",
@@ -76,7 +76,7 @@ EXCEPTIONS = {
         "model.label_array",
         "model.plain_labels",
     },
-    "estimators.files": {
+    "estimators.saving": {
         "core.termination.Termination",
         "kernels.KERNELS",
         "kernels.functions.require_no_code",
@@ -112,7 +112,7 @@ THIRD_PARTIES = {
     "frames": {"pyarrow"},
     "storage": {"fsspec"},
     "storage.sealed": {"numpy", "zarr"},
-    "storage.process": {"psutil"},
+    "storage.process_identity": {"psutil"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.backends.segments import Damaged, Disk, Memory, Segment, Segments
+from partirvm.backends.segments import Damaged, DiskSegments, MemorySegments, Segment, Segments
 from partirvm.kernels.design import NONE, Design
 
 Float = NDArray[np.float64]
@@ -346,9 +346,9 @@ def shelf_of(keeping: Keeping) -> Shelf:
 
 def _segments(keeping: Keeping) -> Segments:
     if keeping.where == "memory":
-        return Memory()
+        return MemorySegments()
     assert keeping.folder is not None
-    return Disk(keeping.folder, keeping.budget)
+    return DiskSegments(keeping.folder, keeping.budget)
 
 
 def forget(token: str) -> None:

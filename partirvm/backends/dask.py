@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from partirvm.backends.base import Blocks, Progress, Solution
 from partirvm.backends.blocks import Keeping, forget
 from partirvm.backends.cluster import Cluster, Watch
-from partirvm.backends.passes import Group, grouped, ungrouped
 from partirvm.backends.process import resident_memory
 from partirvm.backends.tasks import add_nodes, gather_rows, map_tile, run_solve, run_tiles
+from partirvm.backends.tile_passes import Group, grouped, ungrouped
 from partirvm.backends.tls import refusal
 from partirvm.backends.window import POLL, Window
 from partirvm.core.reduction import TreeSum, aligned_runs
@@ -46,7 +46,7 @@ MOST_TILES = 256
 AHEAD = 2
 """Fits or mapped tiles under way for each worker thread."""
 
-PATIENCE = 30.0
+WORKER_TIMEOUT = 30.0
 """Seconds to wait for a worker before giving up."""
 
 ANSWER = 10.0
@@ -81,7 +81,7 @@ class DaskExecutor:
 
     elastic = False
 
-    def __init__(self, client: Any, patience: float = PATIENCE) -> None:
+    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, _Blocks] = WeakKeyDictionary()
         self._cluster.workers()

@@ -72,7 +72,7 @@ class Segments(Protocol):
         ...
 
 
-class Memory:
+class MemorySegments:
     """Segments in this process's memory."""
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
@@ -112,7 +112,7 @@ class MemorySegment:
         """Python does it."""
 
 
-class Disk:
+class DiskSegments:
     """Segments in one Zarr array of this process, inside ``folder``, which must be there; at most ``budget`` bytes."""
 
     def __init__(self, folder: str, budget: int) -> None:
@@ -201,7 +201,7 @@ _SLOT = FLOAT * CHUNK * PANEL_ROWS
 class DiskSegment:
     """Columns in some chunks of the process's array, ``CHUNK`` in each."""
 
-    def __init__(self, disk: Disk, labels: Int, height: int, slots: list[int]) -> None:
+    def __init__(self, disk: DiskSegments, labels: Int, height: int, slots: list[int]) -> None:
         self.labels = labels
         self._disk, self._height, self._slots = disk, height, slots
 

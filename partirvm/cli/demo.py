@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from partirvm.cli.failures import Status
+from partirvm.cli.failures import ExitStatus
 from partirvm.cli.shared import DEMO
 from partirvm.cli.terminal import echo
 
@@ -51,14 +51,14 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool, setting
     choices = ["--gamma", settings.gamma, "--partition-size", str(settings.partition_size)]
     choices += ["--max-rounds", str(settings.max_rounds), "--validation", data("validation"), *limit]
     status: int = _command(verbs, "fit", data("train"), job, *choices, "--overwrite", quiet=quiet)
-    if status != Status.DONE:
+    if status != ExitStatus.DONE:
         return status
     scores: dict[str, Any] = _command(verbs, "evaluate", job, data("test"), quiet=quiet)
     _command(verbs, "predict", job, data("grid"), data("prediction"), "--overwrite", quiet=quiet)
     shown = landscape(terrain, folder / "job", folder / "prediction.zarr", scores)
     save(draw(Landscape(**shown)), str(picture))
     echo(_summary(scores, time.perf_counter() - began, picture))
-    return Status.DONE
+    return ExitStatus.DONE
 
 
 def _say(text: str, quiet: bool) -> None:

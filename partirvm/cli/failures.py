@@ -19,7 +19,7 @@ TRACEBACK = "PARTIRVM_TRACEBACK"
 """Environment variable that asks for tracebacks."""
 
 
-class Status(IntEnum):
+class ExitStatus(IntEnum):
     """Exit statuses."""
 
     DONE = 0
@@ -28,17 +28,17 @@ class Status(IntEnum):
     FAILED = 4
 
 
-def status_of(error: BaseException) -> Status:
+def status_of(error: BaseException) -> ExitStatus:
     """The exit status of an error: the user's to mend, or a failure.
 
     >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
     ('USAGE', 'FAILED')
     """
     if isinstance(error, JobFailedError | NumericalError):
-        return Status.FAILED
+        return ExitStatus.FAILED
     if isinstance(error, click.ClickException | PartirvmError) or _names_a_file(error):
-        return Status.USAGE
-    return Status.FAILED
+        return ExitStatus.USAGE
+    return ExitStatus.FAILED
 
 
 def _names_a_file(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from partirvm.cli import options
-from partirvm.cli.failures import Status
+from partirvm.cli.failures import ExitStatus
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
@@ -24,7 +24,7 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
         f"partirvm status {job} --follow",
         f"partirvm abort {job}",
     )
-    return Status.DONE
+    return ExitStatus.DONE
 
 
 @click.command()
@@ -51,7 +51,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     if not follow:
         found = opened.progress()
         show(found, status_text(found), as_json)
-        return Status.DONE
+        return ExitStatus.DONE
     follower, told = Follower(), 0
     try:
         for state in opened.follow():
@@ -64,7 +64,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
                 echo(line)
     except KeyboardInterrupt:
         echo(f"stopped looking; {job} goes on", err=True)
-        return Status.DONE
+        return ExitStatus.DONE
     found = opened.progress()
     show(found, "\n" + status_text(found), as_json)
     return ended(found["status"])
@@ -119,7 +119,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
         raise JobFailedError(str(error)) from error
     except KeyboardInterrupt:
         echo(f"stopped waiting; {job} goes on", err=True)
-        return Status.FAILED
+        return ExitStatus.FAILED
     found = opened.progress()
     show(found, status_text(found), as_json)
     return ended(found["status"])
@@ -219,7 +219,7 @@ def resume(
             attempt = opened.requeue(data, validation, allow_code=allow_code, **changed).attempt
         except DoneError as error:
             show(opened.progress(), str(error), as_json)
-            return Status.DONE
+            return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:
             return jobs.carry_out(job, attempt=attempt, client=client, patience=0.0, allow_code=allow_code, **hooks)
@@ -307,7 +307,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 
 def _facts(job: Any) -> Any:
-    from partirvm.report.bases import Function
+    from partirvm.report.basis_table import Function
     from partirvm.report.page import JobFacts
 
     state, told, spec = job.state(), job.progress(), job.store.spec()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from partirvm.errors import UsageError
-from partirvm.options import TABLE, Request, checks
+from partirvm.options import TABLE, Request, constraints
 from partirvm.options.table import Option
 from partirvm.planning.units import parse_bytes, parse_duration
 
@@ -170,22 +170,22 @@ NAMED: dict[str, Any] = {
 def _type(option: Option) -> Any:
     """How the text of a flag is read; words are checked with the request."""
     match option.check:
-        case checks.Whole(least=least, words=words):
+        case constraints.Whole(least=least, words=words):
             return Whole(least, auto="auto" in words)
-        case checks.Real(words=words):
+        case constraints.Real(words=words):
             return Real(*words)
-        case checks.Factors() | checks.GammaDensity():
+        case constraints.Factors() | constraints.GammaDensity():
             return Numbers()
-        case checks.Seconds():
+        case constraints.Seconds():
             return Duration()
-        case checks.Bytes():
+        case constraints.Bytes():
             return Size()
     return NAMED.get(option.name, click.STRING)
 
 
 def _flag(option: Option) -> Callable[[Command], Command]:
     """The flag of an option."""
-    if isinstance(option.check, checks.Flag):
+    if isinstance(option.check, constraints.Flag):
         start = option.default if isinstance(option.default, bool) else None
         pair = option.flag if option.check.optional else f"{option.flag}/--no-{option.flag[2:]}"
         return click.option(pair, is_flag=True, default=start, help=option.help)

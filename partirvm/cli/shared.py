@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from partirvm.cli.failures import Status, failed_at_work
+from partirvm.cli.failures import ExitStatus, failed_at_work
 from partirvm.cli.interruption import Interruption
 from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError
@@ -45,7 +45,7 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
 
 def ended(status: str) -> int:
     """The exit status that tells how a job stands."""
-    return {"done": Status.DONE, "aborted": Status.ABORTED}.get(status, Status.FAILED)
+    return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(status, ExitStatus.FAILED)
 
 
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
@@ -56,7 +56,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     ``resumed`` is there, and is told to end. Without a usable model the exit status is 4, and a message says why.
     """
     from partirvm import jobs
-    from partirvm.report.bases import Function, line
+    from partirvm.report.basis_table import Function, line
     from partirvm.report.choice import progress_for
     from partirvm.report.text import fit_facts, summary
     from partirvm.setup.relevance import told_bases, told_targets
@@ -86,7 +86,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
             usable = jobs.Job(job).store.has_model()
             has = "the model of the last round that was finished" if usable else "no model yet"
             progress.note(f"stopped at once; {job} holds {has}, and can go on: partirvm resume {job}")
-            return Status.ABORTED if usable else Status.FAILED
+            return ExitStatus.ABORTED if usable else ExitStatus.FAILED
     if fitted is None:
         return _done_elsewhere(job, as_json)
     if fitted.model is None:
@@ -108,7 +108,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         f"partirvm predict {job} NEW.zarr predictions.csv",
         *[f"partirvm resume {job}"] * aborted,
     )
-    return Status.ABORTED if aborted else Status.DONE
+    return ExitStatus.ABORTED if aborted else ExitStatus.DONE
 
 
 def _done_elsewhere(job: str, as_json: bool) -> int:

@@ -6,7 +6,7 @@ and a noise that is known (``core.rank_one``). Candidates that are not active st
 the pass measures their gradient and curvature, too, and each has an action that gains so many nats (``core.fast``).
 
 Outputs of ``multinomial`` share α. There an action is on the column in all of them, and gains the sum of what each
-output gains (``core.shared``); those of ``ovr`` are fits of their own.
+output gains (``core.shared_alpha``); those of ``ovr`` are fits of their own.
 
 A pass moves the quadratic, and what gained on one may lose on the next: a column that has joined can be worth less at
 the new B than it was at the old. In terms of prior variances 1/α, 0 where a column is absent, every action is a
@@ -25,7 +25,7 @@ from partirvm.core.damping import next_share
 from partirvm.core.fast import TIE, Action, best_alpha, first
 from partirvm.core.laplace import LaplaceState, moved_to
 from partirvm.core.rank_one import ActiveColumns
-from partirvm.core.shared import optimum, worth
+from partirvm.core.shared_alpha import optimum, worth
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ABSENT, ALPHA_FLOOR, DEPENDENT
 

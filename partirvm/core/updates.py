@@ -10,7 +10,7 @@ column goes only when, besides, the data hardly determine it (γ_i < ``FADED``):
 Where a prior or EM keeps α from infinity nothing fades: a fit that hardly moves is thinned out (``thin``).
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is that of all targets together (``core.shared``). Then β and ``power`` are (T,), μ and γ (M, T).
+gain is that of all targets together (``core.shared_alpha``). Then β and ``power`` are (T,), μ and γ (M, T).
 
 **Noise floor.** σ² never falls below ``NOISE_FLOOR`` × the mean square of the target: noise-free data and models that
 interpolate would send β to infinity. The state says so in ``floored``.
@@ -28,7 +28,7 @@ from scipy.linalg import blas
 from partirvm.core.left_out import LeftOut, Spread
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
 from partirvm.core.priors import FLAT, GammaDensity, Prior
-from partirvm.core.shared import fails, fixed_point, optimum
+from partirvm.core.shared_alpha import fails, fixed_point, optimum
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 

@@ -23,7 +23,7 @@ from partirvm.data.duplicates import DuplicateCounter
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter, Spool
 from partirvm.data.layout import DataAttributes, create_arrays
-from partirvm.data.opening import open_reader
+from partirvm.data.open_table import open_reader
 from partirvm.data.publish import Publication, publication, storing
 from partirvm.data.readers import Batch, Reader
 from partirvm.data.source import Columns, Float, Tile, tile_rows_for

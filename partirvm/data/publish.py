@@ -21,7 +21,7 @@ from typing import Any
 from partirvm import storage
 from partirvm.data.layout import KIND, local_path
 from partirvm.errors import ExistsError
-from partirvm.storage.process import started
+from partirvm.storage.process_identity import started
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 

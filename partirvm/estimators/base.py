@@ -26,8 +26,8 @@ from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.frames import pandas_column, pandas_frame
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.run import run
-from partirvm.model.bases import Bases
-from partirvm.model.frames import coded_frame, levels_of
+from partirvm.model.basis_functions import Bases
+from partirvm.model.coded_frames import coded_frame, levels_of
 from partirvm.options import Request
 from partirvm.options.values import KernelFamily, flat
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows

@@ -20,7 +20,6 @@ from partirvm.errors import LeaseError, MissingDataError, StorageError
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.ending import Requests, end_as_asked, ending, history_of, kept_model, last_told, take_over
-from partirvm.jobs.growth import leads_on, with_new_rows
 from partirvm.jobs.places import (
     asked_request,
     changes,
@@ -32,6 +31,7 @@ from partirvm.jobs.places import (
 from partirvm.jobs.run import run
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.update import leads_on, with_new_rows
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
@@ -42,7 +42,7 @@ from partirvm.setup.resolve import resolve, resume_spec
 from partirvm.setup.search import Interrupted, StoppedError
 from partirvm.setup.spec import LIMITS, FitSpec
 from partirvm.setup.timer import Timer
-from partirvm.storage.process import Process
+from partirvm.storage.process_identity import Process
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a driver which takes over waits for the lease of one that hangs or is out of sight."""

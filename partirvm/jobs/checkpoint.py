@@ -47,7 +47,7 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError
 from partirvm.jobs.driver import Checkpoint
-from partirvm.jobs.values import read_values, write_values
+from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Warm

@@ -16,7 +16,7 @@ from partirvm.backends.base import Blocks
 from partirvm.backends.blocks import Keeping
 from partirvm.errors import PartirvmWarning
 from partirvm.planning.plan import Plan
-from partirvm.storage.process import started
+from partirvm.storage.process_identity import started
 
 PREFIX = "partirvm-kernel-"
 """Of folders in the system's temporary folder: then the number of the process, and letters."""

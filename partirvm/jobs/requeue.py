@@ -12,7 +12,6 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.ending import take_over
-from partirvm.jobs.growth import require_growable
 from partirvm.jobs.places import (
     asked_request,
     changes,
@@ -26,6 +25,7 @@ from partirvm.jobs.places import (
 )
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
+from partirvm.jobs.update import require_growable
 from partirvm.options import Request
 from partirvm.setup.growth import in_order
 from partirvm.setup.parameters import check_parameters

@@ -37,14 +37,14 @@ from partirvm.errors import (
 )
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.events import EventLog
+from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.jobs.state import JobState, Status, fold, observed
-from partirvm.jobs.values import read_values, write_values
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import open_folder, storing
 from partirvm.storage.folder import read_json, to_json
 from partirvm.storage.lease import TIMING, Holder, Lease, Marks, Timing, acquire, epochs, holder, succeed
-from partirvm.storage.local import LocalFolder
-from partirvm.storage.process import Process
+from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.process_identity import Process
 from partirvm.storage.sealed import require_format
 from partirvm.storage.snapshots import Snapshots
 
@@ -310,7 +310,7 @@ class JobStore:
     def checkpoint(self, value: Any, **about: Any) -> None:
         """Make this packed checkpoint the one to go on from; ``about`` is JSON for whoever looks at its pointer.
 
-        Raises as ``save`` does, and ``TypeError`` for what is no plain value (``jobs.values``).
+        Raises as ``save`` does, and ``TypeError`` for what is no plain value (``jobs.sealed_values``).
         """
         self._check()
         self._checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)

@@ -7,13 +7,13 @@ from typing import Any
 from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel
 from partirvm.kernels.categorical import Categorical
-from partirvm.kernels.columns import OnColumns
 from partirvm.kernels.combined import Product, Sum
 from partirvm.kernels.functions import LocalFunction, NamedFunction
 from partirvm.kernels.gaussian import Gaussian
 from partirvm.kernels.inner import Linear, Polynomial, Sigmoid
 from partirvm.kernels.laplacian import Laplacian
 from partirvm.kernels.matern import Matern32, Matern52
+from partirvm.kernels.on_columns import OnColumns
 from partirvm.kernels.registry import ALIASES, KERNELS, one_kernel
 from partirvm.kernels.several import Several
 from partirvm.kernels.spline import LinearSpline

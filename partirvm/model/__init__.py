@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.kernels.design import Design
-from partirvm.model.bases import Bases, bases_of
+from partirvm.model.basis_functions import Bases, bases_of
 from partirvm.model.classifier import ClassInterval, ClassModel
 from partirvm.model.files import load_model, save_model
 from partirvm.model.fitted import Interval, Model
-from partirvm.model.labels import label_array, plain_labels
+from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import FAR
 from partirvm.types import Columns
 

@@ -17,7 +17,7 @@ from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
-from partirvm.model.labels import label_array, plain_labels
+from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 

@@ -27,7 +27,7 @@ from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.labels import plain_labels
+from partirvm.model.label_arrays import plain_labels
 from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 

@@ -18,7 +18,7 @@ from partirvm.core.rowwise import ROWS
 from partirvm.errors import DataError
 from partirvm.frames import pandas_frame
 from partirvm.kernels.design import Design
-from partirvm.model.frames import coded_frame
+from partirvm.model.coded_frames import coded_frame
 from partirvm.quoting import listed_values
 from partirvm.types import PANEL_ROWS, Columns
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from partirvm.errors import UsageError
 from partirvm.options import names
-from partirvm.options.checks import (
+from partirvm.options.constraints import (
     Anything,
     Bytes,
     Factors,

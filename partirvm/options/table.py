@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from partirvm.options.checks import Check
+from partirvm.options.constraints import Check
 
 Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
 

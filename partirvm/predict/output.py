@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.errors import ExistsError, UsageError
 from partirvm.model import label_array
 from partirvm.storage import storing
-from partirvm.storage.local import flush, replacing, sync
+from partirvm.storage.local_folder import flush, replacing, sync
 
 KIND = "partirvm-prediction"
 """Attribute ``kind`` of a Zarr group of predictions: only such a folder is ever replaced."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from partirvm.errors import ChangedDataError, MissingDataError, StorageError
 from partirvm.storage import reading, storing
 from partirvm.storage.lease import Lease, acquire, epochs
-from partirvm.storage.local import LocalFolder
+from partirvm.storage.local_folder import LocalFolder
 
 Float = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from partirvm.planning.units import format_bytes, format_duration
 from partirvm.report import markup
 from partirvm.report.curves import Chart, Point, Series, draw
 from partirvm.report.quantities import MISSING, SIDES, Entry, Kind, Measure, Quantity, format_error, format_evidence
-from partirvm.report.stages import Spread, Stage, comparable, planned_fits
+from partirvm.report.stages import Range, Stage, comparable, planned_fits
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
@@ -18,7 +18,7 @@ SHORT, EACH = 14, 6
 
 UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
-Value = Callable[[Stage], Spread | None]
+Value = Callable[[Stage], Range | None]
 """What a curve shows of a stage."""
 
 
@@ -81,8 +81,8 @@ def _value(key: str) -> Value:
     return lambda stage: stage.values.get(key)
 
 
-def _vectors(stage: Stage) -> Spread:
-    return Spread(stage.vectors, stage.vectors, stage.vectors)
+def _vectors(stage: Stage) -> Range:
+    return Range(stage.vectors, stage.vectors, stage.vectors)
 
 
 def _count(number: float) -> str:
@@ -127,7 +127,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str
     return f"<figure>\n<figcaption>{heading}{unit}</figcaption>\n{drawn}\n</figure>\n" if drawn else ""
 
 
-def _told(value: Spread, figure: Callable[[float], str]) -> str:
+def _told(value: Range, figure: Callable[[float], str]) -> str:
     if value.low == value.high:
         return figure(value.middle)
     return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
@@ -227,5 +227,5 @@ def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Seq
     return markup.table(header, rows)
 
 
-def _range(value: Spread | None, figure: Callable[[float], str]) -> str:
+def _range(value: Range | None, figure: Callable[[float], str]) -> str:
     return MISSING if value is None else _told(value, figure)

@@ -14,7 +14,7 @@ from typing import Any
 
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report import bases, course, markup, relevance
+from partirvm.report import basis_table, course, markup, relevance_bars
 from partirvm.report.course import minus
 from partirvm.report.quantities import (
     MISSING,
@@ -62,7 +62,7 @@ class JobFacts:
     plan: dict[str, Any] | None
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
-    bases: Sequence[bases.Function] = ()
+    bases: Sequence[basis_table.Function] = ()
     seconds: float | None = None
 
 
@@ -77,8 +77,8 @@ def page(job: JobFacts) -> str:
         markup.terms(_facts(job, found)),
         markup.section("Worth knowing", _notes(job)),
         markup.section("Curves", course.curves(found, kind)),
-        markup.section("Features", relevance.bars(job.relevance or {})),
-        markup.section("Basis", bases.table(job.bases)),
+        markup.section("Features", relevance_bars.bars(job.relevance or {})),
+        markup.section("Basis", basis_table.table(job.bases)),
         markup.section("History", course.history(job.history, found, job.plan, kind, over=_over(job))),
         markup.section("Plan", _plan(job)),
         markup.section("Parameters", _parameters(job.spec)),

@@ -10,7 +10,7 @@ from partirvm.report.quantities import MEASURED
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageCost:
     """A round, or a level of ``fits`` fits of which ``batch`` go side by side, as planned.
 
     Seconds are of the whole stage; ``passes`` is how often in turn a fit, or a batch, goes over the rows.
@@ -41,7 +41,7 @@ class Stage:
 class Remaining:
     """Counts the plan's work as it gets done. ``stages`` is empty where the number of rounds is not known."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageCost, ...]
     began: float = field(default_factory=time.monotonic)
     _stage: int = 0
     _fits: int = 0
@@ -102,9 +102,9 @@ class Remaining:
         return elapsed * (total - done) / done
 
 
-def _stage(cost: Any, plan: Any) -> Stage:
+def _stage(cost: Any, plan: Any) -> StageCost:
     passes = max(round(cost.passes / cost.fits), 1)
     if plan.strategy != "split-merge":
-        return Stage(cost.pass_seconds, cost.solve_seconds, passes)
+        return StageCost(cost.pass_seconds, cost.solve_seconds, passes)
     batch = max(plan.batch_elements // (cost.kept + cost.candidates) ** 2, 1)
-    return Stage(cost.pass_seconds, cost.solve_seconds, passes, cost.fits, batch)
+    return StageCost(cost.pass_seconds, cost.solve_seconds, passes, cost.fits, batch)

@@ -11,7 +11,7 @@ from partirvm.report.quantities import KEYS, MEASURED, Entry
 
 
 @dataclass(frozen=True)
-class Spread:
+class Range:
     """The median of a level's values between the least and the largest; of a round all three are one."""
 
     low: float
@@ -35,7 +35,7 @@ class Stage:
     seconds: float
     likelihood: str
     rows: int
-    values: Mapping[str, Spread]
+    values: Mapping[str, Range]
 
     @property
     def name(self) -> str:
@@ -81,9 +81,9 @@ def _stage(kind: str, x: int, entries: Sequence[Entry]) -> Stage:
     )
 
 
-def _spread(entries: Sequence[Entry], name: str) -> Spread | None:
+def _spread(entries: Sequence[Entry], name: str) -> Range | None:
     values = [float(entry[name]) for entry in entries if entry.get(name) is not None]
-    return Spread(min(values), statistics.median(values), max(values)) if values else None
+    return Range(min(values), statistics.median(values), max(values)) if values else None
 
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:

@@ -13,7 +13,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.kernels import NoKernel
 from partirvm.options import Request, check
-from partirvm.options.checks import OneOf
+from partirvm.options.constraints import OneOf
 from partirvm.planning.plan import Sparseness
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions

@@ -10,8 +10,8 @@ from math import ceil, sqrt
 
 from partirvm.setup.basic_fits import fit_to_the_end
 from partirvm.setup.sample import Sample
-from partirvm.strategies.columns import left_out
 from partirvm.strategies.instructions import Record
+from partirvm.strategies.new_columns import left_out
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import record
 from partirvm.strategies.rules import INTERMEDIATE

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.backends.segments import CHUNK, Damaged
-from partirvm.backends.segments import Disk as Chunks
+from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
 from partirvm.backends.threads import one_blas_thread
 from partirvm.data import Source
 from partirvm.planning.cost import Rates
@@ -63,7 +62,7 @@ def measure_disk() -> Disk | None:
     """Rates of the disk with temporary files, by chunks of kernel values; None where nothing can be written."""
     values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
     with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
-        chunks, labels = Chunks(folder, 2 * values.nbytes), np.arange(CHUNK)
+        chunks, labels = DiskSegments(folder, 2 * values.nbytes), np.arange(CHUNK)
         segment = chunks.make(labels, values)
         read = _least_seconds(lambda: segment.read(labels, np.empty_like(values), labels))
         write = _least_seconds(lambda: chunks.make(labels, values).release())

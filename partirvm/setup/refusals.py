@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partirvm.backends import Executor
-from partirvm.backends.passes import MomentsPass
+from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target

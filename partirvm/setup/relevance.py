@@ -51,7 +51,8 @@ def told_targets(model: AnyModel) -> dict[str, Any]:
 def told_bases(model: AnyModel) -> list[dict[str, Any]]:
     """``name``, ``weights`` (one for each linear predictor) and ``relevance`` of the bias and each basis function.
 
-    Plain JSON; empty for a model without basis functions of its own. Relevance is that of ``model.bases.Bases``, nats.
+    Plain JSON; empty for a model without basis functions of its own. Relevance is that of
+    ``model.basis_functions.Bases``, nats.
     """
     if model.design.functions is None:
         return []

@@ -23,8 +23,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit
 from partirvm.likelihoods.passes import Pass
 from partirvm.setup.spent import Spent
-from partirvm.strategies.columns import fresh
 from partirvm.strategies.instructions import Record
+from partirvm.strategies.new_columns import fresh
 from partirvm.strategies.problem import Problem
 
 Int = NDArray[np.int64]

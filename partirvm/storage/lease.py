@@ -8,7 +8,7 @@ The number is the *epoch*. The newest epoch holds the lease; to take it is to cr
 of several processes can succeed. It may be taken when the holder
 
 - has released it,
-- is dead: on this machine, by number and start time of its process (``storage.process``), at once; or
+- is dead: on this machine, by number and start time of its process (``storage.process_identity``), at once; or
 - has been silent for 15 s (``EXPIRY``): it hangs, its machine sleeps or is cut off. A clock that runs differently here
   must not end a lease early, so its silence is also watched for a moment, or where its clock is ahead for all of 15 s.
 
@@ -25,8 +25,8 @@ A folder that takes the place of another one goes on with its epochs (``succeed`
 of the other one still put there is void from the first. Should a folder begin anew, the *token* of each claim tells an
 old holder that the epoch of its number is not its own.
 
-Where nothing can be linked a claim may be cut short (``storage.local``). Its writer never got further: the next epoch
-is free, and it has no marks.
+Where nothing can be linked a claim may be cut short (``storage.local_folder``). Its writer never got further: the next
+epoch is free, and it has no marks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from typing import Any, TypeAlias
 
 from partirvm.errors import CutShortError, FormatError, LeaseError, LeaseLostError, MissingDataError
 from partirvm.storage.folder import Folder, read_json, storing, to_json
-from partirvm.storage.process import Process
+from partirvm.storage.process_identity import Process
 
 BEAT = 3.0
 """Seconds between two signs of life."""

@@ -11,8 +11,8 @@ def open_folder(location: str, storage_options: dict[str, Any] | None = None) ->
     """The folder at a path or fsspec URL; it need not exist."""
     from fsspec.implementations.local import LocalFileSystem
 
-    from partirvm.storage.local import LocalFolder
-    from partirvm.storage.remote import RemoteFolder
+    from partirvm.storage.local_folder import LocalFolder
+    from partirvm.storage.remote_folder import RemoteFolder
 
     filesystem, root = open_filesystem(location, storage_options)
     if isinstance(filesystem, LocalFileSystem):

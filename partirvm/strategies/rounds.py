@@ -21,7 +21,6 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
-from partirvm.strategies.columns import fresh, lacking, left_out
 from partirvm.strategies.fit_rows import measuring, noise_rows, posterior_rows
 from partirvm.strategies.instructions import (
     Event,
@@ -35,6 +34,7 @@ from partirvm.strategies.instructions import (
     Solved,
     Stop,
 )
+from partirvm.strategies.new_columns import fresh, lacking, left_out
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rules import REBASES, final_rule, intermediate_rule
 

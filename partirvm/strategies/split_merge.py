@@ -21,7 +21,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
-from partirvm.strategies.columns import fresh, left_out
 from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
@@ -36,6 +35,7 @@ from partirvm.strategies.instructions import (
     Solved,
     Stop,
 )
+from partirvm.strategies.new_columns import fresh, left_out
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import AnyScores, Phase, RoundsState, record
 from partirvm.strategies.rules import intermediate_rule

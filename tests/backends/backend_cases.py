@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
-from partirvm.backends.passes import MomentsPass
+from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.left_out import OCTAVE, REACH
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import StopRule, init

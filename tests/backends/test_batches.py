@@ -9,7 +9,7 @@ from backend_cases import PASSES, TILE, bits, rows
 
 from partirvm.backends import LocalExecutor
 from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.passes import grouped
+from partirvm.backends.tile_passes import grouped
 from partirvm.data import ArraySource
 
 BATCHES = {

@@ -10,7 +10,7 @@ import pytest
 from backend_cases import KEPT, NEW, OFFSET, PASSES, TILE, N, bits, expected, field, first_row, rows
 
 from partirvm.backends.dask import DaskExecutor
-from partirvm.backends.passes import tiles_of
+from partirvm.backends.tile_passes import tiles_of
 from partirvm.data import ingest
 from partirvm.errors import MissingDataError
 from partirvm.likelihoods.gaussian_passes import GramPass

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from partirvm.backends import LocalExecutor
 from partirvm.backends.base import Blocks
 from partirvm.backends.blocks import Fetched, Keeping, TileBlocks, forget, independent, shelf_of
-from partirvm.backends.passes import MomentsPass
-from partirvm.backends.segments import CHUNK, Damaged, Disk
+from partirvm.backends.segments import CHUNK, Damaged, DiskSegments
 from partirvm.backends.threads import one_blas_thread
+from partirvm.backends.tile_passes import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
@@ -221,7 +221,7 @@ def test_a_disk_that_cannot_be_written_costs_time_alone(data, keep, tmp_path):
 
 def test_a_full_disk_is_an_error_of_the_segment(tmp_path):
     """/dev/full stands for the chunk's file: a file that cannot be made becomes ``Damaged``."""
-    disk = Disk(str(tmp_path), 4 * SLOT)
+    disk = DiskSegments(str(tmp_path), 4 * SLOT)
     values, labels = np.ones((CHUNK, PANEL_ROWS)), np.arange(CHUNK)
     disk.make(labels, values)
     (place,) = tmp_path.glob("blocks-*")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Bare, Budget, tile_bytes
-from partirvm.data.opening import open_reader
+from partirvm.data.open_table import open_reader
 from partirvm.data.pages import LEAST_BUFFER
 from partirvm.errors import MemoryLimitError
 from partirvm.setup.ingest import ingest

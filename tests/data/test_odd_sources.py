@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from partirvm.cli.failures import Status, status_of
+from partirvm.cli.failures import ExitStatus, status_of
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import DataError, FormatError, PartirvmError, StorageError, UsageError
 from partirvm.jobs.store import JobStore
@@ -52,7 +52,7 @@ def test_files_that_cannot_be_read(case, tmp_path):
     assert name in str(caught.value)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 800
-    assert status_of(caught.value) is Status.USAGE
+    assert status_of(caught.value) is ExitStatus.USAGE
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -162,4 +162,4 @@ def test_damaged_metadata_of_data(name, damage, tmp_path):
     head.write_bytes(TORN[damage](head.read_text()).encode(errors="surrogateescape"))
     with pytest.raises(PartirvmError, match=r"d\.zarr") as caught:
         ZarrSource(tmp_path / "d.zarr").tile(0)
-    assert status_of(caught.value) is Status.USAGE
+    assert status_of(caught.value) is ExitStatus.USAGE

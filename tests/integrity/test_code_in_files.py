@@ -17,7 +17,7 @@ from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.kernels import Gaussian, NamedFunction, OnColumns, Sum
 from partirvm.options import Request
 from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local import LocalFolder
+from partirvm.storage.local_folder import LocalFolder
 
 MODULE = """
 from pathlib import Path

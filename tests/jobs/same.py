@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from partirvm.jobs.checkpoint import pack, unpack
-from partirvm.jobs.values import CODEC
+from partirvm.jobs.sealed_values import CODEC
 
 
 def reread(checkpoint, problem, options):

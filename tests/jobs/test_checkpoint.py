@@ -16,7 +16,7 @@ from partirvm.errors import ExistsError, FormatError, MissingDataError, Partirvm
 from partirvm.jobs import checkpoint
 from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
 from partirvm.jobs.driver import Checkpoint
-from partirvm.jobs.values import CODEC
+from partirvm.jobs.sealed_values import CODEC
 from partirvm.storage import sealed
 from partirvm.storage.folder import digest
 from partirvm.strategies import STRATEGIES

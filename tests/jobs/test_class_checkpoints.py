@@ -12,7 +12,7 @@ from partirvm.backends import LocalExecutor
 from partirvm.data import as_source
 from partirvm.jobs.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.values import CODEC
+from partirvm.jobs.sealed_values import CODEC
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
 from partirvm.setup.spec import FitSpec

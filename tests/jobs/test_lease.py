@@ -16,11 +16,12 @@ from waiting import Clock, stopped, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError
 from partirvm.jobs.store import JobStore
-from partirvm.storage import lease, open_folder, process
+from partirvm.storage import lease, open_folder
+from partirvm.storage import process_identity as process
 from partirvm.storage.folder import to_json
 from partirvm.storage.lease import EXPIRY, TIMING, Timing, holder, limits, valid
-from partirvm.storage.local import LocalFolder
-from partirvm.storage.process import Process, started
+from partirvm.storage.local_folder import LocalFolder
+from partirvm.storage.process_identity import Process, started
 
 HOLD = """
 store = JobStore(sys.argv[1])

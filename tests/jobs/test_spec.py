@@ -16,15 +16,15 @@ from partirvm.data import ZarrSource, as_source
 from partirvm.errors import MissingDataError
 from partirvm.jobs import attempt
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.sealed_values import CODEC
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.jobs.submission import create
-from partirvm.jobs.values import CODEC
 from partirvm.options import Request
 from partirvm.setup.resolve import resolve
 from partirvm.setup.spec import FitSpec
 from partirvm.storage.folder import read_json, to_json
-from partirvm.storage.local import LocalFolder
+from partirvm.storage.local_folder import LocalFolder
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

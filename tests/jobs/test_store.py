@@ -300,7 +300,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path):
         protocol = "imitation"
 
     fsspec.register_implementation("imitation", Imitation, clobber=True)
-    from partirvm.storage.remote import RemoteFolder
+    from partirvm.storage.remote_folder import RemoteFolder
 
     folder = RemoteFolder("imitation://job", Imitation(), str(tmp_path / "job"))
     with pytest.raises(StorageError, match=r"Imitation cannot create an object exclusively.*local disk"):

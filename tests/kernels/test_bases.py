@@ -21,7 +21,7 @@ from partirvm.kernels.bases import (
 )
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.columns import labels_of
-from partirvm.strategies.columns import lacking
+from partirvm.strategies.new_columns import lacking
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS, Scaling
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from partirvm.backends.passes import MomentsPass
+from partirvm.backends.tile_passes import MomentsPass
 from partirvm.likelihoods import gaussian_passes, laplace_passes, slope_passes
 from partirvm.likelihoods.passes import Pass
 

@@ -9,7 +9,7 @@ import pytest
 from pages import browse, browser, check
 
 from partirvm.report.page import STYLE, JobFacts, page
-from partirvm.report.relevance import MOST, bars, draw_relevance, ranking, relevance_of
+from partirvm.report.relevance_bars import MOST, bars, draw_relevance, ranking, relevance_of
 
 NAMES = ["a<b>&c", "M" * 40, *(f"feature {k}" for k in range(28))]
 RELEVANCE = {name: 0.8**k for k, name in enumerate(NAMES)} | {f"noise {k}": 1e-4 for k in range(90)}
@@ -54,7 +54,7 @@ def test_a_picture_of_an_estimator(tmp_path):
     """Columns of a frame have their names there, others a number; a bar's length is its relevance."""
     from matplotlib.figure import Figure
 
-    from partirvm.report.relevance import plot_relevance
+    from partirvm.report.relevance_bars import plot_relevance
 
     class Fitted:
         feature_relevance_ = np.array([0.25, 1.0, 0.0])

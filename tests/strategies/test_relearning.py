@@ -18,7 +18,7 @@ from partirvm.data import ArraySource
 from partirvm.jobs import driver
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.values import CODEC
+from partirvm.jobs.sealed_values import CODEC
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI

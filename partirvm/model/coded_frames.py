@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from partirvm.core.exact import require_exact, require_exact_frame
 from partirvm.errors import DataError
 from partirvm.frames import pandas_frame
-from partirvm.model.labels import plain_labels
+from partirvm.model.label_arrays import plain_labels
 from partirvm.quoting import quoted
 
 Levels = dict[str, tuple[Any, ...]]
