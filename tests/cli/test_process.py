@@ -30,14 +30,14 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_imports_next_to_nothing():
-    """Beside some of Python's own modules: Click, the command line, and what it knows of errors, units and quoting."""
+    """Beside some of Python's own modules: Click, the command line, and errors, options, units and quoting."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
     found = set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split()) - bare
     top = {name.partition(".")[0] for name in found}
     assert top - sys.stdlib_module_names == {"click", "partirvm"}
     ours = {name.split(".")[1] for name in found if name.startswith("partirvm.")}
-    assert ours == {"cli", "errors", "planning", "quoting"}
+    assert ours == {"cli", "errors", "options", "planning", "quoting"}
     assert len(found) < 150
 
 

@@ -9,7 +9,7 @@ import pytest
 import zarr
 from regressions import plane
 
-from partirvm import RVMRegressor, plan
+from partirvm import Basic, Incremental, Partition, RVMRegressor, Sample, SplitMerge, WorkingSet, plan
 from partirvm.errors import (
     DataError,
     MemoryLimitError,
@@ -34,25 +34,10 @@ from partirvm.errors import (
         ("partition_size", 0, "whole number"),
         ("partition_size", 2.5, "whole number"),
         ("partition_size", "large", "whole number ≥ 1 or 'auto'"),
-        ("likelihood", "half", "auto, full, sample, partition"),
-        ("final_likelihood", "auto", "full, sample, partition"),
-        ("final_likelihood", None, "full, sample, partition"),
-        ("likelihood_rows", 0, "whole number ≥ 1"),
-        ("likelihood_rows", "many", "whole number ≥ 1 or 'auto'"),
-        ("noise_rows", 0, "whole number ≥ 1"),
-        ("noise_rows", 0.5, "whole number ≥ 1"),
-        ("noise_every", 0, "whole number ≥ 1"),
-        ("noise_every", None, "whole number ≥ 1"),
-        ("heuristic_rows", 0, "whole number ≥ 1"),
-        ("heuristic_rows", "auto", "whole number ≥ 1"),
-        ("stop_rule", "half", "candidates, partition"),
-        ("selection", "best", "random"),
         ("solver", "newton", "fixed-point"),
         ("noise_variance", 0.0, "> 0"),
         ("noise_variance", "guess", "> 0"),
         ("noise_variance", float("inf"), "> 0"),
-        ("stop_fraction", 1.0, "< 1"),
-        ("stop_fraction", -0.1, "≥ 0"),
         ("max_vectors", 0, "whole number"),
         ("max_rounds", -1, "whole number"),
         ("max_rounds", True, "whole number"),
@@ -72,6 +57,37 @@ def test_each_parameter_that_cannot_be_is_named(name, value, says):
         estimator.fit(X, y)
     assert says in str(caught.value)
     assert isinstance(caught.value, ValueError)
+    assert not hasattr(estimator, "model_")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "says"),
+    [
+        (SplitMerge(fit_rows="half"), "SplitMerge.fit_rows", "auto, full, sample, partition"),
+        (WorkingSet(last_rows="auto"), "WorkingSet.last_rows", "full, sample, partition"),
+        (Basic(last_rows=None), "Basic.last_rows", "full, sample, partition"),
+        (Incremental(fit_rows=Sample(0)), "Sample.rows", "whole number ≥ 1"),
+        (Incremental(fit_rows=Sample("many")), "Sample.rows", "whole number ≥ 1 or 'auto'"),
+        (SplitMerge(fit_rows=Partition(noise_rows=0)), "Partition.noise_rows", "whole number ≥ 1"),
+        (SplitMerge(fit_rows=Partition(noise_rows=0.5)), "Partition.noise_rows", "whole number ≥ 1"),
+        (SplitMerge(fit_rows=Partition(noise_every=0)), "Partition.noise_every", "whole number ≥ 1"),
+        (SplitMerge(fit_rows=Partition(noise_every=None)), "Partition.noise_every", "whole number ≥ 1"),
+        (WorkingSet(heuristic_rows=0), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
+        (WorkingSet(heuristic_rows="auto"), "WorkingSet.heuristic_rows", "whole number ≥ 1"),
+        (SplitMerge(stop_rule="half"), "SplitMerge.stop_rule", "candidates, partition"),
+        (WorkingSet(selection="best"), "WorkingSet.selection", "random"),
+        (WorkingSet(stop_fraction=1.0), "WorkingSet.stop_fraction", "< 1"),
+        (Incremental(stop_fraction=-0.1), "Incremental.stop_fraction", "≥ 0"),
+    ],
+    ids=str,
+)
+def test_each_field_of_a_strategy_that_cannot_be_is_named(strategy, name, says):
+    """UsageError that names the value and its field, as they were written."""
+    X, y = plane(30)
+    estimator = RVMRegressor(strategy=strategy, random_state=0)
+    with pytest.raises(UsageError, match=name) as caught:
+        estimator.fit(X, y)
+    assert says in str(caught.value)
     assert not hasattr(estimator, "model_")
 
 
