@@ -8,6 +8,7 @@ ignored, so that it ends with its own message and status.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
@@ -25,6 +26,7 @@ class Signals:
     def __init__(self, *, alone: bool) -> None:
         self._alone = alone
         self._before: dict[int, Any] = {}
+        self._hook = sys.unraisablehook
 
     def __enter__(self) -> Signals:
         for number in SIGNALS:
@@ -35,6 +37,7 @@ class Signals:
 
     def __exit__(self, *error: object) -> None:
         if not (self._alone and signal.getsignal(signal.SIGTERM) is signal.SIG_IGN):
+            sys.unraisablehook = self._hook
             for number, handler in self._before.items():
                 signal.signal(number, handler)
 
@@ -86,7 +89,9 @@ class Interruption:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """End what runs. Objects that it leaves half made must not print tracebacks when they are collected."""
     _ignore()
+    sys.unraisablehook = lambda unraisable: None
     raise KeyboardInterrupt
 
 

@@ -8,13 +8,14 @@ does not open.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from partirvm.errors import ExistsError
 from partirvm.storage.process_identity import started
 
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
+
+WRITING_SECONDS = 5.0
+"""Most seconds of waiting for writes under way when an ingest is left by an error."""
 
 
 class Publication:
@@ -69,7 +73,6 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path)
         refuse_existing(path, overwrite)
-        partial.mkdir()
 
     def publish() -> None:
         if path.exists():
@@ -82,10 +85,27 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
 
     try:
         with storing(str(path)):
+            partial.mkdir()
             group = zarr.open_group(str(partial / "data"), mode="w", zarr_format=3)
         yield Publication(group, partial / "spill", publish)
+    except BaseException:
+        _finish_writes()
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _finish_writes() -> None:
+    """Wait for what Zarr's own thread still writes: an interruption ends the wait for it and not the writing."""
+    import zarr.core.sync
+
+    async def others() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=WRITING_SECONDS)
+
+    with suppress(Exception):
+        zarr.core.sync.sync(others(), timeout=WRITING_SECONDS)
 
 
 @contextmanager
