@@ -126,6 +126,9 @@ THIRD_PARTIES = {
     "backends.detached": {"distributed"},
     "jobs": {"numpy", "zarr"},
     "report": {"numpy", "rich", "matplotlib"},
+    "report.page": {"jinja2"},
+    "report.course": {"markupsafe"},
+    "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "estimators": {"numpy", "sklearn"},
@@ -261,4 +264,12 @@ def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
 
 def test_the_command_line_starts_light():
     """``partirvm --help`` needs click alone."""
-    assert not loaded("import partirvm.cli") & {"sklearn", "pandas", "pyarrow", "distributed", "zarr", "scipy"}
+    assert not loaded("import partirvm.cli") & {
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "distributed",
+        "zarr",
+        "scipy",
+        "jinja2",
+    }

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from partirvm.report import markup
 from partirvm.report.course import minus
+from partirvm.report.tables import Row, Table
 from partirvm.report.text import counted
 
 MOST = 50
@@ -56,23 +57,23 @@ def line(functions: Sequence[Function]) -> str:
     return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {told}{more}" if kept else "") + pruned
 
 
-def table(functions: Sequence[Function]) -> str:
-    """The table as markup for a page; nothing where there are no functions."""
+def table(functions: Sequence[Function]) -> dict[str, Any] | None:
+    """The table and notes below it, for a page; None where there are no functions."""
     if not functions:
-        return ""
+        return None
     kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
     rows = [
-        markup.row((each.name, ", ".join(minus(figure(weight)) for weight in each.weights), figure(each.relevance)))
+        Row((each.name, ", ".join(minus(figure(weight)) for weight in each.weights), figure(each.relevance)))
         for each in kept[:MOST]
     ]
     head = ("function", "weight" if len(functions[0].weights) == 1 else "weights", "relevance, nats of evidence")
-    parts = [markup.table(head, rows, "small")] if rows else []
+    notes = []
     if len(kept) > MOST:
-        parts.append(f'<p class="names">{len(kept) - MOST:,} more of less relevance</p>')
+        notes.append(f"{len(kept) - MOST:,} more of less relevance")
     if gone:
         rest = f" and {len(gone) - LISTED:,} more" if len(gone) > LISTED else ""
-        parts.append(f'<p class="names">pruned: {markup.text(", ".join(gone[:LISTED]) + rest)}</p>')
-    return "\n".join(parts)
+        notes.append(f"pruned: {', '.join(gone[:LISTED])}{rest}")
+    return {"table": Table(head, rows, "small"), "notes": notes}
 
 
 def figure(value: float) -> str:

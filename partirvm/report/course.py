@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report import markup
 from partirvm.report.curves import Chart, Point, Series, draw
 from partirvm.report.quantities import MISSING, SIDES, Entry, Kind, Measure, Quantity, format_error, format_evidence
 from partirvm.report.stages import Range, Stage, comparable, planned_fits
+from partirvm.report.tables import Row, Table
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
@@ -46,10 +46,10 @@ class Curve:
     scale: float = 1.0
 
 
-def curves(found: Sequence[Stage], kind: Kind) -> str:
+def curves(found: Sequence[Stage], kind: Kind) -> list[dict[str, Any]]:
     """Errors, vectors and evidence, over rounds or levels on the left and over time on the right."""
     if len(found) < 2:
-        return ""
+        return []
     levels = any(stage.kind == "level" for stage in found)
     same = comparable(found)
     seen = f", over {same[0].rows:,} rows" if same else ""
@@ -58,16 +58,13 @@ def curves(found: Sequence[Stage], kind: Kind) -> str:
     nats = {"evidence": _value("log_evidence")}
     evidence = Curve("Log evidence", "nats" + seen, _evidence, nats, Chart("", ""))
     drawn = [*((_error(measure), found) for measure in kind.curves), (vectors, found), (evidence, same)]
-    figures = [
+    figures = (
         _figure(curve, over, "level" if levels else "round", timed)
         for curve, over in drawn
         if len(over) > 1
         for timed in (False, True)
-    ]
-    note = (
-        '\n<p class="note">Lines join the medians of the fits of a level; bars are their range.</p>' if levels else ""
     )
-    return f'<div class="curves">\n{"".join(figures)}</div>{note}'
+    return [figure for figure in figures if figure["drawing"]]
 
 
 def _error(measure: Measure) -> Curve:
@@ -93,8 +90,10 @@ def _evidence(nats: float) -> str:
     return minus(format_evidence(nats))
 
 
-def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str:
-    """One chart and its heading."""
+def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dict[str, Any]:
+    """One chart, its heading and the unit."""
+    from markupsafe import Markup
+
     name, size = next((one for one in UNITS if found[-1].seconds >= 2 * one[1]), UNITS[-1])
     ended = found[-1].kind == "final"
     lines = []
@@ -122,9 +121,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> str
         figure=lambda drawn: curve.figure(drawn / curve.scale),
         last=last,
     )
-    unit = f" <span>{markup.text(curve.unit)}</span>" if curve.unit else ""
-    drawn = draw(chart, lines)
-    return f"<figure>\n<figcaption>{heading}{unit}</figcaption>\n{drawn}\n</figure>\n" if drawn else ""
+    return {"heading": heading, "unit": curve.unit, "drawing": Markup(draw(chart, lines))}
 
 
 def _told(value: Range, figure: Callable[[float], str]) -> str:
@@ -135,24 +132,29 @@ def _told(value: Range, figure: Callable[[float], str]) -> str:
 
 def history(
     entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
-) -> str:
+) -> dict[str, Any] | None:
     """The table of rounds or levels, its middle left out where it is long, and one of all fits to unfold."""
     if not entries:
-        return ""
+        return None
     every, brief = columns(kind, kind.every), kind.brief(entries)
-    whole = markup.table([name for name, _ in every], [_fit_row(entry, every) for entry in entries])
-    several = any(stage.kind == "level" for stage in found) or len(entries) > SHORT
-    unfold = markup.details(f"All {len(entries):,} fits, every column" if several else "Every column", whole)
-    if any(stage.kind == "level" for stage in found):
-        return _levels(found, plan, brief, over=over) + unfold
+    levels = any(stage.kind == "level" for stage in found)
+    several = levels or len(entries) > SHORT
+    return {
+        "brief": _levels(found, plan, brief, over=over) if levels else _rounds(entries, every, brief, kind),
+        "summary": f"All {len(entries):,} fits, every column" if several else "Every column",
+        "every": Table([name for name, _ in every], [_fit_row(entry, every) for entry in entries]),
+    }
+
+
+def _rounds(entries: Sequence[Entry], every: Sequence[Column], brief: Sequence[Quantity], kind: Kind) -> Table:
+    """A line for each fit, with the columns that matter most."""
     chosen = BRIEF | {quantity.label for quantity in brief} | ({kind.steps} if not kind.noise else set())
     short = [column for column in every if column[0] in chosen]
     shown = entries if len(entries) <= SHORT else (*entries[:EACH], *entries[-EACH:])
     rows = [_fit_row(entry, short) for entry in shown]
     if len(shown) < len(entries):
-        between = f"{len(entries) - len(shown):,} more"
-        rows.insert(EACH, f'<tr class="gap"><td colspan="{len(short)}">{between}</td></tr>')
-    return markup.table([name for name, _ in short], rows) + unfold
+        rows.insert(EACH, Row([f"{len(entries) - len(shown):,} more"], "gap"))
+    return Table([name for name, _ in short], rows)
 
 
 def _name(entry: Entry) -> str:
@@ -202,11 +204,13 @@ def _written(quantity: Quantity) -> Callable[[Entry], str]:
     return lambda entry: minus(quantity.text(entry))
 
 
-def _fit_row(entry: Entry, columns: Sequence[Column]) -> str:
-    return markup.row((cell(entry) for _, cell in columns), "last" if entry["kind"] == "final" else "")
+def _fit_row(entry: Entry, columns: Sequence[Column]) -> Row:
+    return Row([cell(entry) for _, cell in columns], "last" if entry["kind"] == "final" else "")
 
 
-def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool) -> str:
+def _levels(
+    found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool
+) -> Table:
     """A line for each level."""
     header = ("level", "fits", "candidates", "vectors", *(quantity.label for quantity in quantities), "elapsed")
     rows = []
@@ -223,8 +227,8 @@ def _levels(found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Seq
             *(_range(stage.values.get(quantity.key), quantity.measure.figure) for quantity in quantities),
             format_duration(stage.seconds),
         )
-        rows.append(markup.row(cells, "last" if stage.kind == "final" else ""))
-    return markup.table(header, rows)
+        rows.append(Row(cells, "last" if stage.kind == "final" else ""))
+    return Table(header, rows)
 
 
 def _range(value: Range | None, figure: Callable[[float], str]) -> str:

@@ -1,5 +1,7 @@
 """A fit job on one page: HTML that needs nothing beside itself. Plain values in, a string out.
 
+This module makes the values; ``page.html.jinja`` is the page.
+
 What the job was asked, what was planned, how it went and what came of it, for a job in any state.
 """
 
@@ -9,12 +11,12 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
-from partirvm.report import basis_table, course, markup, relevance_bars
+from partirvm.quoting import printable
+from partirvm.report import basis_table, course, relevance_bars
 from partirvm.report.course import minus
 from partirvm.report.quantities import (
     MISSING,
@@ -27,9 +29,8 @@ from partirvm.report.quantities import (
     leaves_model,
 )
 from partirvm.report.stages import Stage, stages
+from partirvm.report.tables import Row, Table
 from partirvm.report.text import counted, heuristic_line, plan_line, size_text
-
-STYLE = Path(__file__).with_name("page.css")
 
 TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
 """States that have a colour."""
@@ -68,32 +69,41 @@ class JobFacts:
 
 def page(job: JobFacts) -> str:
     """The whole page of a job, complete in itself: no script, and nothing that is fetched."""
-    name = job.location.rstrip("/").rpartition("/")[2] or job.location
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("partirvm.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
     found = stages(job.history)
     kind = kind_of(job.history[-1] if job.history else {}, job.plan)
-    sections = (
-        _head(job, name),
-        _figures(job, kind),
-        markup.terms(_facts(job, found)),
-        markup.section("Worth knowing", _notes(job)),
-        markup.section("Curves", course.curves(found, kind)),
-        markup.section("Features", relevance_bars.bars(job.relevance or {})),
-        markup.section("Basis", basis_table.table(job.bases)),
-        markup.section("History", course.history(job.history, found, job.plan, kind, over=_over(job))),
-        markup.section("Plan", _plan(job)),
-        markup.section("Parameters", _parameters(job.spec)),
+    return environment.get_template("page.html.jinja").render(
+        job=job,
+        name=job.location.rstrip("/").rpartition("/")[2] or job.location,
+        over=_over(job),
+        tone=job.status if job.status in TONES else "other",
+        times=_times(job),
+        figures=_figures(job, kind),
+        facts=_facts(job, found),
+        notes=_notes(job),
+        curves=course.curves(found, kind),
+        levels=any(stage.kind == "level" for stage in found),
+        features=relevance_bars.bars(job.relevance or {}),
+        basis=basis_table.table(job.bases),
+        history=course.history(job.history, found, job.plan, kind, over=_over(job)),
+        plan=_plan(job),
+        parameters=_parameters(job.spec),
+        versions=", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items()),
     )
-    versions = ", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items())
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{markup.text(name)} · {markup.text(job.status)} · partirvm</title>",
-            f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>",
-            *(section for section in sections if section),
-            f"</main>\n<footer>{markup.text(versions or 'partirvm')}</footer>\n</body>\n</html>\n",
-        ]
-    )
+
+
+def _finalize(value: Any) -> Any:
+    """Escape the control characters of a text; markup has none."""
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 
 def _over(job: JobFacts) -> bool:
@@ -101,33 +111,12 @@ def _over(job: JobFacts) -> bool:
     return job.status not in UNDER_WAY
 
 
-def _head(job: JobFacts, name: str) -> str:
-    """Where the job is, how it stands and why, and since when."""
+def _times(job: JobFacts) -> list[tuple[str, str]]:
+    """What happened when."""
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     if job.ended is None and job.history:
         times.append(("last fit", job.history[-1].get("time")))
-    when = " ".join(f"<span>{what} {_moment(at)}</span>" for what, at in times if at is not None)
-    tone = job.status if job.status in TONES else "other"
-    parts = [
-        '<header>\n<p class="over">Fit of a Relevance Vector Machine</p>',
-        f"<h1>{markup.text(name)}</h1>",
-        f'<p class="place">{markup.text(job.location)}</p>' if name != job.location else "",
-        f'<div class="status {tone}">\n{_why(job)}',
-        f'<p class="when">{when}</p>' if when else "",
-        "</div>\n</header>",
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def _why(job: JobFacts) -> str:
-    """What the state means, the reason (as it stands, where it is what went wrong), and the advice."""
-    parts = [f'<p class="badge">{markup.text(job.status)} <span>{markup.text(job.status_advice)}</span></p>']
-    advice = markup.text(job.advice) if job.advice != job.status_advice else ""
-    if job.reason and (job.status == "failed" or len(job.reason) > 40):
-        parts.append(f"<pre>{markup.text(job.reason)}</pre>")
-    elif job.reason not in ("", job.status):
-        advice = f"<strong>{markup.text(job.reason)}</strong>" + (f": {advice}" if advice else "")
-    return "\n".join([*parts, f"<p>{advice}</p>"] if advice else parts)
+    return [(what, _moment(at)) for what, at in times if at is not None]
 
 
 def _moment(when: float) -> str:
@@ -144,21 +133,19 @@ def _peak(job: JobFacts) -> str:
     return format_bytes(max(peaks)) if peaks else MISSING
 
 
-def _figures(job: JobFacts, kind: Kind) -> str:
-    """The large figures: those of the model so far."""
+def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
+    """The large figures, those of the model so far: name, value, remark."""
     models = [entry for entry in job.history if leaves_model(entry)]
     if not models:
-        return f'<p class="note">{"No model" if _over(job) else "No model yet"}.</p>'
+        return []
     last = models[-1]
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
-    return markup.figures(
-        [
-            ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
-            *_errors(last, kind),
-            ("Log evidence", minus(format_evidence(last["log_evidence"])), evidence),
-            ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}"),
-        ]
-    )
+    return [
+        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else ""),
+        *_errors(last, kind),
+        ("Log evidence", minus(format_evidence(last["log_evidence"])), evidence),
+        ("Time", format_duration(job.seconds or 0.0), f"peak memory {_peak(job)}"),
+    ]
 
 
 def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
@@ -212,7 +199,7 @@ def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
     return f"{size}, chosen automatically"
 
 
-def _notes(job: JobFacts) -> str:
+def _notes(job: JobFacts) -> list[str]:
     """What a plan remarks, and what the last model suffers from."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
@@ -222,15 +209,14 @@ def _notes(job: JobFacts) -> str:
         notes.append(f"{counted(last['dropped'], 'vector')} had to go for a limit: a working set may do better")
     if last.get("duplicates"):
         notes.append(f"{counted(last['duplicates'], 'chosen row')} equal another one, and were left out")
-    items = "\n".join(f"<li>{markup.text(note[:1].upper() + note[1:])}</li>" for note in notes)
-    return f'<ul class="notes">\n{items}\n</ul>' if items else ""
+    return [note[:1].upper() + note[1:] for note in notes]
 
 
-def _plan(job: JobFacts) -> str:
+def _plan(job: JobFacts) -> dict[str, Any] | None:
     """What was to be done, and what it took beside what was expected."""
     plan = job.plan
     if plan is None:
-        return ""
+        return None
     threads = counted(plan["threads"], "thread")
     facts = [
         ("Course", plan_line({**plan, "notes": []}).partition("\n")[0]),
@@ -252,7 +238,7 @@ def _plan(job: JobFacts) -> str:
         ("Peak memory", format_bytes(plan["memory_peak"]), _peak(job)),
     ]
     so_far = "took" if _over(job) else "so far"
-    return markup.terms(facts) + "\n" + markup.table(("", "expected", so_far), map(markup.row, rows), "small")
+    return {"facts": facts, "table": Table(("", "expected", so_far), [Row(row) for row in rows], "small")}
 
 
 def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
@@ -280,17 +266,17 @@ def _limits(plan: dict[str, Any]) -> str:
     return ", ".join(limits)
 
 
-def _parameters(spec: dict[str, Any]) -> str:
+def _parameters(spec: dict[str, Any]) -> dict[str, Any] | None:
     """What was asked beyond the defaults, and all of it to unfold."""
     asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
     if not asked:
-        return ""
-    changed = {name for name, value in asked.items() if name not in usual or value != usual[name]}
-    rows = [markup.row((name, value(asked[name]), value(usual.get(name, MISSING)))) for name in asked]
-    head = markup.terms((name, value(asked[name])) for name in asked if name in changed)
-    whole = markup.table(("parameter", "value", "default"), rows, "words")
-    rest = markup.details(f"All {counted(len(asked), 'parameter')}", whole)
-    return (head or "<p>All are defaults.</p>") + "\n" + rest
+        return None
+    rows = [Row((name, value(asked[name]), value(usual.get(name, MISSING)))) for name in asked]
+    return {
+        "changed": [(name, value(asked[name])) for name in asked if name not in usual or asked[name] != usual[name]],
+        "summary": f"All {counted(len(asked), 'parameter')}",
+        "table": Table(("parameter", "value", "default"), rows, "words"),
+    }
 
 
 def value(parameter: Any) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from partirvm.report import markup
 from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
 from partirvm.report.text import counted
 from partirvm.types import OFF
@@ -71,24 +70,20 @@ def tells(relevance: Mapping[str, float]) -> bool:
     return bool(values) and min(values) < max(values) * (1 - 1e-6)
 
 
-def bars(relevance: Mapping[str, float]) -> str:
-    """The bars as markup for a page; nothing where there is nothing to tell."""
+def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
+    """The bars for a page, and what has none; None where there is nothing to tell."""
+    from markupsafe import Markup
+
     if not tells(relevance):
-        return ""
+        return None
     found = ranking(relevance)
-    caption = "Relevance <span>gamma × variance, the largest = 1</span>"
-    more = f'\n<p class="names">{found.more:,} more of less relevance</p>' if found.more else ""
-    cards = [f"<figure>\n<figcaption>{caption}</figcaption>\n{_drawing(found)}{more}\n</figure>\n"]
-    if found.off:
-        title = f"<figcaption>{counted(len(found.off), 'feature')} switched off</figcaption>"
-        cards.append(f"<figure>\n{title}\n{_names(found.off)}</figure>\n")
-    return f'<div class="curves loose">\n{"".join(cards)}</div>'
-
-
-def _names(off: tuple[str, ...]) -> str:
-    """Those switched off; a long list is folded away."""
-    named = f'<p class="names">{markup.text(", ".join(off))}</p>\n'
-    return named if len(off) <= LISTED else markup.details("All their names", named)
+    return {
+        "drawing": Markup(_drawing(found)),
+        "more": f"{found.more:,} more of less relevance" if found.more else "",
+        "off_title": f"{counted(len(found.off), 'feature')} switched off",
+        "off": ", ".join(found.off),
+        "folded": len(found.off) > LISTED,
+    }
 
 
 def _drawing(found: Ranking) -> str:

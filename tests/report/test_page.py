@@ -7,10 +7,10 @@ import math
 import re
 import warnings
 from dataclasses import asdict, replace
-from html import escape
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from pages import browse, browser, check, holds, series
 
 from partirvm import ingest, jobs

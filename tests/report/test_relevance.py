@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pages import browse, browser, check
 
-from partirvm.report.page import STYLE, JobFacts, page
+from partirvm.report.page import JobFacts, page
 from partirvm.report.relevance_bars import MOST, bars, draw_relevance, ranking, relevance_of
 
 NAMES = ["a<b>&c", "M" * 40, *(f"feature {k}" for k in range(28))]
@@ -44,8 +44,9 @@ def test_no_bars_where_there_is_nothing_to_tell():
 @pytest.mark.parametrize("width", [390, 1100])
 def test_a_browser_finds_room_for_it(tmp_path, width):
     """Nothing cut off, nothing on something else, on a phone and on a screen."""
-    assert ".names" in STYLE.read_text()
-    measured, _ = browse(tmp_path, page(facts(RELEVANCE)), width=width)
+    source = page(facts(RELEVANCE))
+    assert ".names" in source.partition("</style>")[0]
+    measured, _ = browse(tmp_path, source, width=width)
     assert measured["found"] == []
     assert measured["wide"] <= measured["seen"]
 
