@@ -59,12 +59,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asking import grouped
 from benchmarks.datasets import Split, load_random
 from benchmarks.measure import apart, say, write
 from partirvm import RVMRegressor
 from partirvm.data import Columns, as_source
 from partirvm.errors import PartirvmWarning
-from partirvm.options.values import grouped
 
 ZONES = ("PULocationID", "DOLocationID")
 TAXI = ("log_distance", "sin_hour", "cos_hour", "dayofweek", "sin_doy", "cos_doy", "year", *ZONES)

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asking import grouped
 from benchmarks.ben_shimon.data import Dataset
 from benchmarks.datasets import Split
 from benchmarks.measure import say
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
-from partirvm.options.values import grouped
 
 Fit = dict[str, Any]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asking import grouped
 from benchmarks.ben_shimon.data import Dataset
 from benchmarks.ben_shimon.fits import Settings, say
 from benchmarks.datasets import Split
@@ -25,7 +26,6 @@ from partirvm.errors import PartirvmWarning
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.model import Model
-from partirvm.options.values import grouped
 from partirvm.setup.resolve import resolve
 
 STRATEGIES = ("split-merge", "incremental", "working-set")

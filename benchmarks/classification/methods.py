@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.options.values import grouped
+from benchmarks.asking import grouped
 
 POWERS = tuple(range(-7, 5))
 """Binary logarithms of gamma·d."""

@@ -57,6 +57,21 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         cloned.client = self.client
         return cloned
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, nested ones as ``strategy__selection``.
+
+        Raises ``UsageError`` (a ``ValueError``) for a nested name where the parameter is a word and no value.
+        """
+        for key in params:
+            name, nested, rest = key.partition("__")
+            word = getattr(self, name, None)
+            if nested and name not in params and isinstance(word, str):
+                raise UsageError(
+                    f"{name} is {word!r}, which has no {rest!r}: give a value first, such as strategy=WorkingSet()"
+                )
+        changed: Self = super().set_params(**params)
+        return changed
+
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds no connection."""
         return {**super().__getstate__(), "client": None}

@@ -16,13 +16,16 @@ from partirvm.errors import UsageError
 from partirvm.options import names
 from partirvm.options.request import TABLE
 
+_WRITTEN = {"likelihood": "fit_rows", "final_likelihood": "last_rows"}
+"""How Python names places that the table names by their flags."""
+
 
 def held(name: str) -> Any:
     """A field that is the option of this name; a value of its own may stand there, too."""
     return field(default=TABLE[name].default, metadata={"option": name})
 
 
-@dataclass
+@dataclass(eq=False)
 class Value:
     """Base of the values: fields that are options, and ``name``, what they are options of.
 
@@ -43,13 +46,22 @@ class Value:
         for each in fields(self):
             name, value = each.metadata["option"], getattr(self, each.name)
             title = f"{type(self).__name__}.{each.name}"
+            if isinstance(value, Value):
+                value._require(name, title)
             own = value.flat(name) if isinstance(value, Value) else {name: TABLE[name].check(title, value)}
             _join(found, own, title)
         return found
 
-    def _require(self, given_for: str) -> None:
+    def _require(self, given_for: str, title: str = "") -> None:
         if given_for not in self.of:
-            raise UsageError(f"{given_for} is {self!r}: that is a value of {' or '.join(self.of)}")
+            places = " or ".join(_WRITTEN.get(each, each) for each in self.of)
+            raise UsageError(f"{title or given_for} is {self!r}: that is a value of {places}")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is of the same kind and has equal fields; numbers in arrays and in lists are equal."""
+        return type(self) is type(other) and all(
+            _plain(getattr(self, each.name)) == _plain(getattr(other, each.name)) for each in fields(self)
+        )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Fields by name; with ``deep`` those of values in them, too, as ``fit_rows__rows``."""
@@ -68,13 +80,16 @@ class Value:
             if name not in known:
                 raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}")
             if nested:
-                getattr(self, name).set_params(**{rest: value})
+                inner = getattr(self, name)
+                if not isinstance(inner, Value):
+                    raise UsageError(f"{type(self).__name__}.{name} is {inner!r}, which has no {rest!r}: give a value")
+                inner.set_params(**{rest: value})
             else:
                 setattr(self, name, value)
         return self
 
 
-@dataclass
+@dataclass(eq=False)
 class Sample(Value):
     """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P."""
 
@@ -83,7 +98,7 @@ class Sample(Value):
     rows: int | names.Auto = held("likelihood_rows")
 
 
-@dataclass
+@dataclass(eq=False)
 class Partition(Value):
     """Fits see the rows of their own candidates, as Ben-Shimon & Shmilovici (2006) have it.
 
@@ -97,14 +112,26 @@ class Partition(Value):
     noise_every: int = held("noise_every")
 
 
-@dataclass
+@dataclass(eq=False)
 class Strategy(Value):
     """Base of the strategies; ``last_rows`` are the rows that the last fit sees, anything but all for comparisons."""
 
     of = ("strategy",)
 
+    def flat(self, given_for: str) -> dict[str, Any]:
+        """As of every value. A fit has one sample: two that differ are refused."""
+        samples = [getattr(self, name, None) for name in ("fit_rows", "last_rows")]
+        kinds = {type(sample) for sample in samples}
+        if len(kinds) == 1 and isinstance(samples[0], Value) and samples[0] != samples[1]:
+            title = type(self).__name__
+            raise UsageError(
+                f"{title}.fit_rows is {samples[0]!r} and {title}.last_rows is {samples[1]!r}: a fit has one of them, "
+                "so they must be equal"
+            )
+        return super().flat(given_for)
 
-@dataclass
+
+@dataclass(eq=False)
 class Basic(Strategy):
     """One fit with every row as a candidate, for a few hundred rows; the reference.
 
@@ -118,7 +145,7 @@ class Basic(Strategy):
     last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
 
 
-@dataclass
+@dataclass(eq=False)
 class SplitMerge(Strategy):
     """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
 
@@ -145,7 +172,7 @@ class SplitMerge(Strategy):
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass
+@dataclass(eq=False)
 class Incremental(Strategy):
     """One partition of P rows after the other joins the vectors kept so far. Parameters are those of ``SplitMerge``."""
 
@@ -157,7 +184,7 @@ class Incremental(Strategy):
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass
+@dataclass(eq=False)
 class WorkingSet(Strategy):
     """Rounds in which the P most promising rows join the vectors kept so far.
 
@@ -180,23 +207,16 @@ class WorkingSet(Strategy):
     heuristic_rows: int = held("heuristic_rows")
 
 
-@dataclass
+@dataclass(eq=False)
 class Solver(Value):
     """Base of the solvers."""
 
     of = ("solver",)
 
 
-@dataclass
+@dataclass(eq=False)
 class Auto(Solver):
-    """The fixed point; in the last fit of a regression columns then come back, while that raises the evidence."""
-
-    name = "auto"
-
-
-@dataclass
-class FixedPoint(Solver):
-    """All precisions are updated together.
+    """The fixed point; in the last fit of a regression columns then come back, while that raises the evidence.
 
     Parameters
     ----------
@@ -207,19 +227,35 @@ class FixedPoint(Solver):
         Most iterations of one fit, of classes most passes; None is 500, of classes 200.
     """
 
+    name = "auto"
+    updates: names.Updates = held("updates")
+    max_iterations: int | None = held("max_iterations")
+
+
+@dataclass(eq=False)
+class FixedPoint(Solver):
+    """All precisions are updated together. Parameters are those of ``Auto``."""
+
     name = "fixed-point"
     updates: names.Updates = held("updates")
     max_iterations: int | None = held("max_iterations")
 
 
-@dataclass
+@dataclass(eq=False)
 class Fast(Solver):
-    """One column at a time is added, deleted or estimated again, that which gains most (Tipping & Faul 2003)."""
+    """One column at a time is added, deleted or estimated again, that which gains most (Tipping & Faul 2003).
+
+    Parameters
+    ----------
+    max_iterations : int or None
+        As of ``Auto``.
+    """
 
     name = "fast"
+    max_iterations: int | None = held("max_iterations")
 
 
-@dataclass
+@dataclass(eq=False)
 class Noise(Value):
     """Noise that is estimated under a prior.
 
@@ -235,7 +271,7 @@ class Noise(Value):
     prior: tuple[float, float] = held("noise_prior")
 
 
-@dataclass
+@dataclass(eq=False)
 class AlphaPrior(Value):
     """Gamma prior on each weight's precision α, and precisions that are known.
 
@@ -263,7 +299,7 @@ class AlphaPrior(Value):
         return {"alpha_prior": density, "fixed_alpha": TABLE["fixed_alpha"].check("AlphaPrior.fixed", self.fixed)}
 
 
-@dataclass
+@dataclass(eq=False)
 class KernelFamily(Value):
     """A kernel whose gamma is found or given.
 
@@ -348,6 +384,8 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in parameters.items():
+        if isinstance(value, type) and issubclass(value, Value):
+            raise UsageError(f"{name} is the class {value.__name__}: give a value of it, {value.__name__}()")
         if isinstance(value, Value):
             _join(found, value.flat(name), name)
     for name, value in parameters.items():
@@ -372,40 +410,12 @@ def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
         found.setdefault(name, value)
 
 
+def _plain(value: Any) -> Any:
+    """A field to compare: arrays, tuples and lists of numbers as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | list) else value
+
+
 def _is_default(name: str, value: Any) -> bool:
     return isinstance(value, type(TABLE[name].default)) and bool(value == TABLE[name].default)
-
-
-_PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
-    "likelihood": ((Sample, Partition), None),
-    "final_likelihood": ((Sample, Partition), None),
-    "strategy": (STRATEGIES, WorkingSet),
-    "solver": (SOLVERS, FixedPoint),
-    "noise_variance": ((Noise,), Noise),
-    "kernel": (FAMILIES, Gaussian),
-}
-"""Values that may stand for an option, and which of them where it is left open."""
-
-
-def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator that ask for options of the table: the inverse of ``flat``.
-
-    Where a strategy, a solver or a kernel is left open, its options go into a working set, the fixed point or a
-    Gaussian kernel. An option that the named strategy, solver or rows do not have is left as it is, and no parameter of
-    an estimator.
-
-    >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
-    {'tol': 1e-09, 'solver': FixedPoint(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
-'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
-    """
-    rest = dict(options)
-    for place, (kinds, usual) in _PLACES.items():
-        given = rest.get(place, "auto")
-        kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
-        own = {} if kind is None else {each.metadata["option"]: each.name for each in fields(kind)}
-        if kind is not None and any(name in rest for name in own if name != "gamma"):
-            rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
-    if "fixed_alpha" in rest:
-        shape, rate = rest.get("alpha_prior", TABLE["alpha_prior"].default)
-        rest["alpha_prior"] = AlphaPrior(shape, rate, rest.pop("fixed_alpha"))
-    return rest

@@ -25,6 +25,7 @@ from partirvm.kernels import (
 )
 from partirvm.kernels.several import multiples
 from partirvm.options import Request
+from partirvm.options.values import KernelFamily
 from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
 from partirvm.types import Columns
 
@@ -63,6 +64,11 @@ def checked_kernel(given: Any) -> Any:
         return ALIASES.get(given, given)
     if isinstance(given, dict):
         return kernel_from_spec(given)
+    if isinstance(given, KernelFamily):
+        raise UsageError(
+            f"kernel is a list that holds {given!r}, an option whose gamma is found: in a list give a kernel with "
+            f"numbers, partirvm.kernels.{type(given).__name__}(0.5)"
+        )
     value = isinstance(given, Kernel | Several)
     if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regressions import plane
 
+from benchmarks.asking import grouped
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataError, PartirvmError, PartirvmWarning
-from partirvm.options.values import grouped
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.sampled_from([1e-8, 1.0, 1e8])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from regressions import plane
 
+from benchmarks.asking import grouped
 from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
-from partirvm.options.values import grouped
 from partirvm.setup.partition_size import fraction
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.asking import grouped
 from partirvm import RVMClassifier, RVMRegressor, jobs, load_model, predict, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.options.values import grouped
 
 SEED = 15
 ASKED = {"gamma": 0.5, "partition_size": 16, "selection": "error", "strategy": "working-set", "memory_limit": "1GiB"}

@@ -11,6 +11,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
+from benchmarks.asking import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
 from partirvm.backends import LocalExecutor
 from partirvm.core import rprop
@@ -20,7 +21,6 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, LocalFunction, Matern32, OnColumns, Product, Sum, kernel_from_spec
 from partirvm.options import Request
 from partirvm.options import values as options
-from partirvm.options.values import grouped
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.setup import choosing, kernel_search

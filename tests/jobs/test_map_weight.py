@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.asking import grouped
 from partirvm import RVMRegressor, WorkingSet
 from partirvm.errors import MemoryLimitError, UsageError
-from partirvm.options.values import grouped
 
 
 def rows(n=600):

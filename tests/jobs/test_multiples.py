@@ -8,12 +8,12 @@ import naive
 import numpy as np
 import pytest
 
+from benchmarks.asking import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
 from partirvm.model import save_model
 from partirvm.options import Request
-from partirvm.options.values import grouped
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 WIDTHS = (0.5, 40.0)

@@ -14,13 +14,16 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import partirvm
+from benchmarks.asking import grouped
 from partirvm import (
     AlphaPrior,
+    Auto,
     Basic,
     Fast,
     FixedPoint,
     Gaussian,
     Incremental,
+    Laplacian,
     Matern52,
     Noise,
     Partition,
@@ -34,7 +37,7 @@ from partirvm import (
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning, UsageError
 from partirvm.options import Request
-from partirvm.options.values import VALUES, flat, grouped
+from partirvm.options.values import VALUES, flat
 
 ASKED = {
     "working set": (
@@ -138,19 +141,19 @@ def test_grid_search_over_nested_names():
         ({"strategy": Incremental(fit_rows=Sample(0))}, r"Sample\.rows is 0: it must be a whole number ≥ 1 or 'auto'"),
         ({"strategy": Incremental(stop_fraction=1.5)}, r"Incremental\.stop_fraction is 1\.5: .*≥ 0 and < 1"),
         ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
-        ({"strategy": WorkingSet}, "strategy is <class"),
+        ({"strategy": WorkingSet}, "strategy is the class WorkingSet: give a value"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*that is a value of kernel"),
         ({"kernel": WorkingSet()}, "that is a value of strategy"),
-        ({"strategy": WorkingSet(fit_rows=Noise())}, "likelihood is Noise.*that is a value of noise_variance"),
+        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*that is a value of noise_variance"),
         (
             {"strategy": WorkingSet(fit_rows=Sample(5), last_rows=Sample(6))},
-            "WorkingSet.last_rows has likelihood_rows 6",
+            "fit_rows is Sample.rows=5. and WorkingSet.last_rows is Sample.rows=6.",
         ),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, r"gamma is 2\.0, and the value Gaussian\(gamma=0\.5.* has its own"),
         ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
         ({"kernel": kernels.Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
         ({"kernel": Gaussian(-1.0)}, "gamma of the gaussian kernel is .*positive"),
-        ({"kernel": ["linear", Gaussian()]}, r"kernel is Gaussian\(.*partirvm\.kernels"),
+        ({"kernel": ["linear", Gaussian()]}, "in a list give a kernel with numbers, partirvm.kernels.Gaussian"),
         ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be two numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],
@@ -210,3 +213,27 @@ def test_a_type_checker_refuses_words_that_are_none(tmp_path):
     lines = [line for line in found.stdout.splitlines() if ": error:" in line]
     assert [int(line.split(":")[1]) for line in lines] == [6, 7, 8, 9, 10], found.stdout + found.stderr
     assert all("[arg-type]" in line for line in lines)
+
+
+def test_values_are_equal_by_their_fields():
+    """Arrays of numbers, too, as scikit-learn's clone and caches compare them."""
+    assert Gaussian(np.array([1.0, 2.0])) == Gaussian([1.0, 2.0]) != Gaussian([1.0, 3.0])
+    assert Gaussian() != Laplacian()
+    assert WorkingSet(fit_rows=Sample(5)) == WorkingSet(fit_rows=Sample(5)) != WorkingSet(fit_rows=Sample(6))
+
+
+@pytest.mark.parametrize("solver", [Auto, Fast])
+def test_every_solver_has_its_limit_of_iterations(solver):
+    """As ``--solver S --max-iterations 7``; the solver stays what it is."""
+    found = flat({"solver": solver(max_iterations=7)})
+    assert (found["solver"], found["max_iterations"]) == (solver.name, 7)
+
+
+def test_a_nested_name_of_a_word_is_refused():
+    """The message says that a value is needed, which a grid search by nested names has to begin with."""
+    with pytest.raises(UsageError, match=r"strategy is 'auto'.*give a value first"):
+        RVMRegressor().set_params(strategy__selection="gain")
+    with pytest.raises(UsageError, match=r"WorkingSet.fit_rows is 'auto', which has no 'rows'"):
+        WorkingSet().set_params(fit_rows__rows=5)
+    chosen = RVMRegressor().set_params(strategy=WorkingSet(), strategy__selection="gain")
+    assert chosen.strategy == WorkingSet(selection="gain")

@@ -1,0 +1,56 @@
+"""Options by their flat names as parameters of an estimator: how benchmarks and tests write what varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from partirvm.options.request import TABLE
+from partirvm.options.values import (
+    FAMILIES,
+    SOLVERS,
+    STRATEGIES,
+    AlphaPrior,
+    Auto,
+    Gaussian,
+    Noise,
+    Partition,
+    Sample,
+    Value,
+    WorkingSet,
+)
+
+_PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
+    "likelihood": ((Sample, Partition), None),
+    "final_likelihood": ((Sample, Partition), None),
+    "strategy": (STRATEGIES, WorkingSet),
+    "solver": (SOLVERS, Auto),
+    "noise_variance": ((Noise,), Noise),
+    "kernel": (FAMILIES, Gaussian),
+}
+"""Values that may stand for an option, and which of them where it is left open."""
+
+
+def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator that ask for options of the table: the inverse of ``flat``.
+
+    Where a strategy, a solver or a kernel is left open, its options go into a working set, the automatic solver or a
+    Gaussian kernel. An option that the named strategy, solver or rows do not have is left as it is, and no parameter of
+    an estimator.
+
+    >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
+    {'tol': 1e-09, 'solver': Auto(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
+'alpha_prior': AlphaPrior(shape=0.0, rate=0.0, fixed={'bias': 1e-06})}
+    """
+    rest = dict(options)
+    for place, (kinds, usual) in _PLACES.items():
+        given = rest.get(place, "auto")
+        kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
+        own = {} if kind is None else {each.metadata["option"]: each.name for each in fields(kind)}
+        if kind is not None and any(name in rest for name in own if name != "gamma"):
+            rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
+    if "fixed_alpha" in rest:
+        shape, rate = rest.get("alpha_prior", TABLE["alpha_prior"].default)
+        rest["alpha_prior"] = AlphaPrior(shape, rate, rest.pop("fixed_alpha"))
+    return rest
