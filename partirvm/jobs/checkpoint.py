@@ -29,29 +29,24 @@ classes of this package have no names, so that they may change theirs:
                    ``scale`` (M,), ``jitter``, ``rounding``: stored, since how they were computed may decide their bits
     start          of numbers ``labels``, ``alpha``, ``beta``; of classes ``labels``, ``alpha``, ``weights``
 
-Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``.
+Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``. What a fit, a start and scores hold
+is the likelihood's to say (``Likelihood.pack``, ``pack_warm``, ``pack_scores``); above is that of the package's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
-from partirvm.core.laplace import LaplaceState
-from partirvm.core.left_out import LeftOut
-from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import JointPosterior, Posterior
-from partirvm.core.residuals import Scores
-from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError
 from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.gaussian import Warm
-from partirvm.likelihoods.laplace import Start
+from partirvm.likelihoods import AnyLikelihood
+from partirvm.likelihoods.packing import Packed, named, picked
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import with_kernel
 from partirvm.strategies.rounds import Phase, RoundsState
@@ -61,21 +56,10 @@ from partirvm.strategies.working_set import Best, WorkingSetState
 KIND = "partirvm-checkpoint"
 FORMAT = 3
 
-Packed: TypeAlias = dict[str, Any]
-
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states."""
 
 DESIGN = ("centres", "labels", "bias", "active")
-STATISTICS = ("labels", "gram", "projection", "offset", "energy", "n", "log_weight")
-POSTERIOR = (
-    *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
-)
-BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "surprise")
-LEFT_OUT = ("n", "square", "stated", "counts")
-SCORES = ("n", "square", "absolute", "surprise", "covered", "unit")
-NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
-CLASSES = ("labels", "alpha", "weights", "passes")
 COUNTERS = (*("round", "selection", "seen", "candidates", "duplicates", "dropped", "settled", "learned"),)
 USED = ("used", "evidence", "flat", "patient")
 BEST = ("round", "error", "seen", "candidates")
@@ -113,50 +97,51 @@ def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
 
 
 def _pack_rounds(state: RoundsState) -> Packed:
+    likelihood = state.problem.likelihood
     packed = {
         "kind": ROUNDS,
         "kernel": state.problem.empty.kernel.spec(),
-        "design": _named(state.design, DESIGN),
-        "fit": _pack_fit(state.fit),
-        "scores": _named(state.scores, SCORES) if isinstance(state.scores, Scores) else None,
+        "design": named(state.design, DESIGN),
+        "fit": likelihood.pack(state.fit),
+        "scores": likelihood.pack_scores(state.scores),
         "reason": state.reason.value,
         "concluding": None if state.concluding is None else state.concluding.value,
-        **_named(state, COUNTERS),
+        **named(state, COUNTERS),
     }
     if not isinstance(state, WorkingSetState):
         return packed
-    return {**packed, "kind": WORKING_SET, **_named(state, USED), "best": _pack_best(state.best)}
+    return {**packed, "kind": WORKING_SET, **named(state, USED), "best": _pack_best(state.best, likelihood)}
 
 
 def _unpack_rounds(packed: Packed, problem: Problem, options: Options) -> RoundsState:
     problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
     design = _unpack_design(packed["design"], problem)
-    scores, concluding = packed["scores"], packed["concluding"]
+    concluding = packed["concluding"]
     own: Packed = {
         "problem": problem,
         "options": options,
         "design": design,
-        "fit": _unpack_fit(packed["fit"], problem, design),
+        "fit": problem.likelihood.unpack(problem, design, packed["fit"]),
         "phase": Phase.SAVED,
-        "scores": None if scores is None else Scores(**scores),
+        "scores": problem.likelihood.unpack_scores(packed["scores"]),
         "reason": Termination(packed["reason"]),
         "concluding": None if concluding is None else Termination(concluding),
-        **_picked(packed, COUNTERS),
+        **picked(packed, COUNTERS),
     }
     if packed["kind"] == ROUNDS:
         return RoundsState(**own)
-    return WorkingSetState(**own, **_picked(packed, USED), best=_unpack_best(packed["best"], problem))
+    return WorkingSetState(**own, **picked(packed, USED), best=_unpack_best(packed["best"], problem))
 
 
-def _pack_best(best: Best | None) -> Packed | None:
+def _pack_best(best: Best | None, likelihood: AnyLikelihood) -> Packed | None:
     if best is None:
         return None
     return {
         "kernel": best.design.kernel.spec(),
-        "design": _named(best.design, DESIGN),
-        "fit": _pack_fit(best.fit),
+        "design": named(best.design, DESIGN),
+        "fit": likelihood.pack(best.fit),
         "reason": best.reason.value,
-        **_named(best, BEST),
+        **named(best, BEST),
     }
 
 
@@ -165,81 +150,36 @@ def _unpack_best(packed: Packed | None, problem: Problem) -> Best | None:
         return None
     problem = with_kernel(problem, kernel_from_spec(packed["kernel"]))
     design = _unpack_design(packed["design"], problem)
-    fit, reason = _unpack_fit(packed["fit"], problem, design), Termination(packed["reason"])
-    return Best(design=design, fit=fit, reason=reason, **_picked(packed, BEST))
+    fit, reason = problem.likelihood.unpack(problem, design, packed["fit"]), Termination(packed["reason"])
+    return Best(design=design, fit=fit, reason=reason, **picked(packed, BEST))
 
 
 def _pack_split_merge(state: SplitMergeState) -> Packed:
+    likelihood = state.problem.likelihood
+
     def each(parts: Iterable[Part]) -> list[Packed]:
         return [
-            {"design": _named(part.design, DESIGN), "gain": part.gain, "start": _pack_start(part.warm)}
+            {"design": named(part.design, DESIGN), "gain": part.gain, "start": likelihood.pack_warm(part.warm)}
             for part in parts
         ]
 
-    return {"kind": SPLIT_MERGE, **_named(state, LEVELS), "below": each(state.below), "parts": each(state.parts)}
+    return {"kind": SPLIT_MERGE, **named(state, LEVELS), "below": each(state.below), "parts": each(state.parts)}
 
 
 def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> SplitMergeState:
-    nothing = None if problem.classifies else Warm.of(problem.likelihood.start(problem))
+    unpack_warm = problem.likelihood.unpack_warm
 
     def each(parts: Iterable[Packed]) -> tuple[Part, ...]:
         return tuple(
-            Part(_unpack_design(part["design"], problem), part["gain"], _unpack_start(part["start"], nothing))
+            Part(_unpack_design(part["design"], problem), part["gain"], unpack_warm(problem, part["start"]))
             for part in parts
         )
 
-    levels = _picked(packed, LEVELS)
+    levels = picked(packed, LEVELS)
     return SplitMergeState(
         problem, options, Phase.SAVED, below=each(packed["below"]), parts=each(packed["parts"]), **levels
     )
 
 
-def _pack_start(start: Any) -> Packed:
-    return _named(start, ("labels", "alpha", "weights" if isinstance(start, Start) else "beta"))
-
-
-def _unpack_start(packed: Packed, nothing: Warm | None) -> Warm | Start:
-    return Start(**packed) if nothing is None else replace(nothing, **packed)
-
-
-def _pack_fit(fit: Any) -> Packed:
-    if isinstance(fit, LaplaceState):
-        posteriors = [_named(each, POSTERIOR) for each in fit.posteriors]
-        return {**_named(fit, CLASSES), "posteriors": posteriors, "block": _named(fit.block, BLOCK)}
-    found = fit.posterior
-    each = found.each if isinstance(found, JointPosterior) else (found,)
-    return {
-        "statistics": _named(fit.statistics, STATISTICS),
-        "noise": None if fit.noise is None else _named(fit.noise, STATISTICS),
-        "left_out": None if fit.left_out is None else _named(fit.left_out, LEFT_OUT),
-        "posteriors": [_named(one, POSTERIOR) for one in each],
-        **_named(fit, NUMBERS),
-    }
-
-
-def _unpack_fit(packed: Packed, problem: Problem, design: Design) -> Any:
-    posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
-    if problem.classifies:
-        block, own = LogisticBlock(**packed["block"]), _picked(packed, CLASSES)
-        return LaplaceState(problem.likelihood.name, block=block, posteriors=posteriors, prior=problem.prior, **own)
-    noise, left_out = packed["noise"], packed["left_out"]
-    return replace(
-        problem.likelihood.start(problem),
-        statistics=GramStatistics(design.basis, **packed["statistics"]),
-        noise=None if noise is None else GramStatistics(design.basis, **noise),
-        left_out=None if left_out is None else LeftOut(**left_out),
-        found=posteriors[0] if problem.powers is None else JointPosterior(posteriors),
-        **_picked(packed, NUMBERS),
-    )
-
-
 def _unpack_design(packed: Packed, problem: Problem) -> Design:
     return replace(problem.empty, **packed)
-
-
-def _named(value: Any, names: Iterable[str]) -> Packed:
-    return {name: getattr(value, name) for name in names}
-
-
-def _picked(packed: Packed, names: Iterable[str]) -> Packed:
-    return {name: packed[name] for name in names}

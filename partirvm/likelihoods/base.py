@@ -293,3 +293,32 @@ class Likelihood(Protocol[F, W]):
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
         """Fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
+
+    # checkpoints: names, arrays and scalars, with which the same bits are made again
+
+    @abstractmethod
+    def pack(self, fit: F) -> dict[str, Any]:
+        """A fit, without what the problem and its design say."""
+
+    @abstractmethod
+    def unpack(self, problem: FitProblem, design: Design, packed: dict[str, Any]) -> F:
+        """The fit of the columns of ``design`` of which ``pack`` made this.
+
+        ``KeyError``, ``TypeError`` or ``ValueError`` for names or values that cannot be those of such a fit.
+        """
+
+    @abstractmethod
+    def pack_warm(self, warm: W) -> dict[str, Any]:
+        """Where a fit over other rows begins."""
+
+    @abstractmethod
+    def unpack_warm(self, problem: FitProblem, packed: dict[str, Any]) -> W:
+        """The beginning of which ``pack_warm`` made this. Raises as ``unpack`` does."""
+
+    def pack_scores(self, scores: Any) -> dict[str, Any] | None:
+        """Scores of held-out rows (None if there are none), or None where a checkpoint does not keep them."""
+        return None
+
+    def unpack_scores(self, packed: dict[str, Any] | None) -> Any:
+        """The scores of which ``pack_scores`` made this."""
+        return None

@@ -37,6 +37,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, DenseFit, FitOptions, FitProblem, Likelihood, OnStep
 from partirvm.likelihoods.columns import labels_of, positions
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
 from partirvm.likelihoods.passes import Pass
 from partirvm.types import power_of_two
 
@@ -279,6 +280,30 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             "held_out_rmse": scores.rmse if scores else None,
             "held_out_nlpd": scores.nlpd if scores else None,
         }
+
+    def pack(self, fit: HyperState) -> Packed:
+        """Statistics, posteriors, α and β."""
+        return pack_dense(fit)
+
+    def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> HyperState:
+        """The prior, and what is known of the noise, are the problem's."""
+        return unpack_dense(packed, self.start(problem), design, several=problem.powers is not None)
+
+    def pack_warm(self, warm: Warm) -> Packed:
+        """α and β by labels."""
+        return named(warm, ("labels", "alpha", "beta"))
+
+    def unpack_warm(self, problem: FitProblem, packed: Packed) -> Warm:
+        """The rest is the problem's."""
+        return replace(Warm.of(self.start(problem)), **packed)
+
+    def pack_scores(self, scores: Scores | None) -> Packed | None:
+        """Their sums."""
+        return None if scores is None else named(scores, SCORES)
+
+    def unpack_scores(self, packed: Packed | None) -> Scores | None:
+        """Scores of these sums."""
+        return None if packed is None else Scores(**packed)
 
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:

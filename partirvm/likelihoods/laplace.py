@@ -26,6 +26,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
 from partirvm.likelihoods.columns import labels_of, positions, survivors
 from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.packing import Packed, named, pack_laplace, unpack_laplace
 from partirvm.likelihoods.passes import Pass
 
 Float = NDArray[np.float64]
@@ -135,6 +136,22 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
             "noise_variance": None,
             "train_rmse": None,
         }
+
+    def pack(self, fit: LaplaceState) -> Packed:
+        """α and weights, the quadratic, and the posteriors at the mode."""
+        return pack_laplace(fit)
+
+    def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> LaplaceState:
+        """The prior is the problem's."""
+        return unpack_laplace(packed, self.name, problem.prior)
+
+    def pack_warm(self, warm: Start) -> Packed:
+        """α and weights by labels."""
+        return named(warm, ("labels", "alpha", "weights"))
+
+    def unpack_warm(self, problem: FitProblem, packed: Packed) -> Start:
+        """A start says all by itself."""
+        return Start(**packed)
 
 
 class ClassLikelihood(LaplaceLikelihood):

@@ -1,0 +1,78 @@
+"""Fits as names, arrays and scalars: the part of a checkpoint that is a likelihood's own (``jobs.checkpoint``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.left_out import LeftOut
+from partirvm.core.logistic import LogisticBlock
+from partirvm.core.posterior import JointPosterior, Posterior
+from partirvm.core.priors import Prior
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.updates import HyperState
+from partirvm.kernels.design import Design
+
+Packed: TypeAlias = dict[str, Any]
+
+STATISTICS = ("labels", "gram", "projection", "offset", "energy", "n", "log_weight")
+POSTERIOR = (
+    *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
+)
+BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "surprise")
+LEFT_OUT = ("n", "square", "stated", "counts")
+SCORES = ("n", "square", "absolute", "surprise", "covered", "unit")
+NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
+CLASSES = ("labels", "alpha", "weights", "passes")
+
+
+def named(value: Any, names: Iterable[str]) -> Packed:
+    """Attributes of a value by their names."""
+    return {name: getattr(value, name) for name in names}
+
+
+def picked(packed: Packed, names: Iterable[str]) -> Packed:
+    """Items with these names. Raises ``KeyError`` where one is missing."""
+    return {name: packed[name] for name in names}
+
+
+def pack_dense(fit: HyperState) -> Packed:
+    """A fit by Gram statistics."""
+    found = fit.posterior
+    each = found.each if isinstance(found, JointPosterior) else (found,)
+    return {
+        "statistics": named(fit.statistics, STATISTICS),
+        "noise": None if fit.noise is None else named(fit.noise, STATISTICS),
+        "left_out": None if fit.left_out is None else named(fit.left_out, LEFT_OUT),
+        "posteriors": [named(one, POSTERIOR) for one in each],
+        **named(fit, NUMBERS),
+    }
+
+
+def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: bool) -> HyperState:
+    """The fit of these columns that began at ``start``, of ``several`` targets or of one."""
+    posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
+    noise, left_out = packed["noise"], packed["left_out"]
+    return replace(
+        start,
+        statistics=GramStatistics(design.basis, **packed["statistics"]),
+        noise=None if noise is None else GramStatistics(design.basis, **noise),
+        left_out=None if left_out is None else LeftOut(**left_out),
+        found=JointPosterior(posteriors) if several else posteriors[0],
+        **picked(packed, NUMBERS),
+    )
+
+
+def pack_laplace(fit: LaplaceState) -> Packed:
+    """A fit by Laplace's approximation."""
+    posteriors = [named(each, POSTERIOR) for each in fit.posteriors]
+    return {**named(fit, CLASSES), "posteriors": posteriors, "block": named(fit.block, BLOCK)}
+
+
+def unpack_laplace(packed: Packed, likelihood: str, prior: Prior) -> LaplaceState:
+    """The fit by the likelihood of this name."""
+    posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
+    block, own = LogisticBlock(**packed["block"]), picked(packed, CLASSES)
+    return LaplaceState(likelihood, block=block, posteriors=posteriors, prior=prior, **own)
