@@ -109,12 +109,12 @@ def test_limits_end_a_fit_with_a_usable_model():
 
 def test_the_limit_of_memory_ends_rounds_with_a_warning(monkeypatch):
     """Columns that do not fit any more: LimitWarning, Termination.MEMORY, a usable model."""
-    from partirvm.setup import resolve
+    from partirvm.setup import spec
 
-    made = resolve.make_plan
+    made = spec.make_plan
     from dataclasses import replace
 
-    monkeypatch.setattr(resolve, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=70))
+    monkeypatch.setattr(spec, "make_plan", lambda *args, **kw: replace(made(*args, **kw), max_columns=70))
     X, y = plane(1000, noise=0.01)
     with pytest.warns(LimitWarning, match="memory_limit"):
         model = RVMRegressor(gamma=0.5, partition_size=40, strategy="working-set", random_state=0).fit(X, y)
