@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,53 +11,36 @@ from numpy.typing import NDArray
 from partirvm.backends import Executor
 from partirvm.backends.allocator import return_freed_memory
 from partirvm.core.moments import Moments
-from partirvm.core.priors import Prior
-from partirvm.core.rprop import groups
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.checks import check_range
 from partirvm.data.weighted import ClassWeighted
-from partirvm.errors import DataError, UsageError
-from partirvm.kernels import NoKernel
-from partirvm.kernels.bases import labels_by_name
-from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.gaussian import root_mean
-from partirvm.options import TABLE, Request, idle
-from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
-from partirvm.setup.basis import codes_seen, resolve_basis
-from partirvm.setup.choosing import LEAST
 from partirvm.setup.class_weights import class_weights_of
-from partirvm.setup.classes import Classes, find_classes
-from partirvm.setup.kernel import chooses, learns, resolve_kernel, sees_codes
+from partirvm.setup.kernel import learns
+from partirvm.setup.new_problem import codes_of, new_problem
 from partirvm.setup.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
-    resolve_class_likelihood,
     resolve_likelihood,
     resolve_moderate,
     resolve_partition_size,
-    resolve_prior,
-    resolve_scaling,
     resolve_strategy,
 )
 from partirvm.setup.rates import calibrate
 from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
 from partirvm.setup.relevance import input_variance
+from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.spent import Entry
 from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.problem import Options, Problem
-from partirvm.types import BIAS, over_square
 
 Float = NDArray[np.float64]
-
-FARTHEST_NOISE = 1e60
-"""A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +86,12 @@ def resolve(
     look(interrupted)
     rows = _Rows.of(source, request, executor, held_out, interrupted)
     source, moments = rows.source, rows.moments
-    problem = _new_problem(source, held_out, request, moments, executor)
+    problem = new_problem(source, held_out, request, moments, executor)
     strategy = resolve_strategy(request, source.n_rows, problem.n_outputs if problem.classifies else 0)
     shape, machine = _shape(source, problem), machine_for(request, executor)
     measuring = Measuring(source, shape, machine, request, executor, interrupted, began)
     learned = None
-    if problem.power and _enough(request, moments):
+    if problem.power and enough_to_learn(request, moments):
         learned = measuring.kernel(problem, all_rows=strategy == "basic")
         problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
@@ -193,12 +175,6 @@ def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executo
     )
 
 
-def codes_of(source: Source, request: Request, executor: Executor) -> NDArray[np.integer[Any]] | None:
-    """The class codes (N,) of all rows, None for a target that is a number. Raises as ``find_classes`` does."""
-    classes = find_classes(source, request, executor)
-    return None if classes is None else classes.codes
-
-
 def machine_for(request: Request, executor: Executor) -> Machine:
     """Where tasks run, under the memory limit that is asked for."""
     return executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
@@ -235,7 +211,7 @@ def _spec(
     """Resolve what follows from strategy and partition size, and plan."""
     source, moments = rows.source, rows.moments
     likelihood, sample = resolve_likelihood(request, strategy, source.n_rows, size, problem.n_kernels)
-    notes += _remarks(request, strategy, likelihood, source, problem, moments, joining)
+    notes += remarks_of(request, strategy, likelihood, source, problem, moments, joining)
     resolved = replace(
         request,
         strategy=strategy,
@@ -278,158 +254,12 @@ def _spec(
     )
 
 
-def _enough(parameters: Request, moments: Moments) -> bool:
-    """Whether a kernel is to be learned, and can be: nobody is left alone with what a few rows say."""
-    return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)
-
-
-def _remarks(
-    parameters: Request,
-    strategy: str,
-    likelihood: str,
-    source: Source,
-    problem: Problem,
-    moments: Moments,
-    new_rows: int | None,
-) -> tuple[str, ...]:
-    """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
-    given, remarks = parameters, []
-    chosen = {
-        "target": (_kind_of_target(problem),),
-        "strategy": (strategy,),
-        "fit_rows": (likelihood, given.final_likelihood),
-        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
-        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
-    }
-    without = idle(given, chosen)
-    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
-        without.append("fixed_alpha")
-    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
-    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
-        without.append("gamma_prior")
-    if without:
-        remarks.append(f"without effect here: {', '.join(without)}")
-    if blind := sees_codes(given.kernel, source.columns):
-        remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
-    if blind := codes_seen(given, source.columns):
-        remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
-    if learns(given) and not problem.power:
-        remarks.append("no kernel was learned: the target is constant")
-    elif learns(given) and not _enough(given, moments):
-        remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
-    if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
-        remarks.append(
-            "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
-            "recover what is gone: 'full' and 'sample' err less"
-        )
-    if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
-        remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
-    if given.final_likelihood != "full":
-        remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
-    return tuple(remarks)
-
-
-def _kind_of_target(problem: Problem) -> str:
-    """What options apply to: numbers, two classes or several."""
-    if not problem.classifies:
-        return NUMBERS
-    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
-
-
 def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
     if strategy != "working-set":
         return "all" if strategy == "basic" else "order"
     if parameters.selection != "auto":
         return parameters.selection
     return CLASS_SELECTION if classifies else SELECTION
-
-
-def _new_problem(
-    source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
-) -> Problem:
-    """The problem of these rows, with the kernel that the parameters name."""
-    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
-    kernel = resolve_kernel(parameters, moments, source.columns)
-    origin = scaling.inputs(moments.inputs.mean)
-    empty = Design(
-        kernel,
-        scaling,
-        np.zeros((0, source.n_features)),
-        NONE,
-        bias=False,
-        origin=origin,
-        functions=resolve_basis(parameters, source, scaling),
-    )
-    return _problem(source, held_out, parameters, empty, moments, find_classes(source, parameters, executor))
-
-
-def _problem(
-    source: Source,
-    held_out: Source | None,
-    parameters: Request,
-    empty: Design,
-    moments: Moments,
-    classes: Classes | None,
-) -> Problem:
-    labels = labels_by_name(empty.functions, source.columns.features)
-    if classes is not None:
-        return Problem(
-            n_rows=source.n_rows,
-            empty=empty,
-            bias=parameters.fit_intercept,
-            power=1.0,
-            noise_variance=None,
-            target_scale=1.0,
-            shuffled=source.shuffled,
-            held_out=held_out is not None,
-            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
-            n_classes=classes.n_classes,
-            codes=classes.codes,
-            prior=resolve_prior(parameters, 1.0, labels),
-        )
-    scales, targets = empty.scaling.t_scale, moments.targets
-    powers = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
-    several = source.n_targets > 1 and bool(powers.any())
-    if several and not powers.all():
-        which = int(np.flatnonzero(powers == 0)[0])
-        name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
-        raise DataError(
-            f"target {which} of {source.n_targets}{name} is constant: leave it out, or give each target vectors of its "
-            "own with multi_output='independent'"
-        )
-    prior = resolve_prior(parameters, float(scales[0]), labels)
-    if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
-        raise UsageError(
-            f"alpha_prior, noise_prior and updates={parameters.updates!r} are for one target, y has "
-            f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
-        )
-    noise = None
-    if parameters.noise_variance != "estimate":
-        noise = over_square(float(parameters.noise_variance), scales)
-        _check_noise(float(parameters.noise_variance), noise, powers)
-    return Problem(
-        n_rows=source.n_rows,
-        empty=empty,
-        bias=parameters.fit_intercept,
-        power=float(powers.mean()),
-        noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
-        target_scale=root_mean(scales),
-        shuffled=source.shuffled,
-        held_out=held_out is not None,
-        prior=prior,
-        powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
-    )
-
-
-def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-    """Refuse a noise variance that no arithmetic can tell from 0, or the target from; ``noise`` is it to the model."""
-    share = np.divide(noise, powers, out=np.ones_like(powers), where=powers > 0)
-    if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
-        far = share[int(np.argmax(np.abs(np.log10(np.maximum(share, np.finfo(float).tiny)))))]
-        raise UsageError(
-            f"noise_variance is {given:g}, {far:.0e} of the target's variance: it must be between "
-            f"{1 / FARTHEST_NOISE:.0e} and {FARTHEST_NOISE:.0e} of it, in the target's unit squared, or 'estimate'"
-        )
 
 
 def _options(request: Request, plan: Plan, centres: int) -> Options:

@@ -17,8 +17,9 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.options import Request
+from partirvm.planning.making import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, affordable
+from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.choosing import EACH, ONE, WIDTHS, choose
 from partirvm.setup.kernel import chooses

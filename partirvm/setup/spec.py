@@ -22,8 +22,9 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates, RoundCost
 from partirvm.planning.keeping import SHARE, KernelStore, choose
+from partirvm.planning.making import make_plan, weighing_all
 from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import Machine, Plan, Sparseness, make_plan, weighing_all
+from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import checked_basis
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable

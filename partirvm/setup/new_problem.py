@@ -1,0 +1,122 @@
+"""The problem of these rows: scaling, kernel, prior, classes and noise, as a strategy sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.backends import Executor
+from partirvm.core.moments import Moments
+from partirvm.core.priors import Prior
+from partirvm.data import Source
+from partirvm.errors import DataError, UsageError
+from partirvm.kernels.bases import labels_by_name
+from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.gaussian import root_mean
+from partirvm.options import Request
+from partirvm.setup.basis import resolve_basis
+from partirvm.setup.classes import Classes, find_classes
+from partirvm.setup.kernel import resolve_kernel
+from partirvm.setup.parameters import resolve_class_likelihood, resolve_prior, resolve_scaling
+from partirvm.strategies.problem import Problem
+from partirvm.types import over_square
+
+FARTHEST_NOISE = 1e60
+"""A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
+
+
+def new_problem(
+    source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
+) -> Problem:
+    """The problem of these rows, with the kernel that the parameters name."""
+    scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
+    kernel = resolve_kernel(parameters, moments, source.columns)
+    origin = scaling.inputs(moments.inputs.mean)
+    empty = Design(
+        kernel,
+        scaling,
+        np.zeros((0, source.n_features)),
+        NONE,
+        bias=False,
+        origin=origin,
+        functions=resolve_basis(parameters, source, scaling),
+    )
+    return _problem_of(source, held_out, parameters, empty, moments, find_classes(source, parameters, executor))
+
+
+def _problem_of(
+    source: Source,
+    held_out: Source | None,
+    parameters: Request,
+    empty: Design,
+    moments: Moments,
+    classes: Classes | None,
+) -> Problem:
+    labels = labels_by_name(empty.functions, source.columns.features)
+    if classes is not None:
+        return Problem(
+            n_rows=source.n_rows,
+            empty=empty,
+            bias=parameters.fit_intercept,
+            power=1.0,
+            noise_variance=None,
+            target_scale=1.0,
+            shuffled=source.shuffled,
+            held_out=held_out is not None,
+            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
+            n_classes=classes.n_classes,
+            codes=classes.codes,
+            prior=resolve_prior(parameters, 1.0, labels),
+        )
+    scales, targets = empty.scaling.t_scale, moments.targets
+    powers = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
+    several = source.n_targets > 1 and bool(powers.any())
+    if several and not powers.all():
+        which = int(np.flatnonzero(powers == 0)[0])
+        name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
+        raise DataError(
+            f"target {which} of {source.n_targets}{name} is constant: leave it out, or give each target vectors of its "
+            "own with multi_output='independent'"
+        )
+    prior = resolve_prior(parameters, float(scales[0]), labels)
+    if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
+        raise UsageError(
+            f"alpha_prior, noise_prior and updates={parameters.updates!r} are for one target, y has "
+            f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
+        )
+    noise = None
+    if parameters.noise_variance != "estimate":
+        noise = over_square(float(parameters.noise_variance), scales)
+        _check_noise(float(parameters.noise_variance), noise, powers)
+    return Problem(
+        n_rows=source.n_rows,
+        empty=empty,
+        bias=parameters.fit_intercept,
+        power=float(powers.mean()),
+        noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
+        target_scale=root_mean(scales),
+        shuffled=source.shuffled,
+        held_out=held_out is not None,
+        prior=prior,
+        powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
+    )
+
+
+def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
+    """Refuse a noise variance that no arithmetic can tell from 0, or the target from; ``noise`` is it to the model."""
+    share = np.divide(noise, powers, out=np.ones_like(powers), where=powers > 0)
+    if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
+        far = share[int(np.argmax(np.abs(np.log10(np.maximum(share, np.finfo(float).tiny)))))]
+        raise UsageError(
+            f"noise_variance is {given:g}, {far:.0e} of the target's variance: it must be between "
+            f"{1 / FARTHEST_NOISE:.0e} and {FARTHEST_NOISE:.0e} of it, in the target's unit squared, or 'estimate'"
+        )
+
+
+def codes_of(source: Source, request: Request, executor: Executor) -> NDArray[np.integer[Any]] | None:
+    """The class codes (N,) of all rows, None for a target that is a number. Raises as ``find_classes`` does."""
+    classes = find_classes(source, request, executor)
+    return None if classes is None else classes.codes

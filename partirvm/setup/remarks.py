@@ -1,0 +1,73 @@
+"""What a plan says before it runs: options without effect, limits that cannot hold, slow ways."""
+
+from __future__ import annotations
+
+from partirvm.core.moments import Moments
+from partirvm.core.rprop import groups
+from partirvm.data import Source
+from partirvm.kernels import NoKernel
+from partirvm.options import TABLE, Request, idle
+from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.setup.basis import codes_seen
+from partirvm.setup.choosing import LEAST
+from partirvm.setup.kernel import chooses, learns, sees_codes
+from partirvm.strategies.problem import Problem
+from partirvm.types import BIAS
+
+
+def remarks_of(
+    parameters: Request,
+    strategy: str,
+    likelihood: str,
+    source: Source,
+    problem: Problem,
+    moments: Moments,
+    new_rows: int | None,
+) -> tuple[str, ...]:
+    """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
+    given, remarks = parameters, []
+    chosen = {
+        "target": (_kind_of_target(problem),),
+        "strategy": (strategy,),
+        "fit_rows": (likelihood, given.final_likelihood),
+        "kernel": ("none" if given.kernel == NoKernel.name else "some",),
+        "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
+    }
+    without = idle(given, chosen)
+    if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
+        without.append("fixed_alpha")
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
+        without.append("gamma_prior")
+    if without:
+        remarks.append(f"without effect here: {', '.join(without)}")
+    if blind := sees_codes(given.kernel, source.columns):
+        remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
+    if blind := codes_seen(given, source.columns):
+        remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
+    if learns(given) and not problem.power:
+        remarks.append("no kernel was learned: the target is constant")
+    elif learns(given) and not enough_to_learn(given, moments):
+        remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
+    if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
+        remarks.append(
+            "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
+            "recover what is gone: 'full' and 'sample' err less"
+        )
+    if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
+        remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
+    if given.final_likelihood != "full":
+        remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
+    return tuple(remarks)
+
+
+def _kind_of_target(problem: Problem) -> str:
+    """What options apply to: numbers, two classes or several."""
+    if not problem.classifies:
+        return NUMBERS
+    return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES
+
+
+def enough_to_learn(parameters: Request, moments: Moments) -> bool:
+    """Whether a kernel is to be learned, and can be: nobody is left alone with what a few rows say."""
+    return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)
