@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from partirvm.options.request import TABLE
+from partirvm.options.table import TABLE
 from partirvm.options.values import (
     FAMILIES,
     SOLVERS,

@@ -16,7 +16,7 @@ from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageE
 from partirvm.jobs.attempt import carry_out
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import absolute, changes, places_of
-from partirvm.jobs.requeue import check_changes, requeue, requeue_grown
+from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel

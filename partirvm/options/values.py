@@ -1,7 +1,7 @@
 """Options as values: what a strategy, a kernel, a solver, the noise or a prior takes, beside what it is.
 
 ``RVMRegressor(strategy=WorkingSet(selection="gain"))`` asks for what ``--strategy working-set --selection gain`` does.
-Each field of a value is one option of the table (``options.request``), whose default and check it has. Values have
+Each field of a value is one option of the table (``options.table``), whose default and check it has. Values have
 scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds
 ``strategy__selection``. They are not changed by a fit.
 """
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from partirvm.errors import UsageError
 from partirvm.options import names
-from partirvm.options.request import TABLE
+from partirvm.options.table import TABLE
 
 _WRITTEN = {"likelihood": "fit_rows", "final_likelihood": "last_rows"}
 """How Python names places that the table names by their flags."""

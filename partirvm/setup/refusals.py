@@ -99,4 +99,4 @@ def check_solver(parameters: Request, source: Source) -> None:
         (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
     ):
         if there:
-            raise UsageError(f"solver 'fast' knows nothing of {what}: it must be 'auto' or 'fixed-point'")
+            raise UsageError(f"solver 'fast' does not support {what}: it must be 'auto' or 'fixed-point'")

@@ -7,7 +7,7 @@ from partirvm.core.rprop import groups
 from partirvm.data import Source
 from partirvm.kernels import NoKernel
 from partirvm.options import TABLE, Request, idle
-from partirvm.options.table import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.setup.basis import codes_seen
 from partirvm.setup.choosing import LEAST
 from partirvm.setup.kernel import chooses, learns, sees_codes
@@ -69,5 +69,5 @@ def _kind_of_target(problem: Problem) -> str:
 
 
 def enough_to_learn(parameters: Request, moments: Moments) -> bool:
-    """Whether a kernel is to be learned, and can be: nobody is left alone with what a few rows say."""
+    """True if kernel learning was requested and there are enough rows."""
     return learns(parameters) and not (chooses(parameters) and moments.targets.n < LEAST)

@@ -17,7 +17,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.kernels import Kernel, Several, kernel_from_spec
 from partirvm.options import Request
-from partirvm.planning.making import affordable
+from partirvm.planning.make_plan import affordable
 from partirvm.planning.memory import ALLOWANCE, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names

@@ -22,7 +22,7 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates, RoundCost
 from partirvm.planning.keeping import SHARE, KernelStore, choose
-from partirvm.planning.making import make_plan, weighing_all
+from partirvm.planning.make_plan import make_plan, weighing_all
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import checked_basis

@@ -162,7 +162,7 @@ def test_a_fit_by_actions(made, cli, cli_json, tmp_path):
     refused = ("--fixed-alpha", "bias=1", "--solver", "fast", "--quiet")
     status, _, err = cli("fit", made.at("train.zarr"), str(tmp_path / "no"), *CHOICES, *refused)
     assert status == 2
-    assert "solver 'fast' knows nothing of alpha_prior" in err
+    assert "solver 'fast' does not support alpha_prior" in err
 
 
 @pytest.mark.parametrize("arguments", [("--multi-class", "ovr"), ("--moderate",), ("--class-weight", "balanced")])

@@ -17,7 +17,7 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
-from partirvm.options.table import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
 from partirvm.options.values import VALUES, AlphaPrior, Value

@@ -14,7 +14,7 @@ from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import Looking, Rates
 from partirvm.planning.keeping import choose
-from partirvm.planning.making import affordable, make_plan, weighing_all
+from partirvm.planning.make_plan import affordable, make_plan, weighing_all
 from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
 from partirvm.planning.plan import Machine, Sparseness
 from partirvm.planning.units import format_bytes, format_duration

@@ -1,0 +1,80 @@
+"""One row of the table of options, and what follows from the rows: checks, and options without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from partirvm.options.constraints import Check
+
+Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
+
+Asked = TypeVar("Asked")
+
+NUMBERS, TWO_CLASSES, SEVERAL_CLASSES = "numbers", "two classes", "several classes"
+"""Kinds of target that an option may be for."""
+
+CLASSES = (TWO_CLASSES, SEVERAL_CLASSES)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a fit.
+
+    ``check`` raises ``UsageError`` for a value that cannot be, and returns what a request keeps; ``help`` is the text
+    of its flag, ``metavar`` stands there for the value; ``applies`` says what has to be so for it to have an effect:
+    of each key ("target", "strategy", "fit_rows", "kernel") the words that it applies to.
+    """
+
+    name: str
+    default: Any
+    check: Check
+    help: str
+    group: Group
+    metavar: str | None
+    applies: Mapping[str, Collection[str]]
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    def has_effect(self, chosen: Mapping[str, Collection[str]]) -> bool:
+        """Whether it has one where these words were chosen; keys that are absent are left open."""
+        return all(set(words) & set(chosen.get(key, words)) for key, words in self.applies.items())
+
+
+def option(
+    default: Any,
+    check: Check,
+    *,
+    help: str,
+    group: Group,
+    metavar: str | None = None,
+    applies: Mapping[str, Collection[str]] | None = None,
+) -> Any:
+    """The field of a dataclass that is an option; see ``Option``."""
+    row = {"check": check, "help": help, "group": group, "metavar": metavar, "applies": applies or {}}
+    return field(default=default, metadata={"option": row})
+
+
+def table_of(request: type) -> dict[str, Option]:
+    """The options of a dataclass of such fields, by name, in order."""
+    return {each.name: _row(each) for each in fields(request)}
+
+
+def _row(of: Field[Any]) -> Option:
+    return Option(name=of.name, default=of.default, **of.metadata["option"])
+
+
+def checked(request: Asked, table: Mapping[str, Option]) -> Asked:
+    """The request with every value as its check keeps it. Raises ``UsageError`` naming the first that cannot be."""
+    found = {name: row.check(name, getattr(request, name)) for name, row in table.items()}
+    return replace(request, **found)  # type: ignore[type-var]
+
+
+def idle(request: Any, table: Mapping[str, Option], chosen: Mapping[str, Collection[str]]) -> list[str]:
+    """Names of the options that have no effect where these words were chosen, and differ from their defaults."""
+    without = (row for row in table.values() if not row.has_effect(chosen))
+    return [row.name for row in without if getattr(request, row.name) != row.default]
