@@ -38,8 +38,8 @@ def partirvm() -> None:
     The first turns a table into DATA, a Zarr folder of checked and shuffled rows. The second trains a model tile by
     tile, under the memory limit, and keeps it in the folder JOB. The third writes a mean and a standard deviation for
     every row, or the probability of every class where DATA were made with --classes. In between, `plan` tells what a
-    fit would cost, and `evaluate` measures a model on data that it has not seen. `partirvm demo` shows it all in about
-    a minute.
+    fit would cost, and `evaluate` measures a model on data that it has not seen. `partirvm demo` shows it all in a
+    few minutes.
 
     A fit can be stopped early, its model used, and the fit resumed later, even after a crash; on a Dask cluster it runs
     on by itself, and can be watched from anywhere that sees the folder JOB.
@@ -65,8 +65,8 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Learn a landscape: real data, all steps, one picture.
 
     Trains on the elevation model that matplotlib bundles, 138,632 cells of longitude and latitude with their height in
-    metres, and draws the terrain, the prediction, its standard deviation and the relevance vectors. Takes about a
-    minute on two cores, and prints the command that each step stands for.
+    metres, and draws the terrain, the prediction, its standard deviation and the relevance vectors. Takes two to
+    four minutes on two cores, and prints the command that each step stands for.
 
     \b
     Example:
