@@ -1,4 +1,4 @@
-"""How a job ends: because somebody asks for it, by an error, or because its process is gone."""
+"""How a job ends: because a user asks for it, by an error, or because its process is gone."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STAMPS = {"event", "time", "epoch", "skips", "model"}
 """What the store adds to a line of history."""
 
 GONE = "the process that was at work on it is gone"
-"""Reason of an interruption that somebody else noticed."""
+"""Reason of an interruption that another process noticed."""
 
 
 @dataclass
 class Requests:
-    """Asked between tiles and dense iterations: whether somebody wants the job to end. Looks every ``ASK`` seconds.
+    """Asked between tiles and dense iterations: whether a user asked for its end. Looks every ``ASK`` seconds.
 
     The first time that it is so it becomes an event, with the reason that was given. Raises ``LeaseLostError`` once
     another process has taken the job over.
@@ -49,7 +49,7 @@ class Requests:
     _looked: float = field(default=-ASK)
 
     def __call__(self) -> Termination | None:
-        """``ABORTED`` once somebody wants the end."""
+        """``ABORTED`` once a user asked for the end."""
         if self.asked is None:
             self._look()
         return None if self.asked is None else Termination.ABORTED

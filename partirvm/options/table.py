@@ -160,8 +160,8 @@ class Request:
         metavar="S",
         applies=WITH_KERNEL,
         help="Where kernel values are kept between passes: memory (what the fit leaves of --memory-limit), zarr "
-        "(beside the job), none (evaluated in every pass), or auto: none of numbers, what was measured fastest of "
-        "classes. Changes no result.",
+        "(beside the job), none (evaluated in every pass), or auto: none for a regression, the fastest by "
+        "measurement for classes. Changes no result.",
     )
     selection: str = option(
         "auto",
@@ -244,7 +244,7 @@ class Request:
         group="strategy",
         metavar="S",
         help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, that "
-        "which gains most), or auto (the fixed point; in the last fit of numbers columns come back while that gains).",
+        "which gains most), or auto (the fixed point; in the last fit of a regression columns come back).",
     )
     updates: str = option(
         "mackay",
