@@ -178,7 +178,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param(pd.array([1, None] * 30, dtype="Int64"), "missing labels, the first in row 1:", id="NA"),
         pytest.param([True, None] * 30, "missing labels, the first in row 1:", id="None among truth values"),
         pytest.param(np.array([0.0, np.nan] * 30), "30 missing labels, the first in row 1", id="NaN"),
-        pytest.param(np.linspace(0, 1, 60), "continuous numbers such as 0.01", id="continuous"),
+        pytest.param(np.linspace(0, 1, 60), "continuous values such as 0.01", id="continuous"),
     ],
 )
 def test_labels_that_cannot_be_used_are_named(y, says):

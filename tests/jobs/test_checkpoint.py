@@ -146,7 +146,7 @@ def test_chunks_are_of_bounded_size(tmp_path, monkeypatch):
     chunks = sorted((tmp_path / "c" / "a0" / "c").iterdir())
     assert len(chunks) == 9
     (chunks[4] / "0").unlink()
-    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint has lost a chunk, c.* is missing"):
+    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint is damaged, its chunk c.* is missing"):
         load_checkpoint(str(tmp_path / "c"))
 
 
