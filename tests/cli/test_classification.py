@@ -211,7 +211,10 @@ WRONG = {
     ),
     "text without --classes": ("ingest {csv} new --target kind --features a,b", r"'kind' holds text.*`--classes`"),
     "an unseen label": ("ingest other.csv new --like {train}", r"other\.csv: .*--like.* do not have: 'tin'\. Leave"),
-    "evaluation of one": ("evaluate {job} other.zarr", r"other\.zarr: the class 'tin' of the data is not in the training data"),
+    "evaluation of one": (
+        "evaluate {job} other.zarr",
+        r"other\.zarr: the class 'tin' of the data is not in the training data",
+    ),
     "validation of one": ("fit {train} new --validation other.zarr", r"one of the classes .*tin.*`--like`"),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
     "validation of a number": ("fit {train} new --validation number.zarr", r"is a number.*`--like`"),

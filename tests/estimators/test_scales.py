@@ -243,7 +243,7 @@ def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
     predict = model.predict if estimator is RVMRegressor else model.decision_function
     for rows in (far, da.from_array(far)):
         if kernel in LARGE:
-            with pytest.raises(DataError, match=r"row 7 of 60 \(counted from 0\) is no finite number.*'x1' is 1e\+300"):
+            with pytest.raises(DataError, match=r"row 7 of 60 \(counted from 0\) is not finite.*'x1' is 1e\+300"):
                 predict(rows)
         else:
             assert np.isfinite(predict(rows)).all()
