@@ -1,4 +1,4 @@
-"""Text of a fit: one line per round while it runs, a summary when it is over. Plain values in, strings out."""
+"""Text about a fit: one line per round while it runs, a summary at its end. Plain values in, strings out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partirvm.report.quantities import (
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """A number with its noun.
 
     >>> counted(1, "tile"), counted(1200, "row")
     ('1 tile', '1,200 rows')
@@ -45,7 +45,7 @@ def format_rate(rows: float | None) -> str:
 
 
 def rows_per_second(entry: Entry) -> float | None:
-    """Rows that the passes of a round read in a second; None where it had no pass."""
+    """Rows per second read by the passes of a round; None if it had no pass."""
     seconds = entry["pass_seconds"]
     return entry["pass_rows"] / seconds if seconds > 0 else None
 
@@ -60,7 +60,7 @@ class Column:
 
 
 NAMED = {"final": "last", "early": "early"}
-"""Kinds of lines that have a name instead of a number; an early model is that of a run whose time was up before."""
+"""Kinds of entries with a name instead of a number; "early" is the model of a run that reached its time limit."""
 
 _BEFORE = (
     Column("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
@@ -76,13 +76,13 @@ _AFTER = (
 
 
 def round_columns(entry: Entry) -> tuple[Column, ...]:
-    """Columns of the table of rounds that begins with this one: errors of its kind, held-out ones if it has any."""
+    """Columns of the table of rounds that starts with this entry: errors of its kind, held-out ones if present."""
     errors = (Column(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
     return (*_BEFORE, *errors, *_AFTER)
 
 
 def table_header(entry: Entry) -> str:
-    """First line of the table of rounds that begins with this one."""
+    """Header of the table of rounds that starts with this entry."""
     return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(entry))
 
 
@@ -92,7 +92,7 @@ def table_line(entry: Entry) -> str:
 
 
 def heuristic_line(entry: Entry) -> str:
-    """What measured the partition size, and what came of it.
+    """The measured sparseness, and the resulting partition size.
 
     >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
     >>> heuristic_line(entry)
@@ -108,7 +108,7 @@ def heuristic_line(entry: Entry) -> str:
 
 
 def plan_line(plan: dict[str, Any]) -> str:
-    """What a fit is about to do, in two lines and one for each note, from a plan's JSON."""
+    """The plan of a fit from its JSON: two lines, and one for each note."""
     threads = counted(plan["threads"], "thread")
     if plan["workers"] > 1:
         threads = f"{plan['workers']} workers of {threads}"
@@ -128,7 +128,7 @@ def size_text(plan: dict[str, Any]) -> str:
 
 
 def _course(plan: dict[str, Any]) -> str:
-    """Which rows become candidates when."""
+    """The schedule of candidates."""
     most = plan["max_rounds"]
     if plan["strategy"] == "basic":
         return "all rows at once" if plan["partition_size"] else "basis functions alone"
@@ -142,7 +142,7 @@ def _course(plan: dict[str, Any]) -> str:
 
 
 def _likelihood(plan: dict[str, Any]) -> str:
-    """Rows that intermediate fits see, where these are not all."""
+    """The rows used by intermediate fits, if not all."""
     if plan["likelihood"] == "full":
         return ""
     if plan["likelihood"] == "sample":
@@ -151,7 +151,7 @@ def _likelihood(plan: dict[str, Any]) -> str:
 
 
 def summary(facts: dict[str, Any]) -> str:
-    """What came of a fit: the values of ``fit --json`` in words."""
+    """The result of a fit: the values of ``fit --json`` as text."""
     kind = kind_of(facts)
     fits = counted(facts["fits"], "fit")
     course = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
@@ -175,7 +175,7 @@ def _units(facts: dict[str, Any]) -> str:
 
 
 def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a summary says beside the errors."""
+    """Further lines of a summary, after the errors."""
     evidence = format_evidence(facts["log_evidence"])
     if "targets" in facts:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
@@ -186,10 +186,10 @@ def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
-    """What came of a fit, as ``fit --json`` prints it: the line of its model, how it ended, and its plan's JSON.
+    """The result of a fit, as printed by ``fit --json``: its model's history entry, its end, and its plan's JSON.
 
-    ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's,
-    ``passes`` those of all of them.
+    ``rounds`` counts the levels of split-merge, including the last merge; ``fits`` all dense fits except the
+    heuristic's, ``passes`` the passes of all of them.
     """
     last = next((entry for entry in reversed(history) if leaves_model(entry)), history[-1])
     kind = kind_of(last)
