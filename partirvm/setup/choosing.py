@@ -9,8 +9,7 @@ judged, at all of these kernels, instead of the tied one: it has an α for each 
 and overfits where the tied RVM of a few centres does not (pima, german and cancer lost 5 to 20 % of log loss to widths
 that the tied one held for best). The least sum decides, but a width per feature must be ahead by more than a standard
 error over the folds: chosen by luck, it loses more than one width would. One width is known then; a width per feature
-is learned
-again, from all rows.
+is learned again, from all rows.
 """
 
 from __future__ import annotations
