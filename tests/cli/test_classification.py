@@ -261,7 +261,7 @@ def test_what_is_refused(made, desk, cli):
 
 def test_the_readmes_commands_on_classes(tmp_path):
     """As they stand there."""
-    block = re.search(r"## Tell classes apart.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    block = re.search(r"## Classify.*?```\n(.*?)```", README.read_text(), re.DOTALL)
     commands = [re.sub(r"\s+#.*", "", line) for line in block[1].splitlines() if line.strip()]
     assert len(commands) >= 5
     write(tmp_path / "mails.csv", 900, 1, 2)

@@ -117,7 +117,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("one of two is missing", csv(GOOD), {"target": "y, q"}, DataError, "no column 'q' .target.*a, b, y"),
     ("one of two is the weights", csv(GOOD), {"target": "b,y", "weights": "b"}, UsageError, "both the target and"),
     ("no feature is left", csv(GOOD), {"target": "a,b,y"}, DataError, "there is no feature column besides a, b, y"),
-    ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "a classification has one target, but b"),
+    ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
     ("name of y1 twice", npz(X=X, y=X, y1=Y), {}, DataError, "'y1' occurs twice"),
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
     ("no y", npz(X=X), {}, DataError, "no array y"),
