@@ -243,7 +243,7 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     return solution, scale**2 * np.einsum("ij,ij->j", inverse, inverse)
 
 
-def strangers(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those of these columns, least determined first, whose weights are nearly uncorrelated in every posterior."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from partirvm.core.left_out import LeftOut, Spread
-from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, strangers
+from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, weakly_correlated
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.shared_alpha import fails, fixed_point, optimum
 from partirvm.core.statistics import GramStatistics
@@ -301,15 +301,15 @@ def thin(state: HyperState) -> HyperState:
     """Delete columns that fail q² > s (or its generalisation for a prior), but of near-copies only one at a time.
 
     Near-copies share what they explain, and each of them fails while the others are present; columns whose weights are
-    nearly uncorrelated in the posterior (``strangers``) can be deleted together. Returns the state itself if no column
-    fails. The deletion of a single failing column never lowers the evidence (Tipping & Faul 2003, eq. 20).
+    nearly uncorrelated in the posterior (``weakly_correlated``) can be deleted together. Returns the state itself
+    if no column fails. The deletion of a single failing column never lowers the evidence (Tipping & Faul 2003, eq. 20).
     """
     old = state.posterior
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
     each = old.each if isinstance(old, JointPosterior) else (old,)
-    kept = np.setdiff1d(np.arange(len(state.alpha)), strangers(each, failing))
+    kept = np.setdiff1d(np.arange(len(state.alpha)), weakly_correlated(each, failing))
     statistics, noise = _columns(state, kept)
     alpha = state.alpha[kept]
     new = any_posterior(statistics, alpha, state.beta)

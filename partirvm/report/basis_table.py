@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.report.course import minus
+from partirvm.report.fit_history import minus
 from partirvm.report.tables import Row, Table
 from partirvm.report.text import counted
 
@@ -50,11 +50,11 @@ def line(functions: Sequence[Function]) -> str:
     '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
     """
     kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
-    told = ", ".join(f"{each.name} ({figure(each.relevance)} nats)" for each in kept[:NAMED])
+    named = ", ".join(f"{each.name} ({figure(each.relevance)} nats)" for each in kept[:NAMED])
     more = f" and {len(kept) - NAMED:,} more" if len(kept) > NAMED else ""
     rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     pruned = f"; pruned: {', '.join(gone[:NAMED])}{rest}" if gone else ""
-    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {told}{more}" if kept else "") + pruned
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {named}{more}" if kept else "") + pruned
 
 
 def table(functions: Sequence[Function]) -> dict[str, Any] | None:

@@ -16,8 +16,8 @@ from typing import Any
 from partirvm.options import Request
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, course, relevance_bars
-from partirvm.report.course import minus
+from partirvm.report import basis_table, fit_history, relevance_bars
+from partirvm.report.fit_history import minus
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -90,11 +90,11 @@ def page(job: JobFacts) -> str:
         figures=_figures(job, kind),
         facts=_facts(job, found),
         notes=_notes(job),
-        curves=course.curves(found, kind),
+        curves=fit_history.curves(found, kind),
         levels=any(stage.kind == "level" for stage in found),
         features=relevance_bars.bars(job.relevance or {}),
         basis=basis_table.table(job.bases),
-        history=course.history(job.history, found, job.plan, kind, over=_over(job)),
+        history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
         plan=_plan(job),
         parameters=_parameters(job.spec),
         versions=", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items()),
@@ -156,8 +156,8 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
         untold = [one for one in others if one not in shown and one.of(entry) is not None]
         unit = quantity.measure.unit.removeprefix("% ")  # the figure includes it
-        told = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
-        note = "; ".join([unit, *told])
+        measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
+        note = "; ".join([unit, *measures])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
     noise = [("Noise", format_error(entry["noise_sd"]), "standard deviation")] if kind.noise else []

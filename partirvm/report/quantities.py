@@ -130,12 +130,12 @@ class Kind:
         """The quantities of a short table of these entries."""
         return self.validated if any(held_out(entry) for entry in entries) else self.alone
 
-    def told(self, entry: Entry, rows: Rows, note: str = "") -> str:
+    def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
         """The measures of an entry on these rows, as part of a sentence; empty if it has none.
 
-        >>> CLASSES.told({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
+        >>> CLASSES.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
         '7.52 % (log loss 0.1916)'
-        >>> NUMBERS.told({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
+        >>> NUMBERS.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
         '0.25 (RMSE; NLPD -0.5)'
         """
         head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)

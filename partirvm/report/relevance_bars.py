@@ -60,10 +60,10 @@ def ranking(relevance: Mapping[str, float]) -> Ranking:
     return Ranking(tuple(on[:MOST]), max(len(on) - MOST, 0), off)
 
 
-def tells(relevance: Mapping[str, float]) -> bool:
+def informative(relevance: Mapping[str, float]) -> bool:
     """True if relevances differ: one width for all standardised features is not informative.
 
-    >>> tells({"age": 1.0, "height": 1.0, "constant": 0.0}), tells({"age": 1.0, "height": 0.4})
+    >>> informative({"age": 1.0, "height": 1.0, "constant": 0.0}), informative({"age": 1.0, "height": 0.4})
     (False, True)
     """
     values = [value for value in relevance.values() if value]
@@ -74,7 +74,7 @@ def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
     """The bars for a page, and the features without bar; None if relevances do not differ."""
     from markupsafe import Markup
 
-    if not tells(relevance):
+    if not informative(relevance):
         return None
     found = ranking(relevance)
     return {

@@ -33,7 +33,7 @@ def status_text(progress: dict[str, Any]) -> str:
         ("strategy", progress["strategy"]),
         ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is finished yet"),
         ("vectors", None if progress["vectors"] is None else f"{progress['vectors']:,}"),
-        *((f"{rows} error", kind.told(progress, rows)) for rows in SIDES),
+        *((f"{rows} error", kind.phrase(progress, rows)) for rows in SIDES),
         ("log evidence", _number(progress["log_evidence"], format_evidence)),
         ("model", "usable" if progress["model"] else "none yet"),
         ("took" if over else "so far", _number(progress["seconds"], format_duration)),
@@ -91,7 +91,7 @@ class Follower:
         self._lines = Lines()
         self._seen: tuple[Any, ...] = ()
         self._plan: Any = None
-        self._told: list[Any] = []
+        self._printed: list[Any] = []
 
     def of(self, state: JobState) -> list[str]:
         """Lines for the changes in this state."""
@@ -113,9 +113,9 @@ class Follower:
     def _history(self, state: JobState) -> list[str]:
         keys = [self._key(entry) for entry in state.history]
         same = 0
-        while same < min(len(keys), len(self._told)) and keys[same] == self._told[same]:
+        while same < min(len(keys), len(self._printed)) and keys[same] == self._printed[same]:
             same += 1
-        self._told = keys
+        self._printed = keys
         return [line.text for entry in state.history[same:] for line in self._lines.of(entry)]
 
     def _key(self, event: dict[str, Any]) -> Any:

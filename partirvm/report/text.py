@@ -114,7 +114,7 @@ def plan_line(plan: dict[str, Any]) -> str:
         threads = f"{plan['workers']} workers of {threads}"
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, {_course(plan)}{_likelihood(plan)}\n"
+        f"{plan['strategy']}, {_schedule(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
@@ -127,7 +127,7 @@ def size_text(plan: dict[str, Any]) -> str:
     return f"{size}, {classes}" if classes else size
 
 
-def _course(plan: dict[str, Any]) -> str:
+def _schedule(plan: dict[str, Any]) -> str:
     """The schedule of candidates."""
     most = plan["max_rounds"]
     if plan["strategy"] == "basic":
@@ -154,12 +154,12 @@ def summary(facts: dict[str, Any]) -> str:
     """The result of a fit: the values of ``fit --json`` as text."""
     kind = kind_of(facts)
     fits = counted(facts["fits"], "fit")
-    course = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
+    levels = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
     lines = [
-        ("strategy", f"{facts['strategy']}, {fits}{course.get(facts['strategy'], ' in turn')}"),
+        ("strategy", f"{facts['strategy']}, {fits}{levels.get(facts['strategy'], ' in turn')}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.told(facts, "training", _units(facts))),
-        ("held-out error", kind.told(facts, "held-out")),
+        ("training error", kind.phrase(facts, "training", _units(facts))),
+        ("held-out error", kind.phrase(facts, "held-out")),
         *_beside(kind, facts),
         ("ended", facts["advice"]),
         ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),

@@ -103,7 +103,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dic
             Point(
                 x=stage.seconds / size if timed else stage.x,
                 y=curve.scale * value.middle,
-                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_told(value, curve.figure)}",
+                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_range_text(value, curve.figure)}",
                 low=curve.scale * value.low,
                 high=curve.scale * value.high,
             )
@@ -124,7 +124,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dic
     return {"heading": heading, "unit": curve.unit, "drawing": Markup(draw(chart, lines))}
 
 
-def _told(value: Range, figure: Callable[[float], str]) -> str:
+def _range_text(value: Range, figure: Callable[[float], str]) -> str:
     if value.low == value.high:
         return figure(value.middle)
     return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
@@ -232,4 +232,4 @@ def _levels(
 
 
 def _range(value: Range | None, figure: Callable[[float], str]) -> str:
-    return MISSING if value is None else _told(value, figure)
+    return MISSING if value is None else _range_text(value, figure)
