@@ -55,17 +55,17 @@ class LargestErrors:
 
 @dataclass(frozen=True)
 class ResidualStatistics:
-    """Residuals r = t − Φμ of n rows: ``energy`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), the largest errors."""
+    """Residuals r = t − Φμ of n rows: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
 
     n: int
-    energy: Float
+    sum_squares: Float
     projection: Float
     largest: LargestErrors
 
     def __add__(self, other: ResidualStatistics) -> ResidualStatistics:
         return ResidualStatistics(
             self.n + other.n,
-            self.energy + other.energy,
+            self.sum_squares + other.sum_squares,
             self.projection + other.projection,
             self.largest + other.largest,
         )

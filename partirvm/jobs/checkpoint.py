@@ -23,7 +23,7 @@ classes of this package have no names, so that they may change theirs:
                    of classes ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for each
                    output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
                    ``surprise``
-    statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``energy`` (T,), ``n``,
+    statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``sum_squares`` (T,), ``n``,
                    ``log_weight``
     posteriors     ``mean``, ``variance``, ``determinedness`` (M,), ``residual``, ``log_evidence``, ``factor`` (M, M),
                    ``scale`` (M,), ``jitter``, ``rounding``: stored, since how they were computed may decide their bits

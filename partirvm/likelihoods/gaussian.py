@@ -308,7 +308,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """The same α and β with statistics of the residual target, so that nothing cancels."""
-    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.energy)
+    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
     return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
@@ -318,7 +318,7 @@ def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None 
     if fit.noise is None:
         fit = rebase(fit, found)
     else:
-        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.energy)
+        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.sum_squares)
         fit = replace(fit, noise=noise)
     if fit.fixed_noise:
         return fit

@@ -17,7 +17,7 @@ from partirvm.kernels.design import Design
 
 Packed: TypeAlias = dict[str, Any]
 
-STATISTICS = ("labels", "gram", "projection", "offset", "energy", "n", "log_weight")
+STATISTICS = ("labels", "gram", "projection", "offset", "sum_squares", "n", "log_weight")
 POSTERIOR = (
     *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
 )

@@ -133,7 +133,7 @@ def first_tied(problem: Problem) -> Tied:
 
 
 def _loss(block: ResidualStatistics | LogisticBlock) -> float:
-    return float(block.surprise if isinstance(block, LogisticBlock) else block.energy.sum())
+    return float(block.surprise if isinstance(block, LogisticBlock) else block.sum_squares.sum())
 
 
 def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:

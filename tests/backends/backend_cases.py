@@ -144,7 +144,7 @@ def expected(pass_):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)
         r = t[:, 0] - kept @ pass_.mean
-        return {"energy": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
+        return {"sum_squares": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
     if isinstance(pass_, GramPass):
         kept, new = phi(pass_.kept, X), phi(pass_.new, X)
         r = t - kept @ pass_.offset
@@ -153,13 +153,13 @@ def expected(pass_):
         fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum()}
         if pass_.diagonal:
             return fields | {"diagonal": (new**2).sum(axis=0)}
-        return fields | {"gram": new.T @ new, "energy": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
+        return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
     if isinstance(pass_, SlopePass | BendPass):
         return {"": slope_or_bend(pass_, Phi, t[:, 0], y, w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
-        fields = {"n": there.sum(), "energy": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+        fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.points": X[best], "largest.errors": np.abs(r[best])}

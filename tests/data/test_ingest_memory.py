@@ -18,7 +18,7 @@ from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, FixedMemory, Budget, tile_bytes
+from partirvm.data.budget import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, FixedMemory, tile_bytes
 from partirvm.data.open_table import open_reader
 from partirvm.data.pages import LEAST_BUFFER
 from partirvm.errors import MemoryLimitError

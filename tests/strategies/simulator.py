@@ -135,12 +135,12 @@ class Simulator:
         w = None if self.w is None else self.w[wanted]
         r = self.t[wanted] - kept @ pass_.offset
         M = kept.shape[1]
-        gram, projection, energy = naive.gram(np.hstack([kept, new]), r, w)
+        gram, projection, sum_squares = naive.gram(np.hstack([kept, new]), r, w)
         there = np.ones(len(r)) if w is None else w[w > 0]
         cross, square = gram[:M, M:], gram[M:, M:]
         if pass_.diagonal:
             return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
-        return GramBlock(cross, square, projection[M:], energy, len(there), float(np.log(there).sum()))
+        return GramBlock(cross, square, projection[M:], sum_squares, len(there), float(np.log(there).sum()))
 
     def sampled(self, pass_: ResidualPass) -> np.ndarray:
         """Which rows a residual pass reads."""
@@ -151,13 +151,13 @@ class Simulator:
         Phi = self.phi(pass_.design)
         r = self.t - Phi @ pass_.mean
         weights = self.sampled(pass_) * (np.ones(len(r)) if self.w is None else self.w)
-        _, projection, energy = naive.gram(Phi, r, weights)
+        _, projection, sum_squares = naive.gram(Phi, r, weights)
         there = weights > 0
         rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         errors = np.abs(r[rows, 0])
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
-        return ResidualStatistics(int(there.sum()), energy, projection, largest)
+        return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
 
     def _design(self, pass_: DesignPass) -> DesignRows:
         wanted = slice(None) if pass_.rows is None else pass_.rows
