@@ -41,8 +41,8 @@ EPS = float(np.finfo(np.float64).eps)
 class GramBlock:
     """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,)
-    the diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr; ``sum_squares``
+    (T,) the diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
     """
 
     cross: Float

@@ -21,9 +21,9 @@ STATISTICS = ("labels", "gram", "projection", "offset", "sum_squares", "n", "log
 POSTERIOR = (
     *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
 )
-BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "surprise")
+BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "nll")
 LEFT_OUT = ("n", "square", "stated", "counts")
-SCORES = ("n", "square", "absolute", "surprise", "covered", "unit")
+SCORES = ("n", "square", "absolute", "nll", "covered", "unit")
 NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
 CLASSES = ("labels", "alpha", "weights", "passes")
 

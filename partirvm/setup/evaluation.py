@@ -57,7 +57,7 @@ class Point:
 
     ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
     the posterior, of classes its mode; ``tied`` is where the next evaluation may begin. ``determined`` is the mean γ of
-    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and
+    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``nll`` −Σ log p of the right class and
     ``wrong`` rows of another.
     """
 
@@ -68,7 +68,7 @@ class Point:
     determined: float
     weights: Float
     residual: Float = field(default_factory=lambda: np.zeros(1))
-    surprise: float = 0.0
+    nll: float = 0.0
     wrong: int = 0
 
 
@@ -85,8 +85,8 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
         shift = -0.5 * np.einsum("kij,jk->ik", covariance, bends)
         (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
         determined = float(mode.determinedness[mode.labels >= 0].mean())
-        surprise, wrong = mode.block.surprise, mode.block.wrong
-        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, surprise=surprise, wrong=wrong)
+        nll, wrong = mode.block.nll, mode.block.wrong
+        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, nll=nll, wrong=wrong)
     tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
@@ -133,7 +133,7 @@ def first_tied(problem: Problem) -> Tied:
 
 
 def _loss(block: ResidualStatistics | LogisticBlock) -> float:
-    return float(block.surprise if isinstance(block, LogisticBlock) else block.sum_squares.sum())
+    return float(block.nll if isinstance(block, LogisticBlock) else block.sum_squares.sum())
 
 
 def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:

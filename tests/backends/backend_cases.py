@@ -171,7 +171,7 @@ def expected(pass_):
     return {
         "n": N,
         "square": ((y - mean) ** 2).sum(),
-        "surprise": -norm(mean, sd).logpdf(y).sum(),
+        "nll": -norm(mean, sd).logpdf(y).sum(),
         "covered": hits.sum(),
     }
 

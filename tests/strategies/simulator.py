@@ -177,10 +177,8 @@ class Simulator:
         mean = self.scaling.t_shift[0] + Phi @ pass_.mean
         sd = np.sqrt(((Phi @ pass_.root) ** 2).sum(axis=1) + pass_.noise_variance)
         inside = np.abs(y - mean) <= norm.ppf(0.975) * sd
-        surprise = -norm(mean, sd).logpdf(y).sum()
-        return Scores(
-            len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), surprise, int(inside.sum())
-        )
+        nll = -norm(mean, sd).logpdf(y).sum()
+        return Scores(len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), nll, int(inside.sum()))
 
     # What a run asked for, in the words of the tests.
 
