@@ -127,9 +127,9 @@ def first_tied(problem: Problem) -> Tied:
     """Where a search begins: weights of the target's own size, and the noise of every fit's beginning."""
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
-    power = problem.power if problem.powers is None else problem.powers
-    variance = FIRST_NOISE * power if problem.noise_variance is None else problem.noise_variance
-    return Tied(1 / problem.power, 1 / problem.power, 1 / variance)
+    target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
+    variance = FIRST_NOISE * target_variance if problem.noise_variance is None else problem.noise_variance
+    return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
 def _loss(block: ResidualStatistics | LogisticBlock) -> float:
@@ -147,8 +147,11 @@ def _tied_fit(
 ) -> tuple[Tied, GramStatistics, AnyPosterior]:
     """α, β and the posterior of a target that is a number, with the statistics that they come from."""
     statistics = _gram(sample, design, problem.n_targets)
-    power, variance = problem.power if problem.powers is None else problem.powers, problem.noise_variance
-    noise = Noise(power, None if variance is None else 1 / variance)
+    target_variance, variance = (
+        problem.target_variance if problem.target_variances is None else problem.target_variances,
+        problem.noise_variance,
+    )
+    noise = Noise(target_variance, None if variance is None else 1 / variance)
     tied = first_tied(problem) if last is None else last.tied
     tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
     return tied, statistics, found

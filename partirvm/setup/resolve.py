@@ -91,13 +91,13 @@ def resolve(
     shape, machine = _shape(source, problem), machine_for(request, executor)
     measuring = Measuring(source, shape, machine, request, executor, interrupted, began)
     learned = None
-    if problem.power and enough_to_learn(request, moments):
+    if problem.target_variance and enough_to_learn(request, moments):
         learned = measuring.kernel(problem, all_rows=strategy == "basic")
         problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     sparseness: Sparseness | None = None
     measured: tuple[Entry, ...] = () if learned is None else learned.lines
     notes: tuple[str, ...] = () if learned is None else learned.notes
-    if strategy == "basic" or not problem.power:
+    if strategy == "basic" or not problem.target_variance:
         size = shape.n_candidates if strategy == "basic" else min(AUTO_PARTITION[0], shape.n_candidates)
     elif request.partition_size != "auto":
         size = min(int(request.partition_size), shape.n_candidates)

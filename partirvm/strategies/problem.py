@@ -36,11 +36,11 @@ class Problem:
     """All that a strategy knows of the fit.
 
     ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
-    ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
+    ``target_variance`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
-    and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
-    and ``noise_variance`` is (T,). Where the target is a class, ``codes`` (N,) are those of all rows, one or two bytes
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. For several targets, which share vectors
+    and α, ``target_variances`` (T,) has one per target and ``target_variance`` is their mean, ``target_scale`` is the
+    root of the mean of squares, and ``noise_variance`` is (T,). Where the target is a class, ``codes`` (N,) are those of all rows, one or two bytes
     each, and ``n_classes`` is K; else it is 0. ``prior`` is that of α and of β, as the model sees the
     target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
     ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
@@ -49,7 +49,7 @@ class Problem:
     n_rows: int
     empty: Design
     bias: bool
-    power: float
+    target_variance: float
     noise_variance: float | Float | None
     target_scale: float
     shuffled: bool
@@ -58,13 +58,13 @@ class Problem:
     n_classes: int = 0
     codes: Codes | None = None
     prior: Prior = FLAT
-    powers: Float | None = None
+    target_variances: Float | None = None
     lots: tuple[Lot, ...] = ()
 
     @property
     def n_targets(self) -> int:
         """T, the number of targets that are numbers."""
-        return 1 if self.powers is None else len(self.powers)
+        return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
     def classifies(self) -> bool:

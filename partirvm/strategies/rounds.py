@@ -131,7 +131,7 @@ class Rounds(Generic[S]):
     def start(self, problem: Problem, options: Options) -> Answer[S]:
         """First round; a constant target needs none."""
         state = self.first(problem, options)
-        if not problem.power:
+        if not problem.target_variance:
             return self._save(replace(state, concluding=Termination.CONSTANT, settled=True))
         return self._next_round(state)
 

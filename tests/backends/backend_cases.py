@@ -258,9 +258,11 @@ def statistics(M, seed, rows=1200):
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None):
     """The instruction of a dense fit of M columns."""
-    mine, others, power = statistics(M, seed)
+    mine, others, target_variance = statistics(M, seed)
     noise = others if seed % 3 == 0 else None
-    start = replace(init(mine, np.full(M, 0.1), 5.0, power=power), noise=noise, noise_every=1 + seed % 2)
+    start = replace(
+        init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance), noise=noise, noise_every=1 + seed % 2
+    )
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 
@@ -273,7 +275,9 @@ def long_fit(seed, steps):
         "basis", np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
     )
     # no change of the evidence is below a tolerance that is not a number
-    return Solve(init(gram, np.ones(400), 5.0, power=float(t.var())), StopRule(np.nan, steps, guard=False), 400)
+    return Solve(
+        init(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+    )
 
 
 def first_row(source, number):

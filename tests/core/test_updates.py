@@ -38,7 +38,7 @@ def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, lab
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
     statistics = statistics.rebase(m[:, None], block.projection, block.sum_squares)
-    return init(statistics, alpha, beta, power=float(t.var()), fixed_noise=fixed_noise)
+    return init(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise)
 
 
 @st.composite

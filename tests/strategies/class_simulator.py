@@ -42,7 +42,7 @@ class ClassSimulator(Simulator):
             "n_classes": self.n_classes,
             "codes": self.y.astype(np.int8),
         }
-        return replace(super().problem, power=1.0, noise_variance=None, **kind)
+        return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction: Any) -> Any:
         """The event that answers an instruction."""

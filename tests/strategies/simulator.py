@@ -63,7 +63,7 @@ class Simulator:
             n_rows=len(self.X),
             empty=self.empty,
             bias=self.bias,
-            power=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
+            target_variance=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
             noise_variance=self.noise_variance,
             target_scale=1.0,
             shuffled=self.shuffled,

@@ -200,7 +200,12 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
-    fit = init(GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120), np.ones(5), 50.0, power=1.0)
+    fit = init(
+        GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
+        np.ones(5),
+        50.0,
+        target_variance=1.0,
+    )
     whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
     np.testing.assert_allclose(GAUSSIAN.gains(fit, whole), GAUSSIAN.gains(fit, half), rtol=1e-9)
 
