@@ -52,7 +52,7 @@ def covariances(state: LaplaceState) -> Float:
     return np.stack([root @ root.T for root in state.roots()])
 
 
-def bends(likelihood: str, block: Float, mean: Float, covariance: Float, weights: Float | None) -> Float:
+def log_det_gradient(likelihood: str, block: Float, mean: Float, covariance: Float, weights: Float | None) -> Float:
     """c (n, C): how log|H_1|…|H_C| changes with each linear predictor of a block Φ (n, M).
 
     ``mean`` is (M, C), ``covariance`` (C, M, M), ``weights`` (n,) those of rows.
@@ -72,7 +72,7 @@ def slopes(
 ) -> Float:
     """D (n, M), nats, summed over outputs, of a block Φ (n, M) of rows with class ``codes`` (n,).
 
-    ``shift`` (M, C) is v, the others are as in ``bends``.
+    ``shift`` (M, C) is v, the others are as in ``log_det_gradient``.
     """
     y = expected(likelihood, block @ mean)
     rest, bend = targets(codes, y.shape[1]) - y, y * (1 - y)

@@ -36,8 +36,8 @@ class BendPass(DesignedPass):
         """That of the tile's rows."""
 
         def statistic(panel: Panel, block: Float) -> Float:
-            bends = tied_laplace.bends(self.likelihood, block, self.mean, self.covariance, panel.weights)
-            return block.T @ bends
+            log_det_gradient = tied_laplace.log_det_gradient(self.likelihood, block, self.mean, self.covariance, panel.weights)
+            return block.T @ log_det_gradient
 
         return cast(Float, self.summed(tile, statistic))
 

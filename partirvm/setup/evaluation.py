@@ -81,8 +81,8 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
         mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
-        (bends,) = sample.run(BendPass(design, mean, covariance, likelihood))
-        shift = -0.5 * np.einsum("kij,jk->ik", covariance, bends)
+        (log_det_gradient,) = sample.run(BendPass(design, mean, covariance, likelihood))
+        shift = -0.5 * np.einsum("kij,jk->ik", covariance, log_det_gradient)
         (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
         determined = float(mode.determinedness[mode.labels >= 0].mean())
         nll, wrong = mode.block.nll, mode.block.wrong

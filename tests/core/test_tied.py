@@ -115,8 +115,8 @@ def laplace_slopes(likelihood, Phi, codes, alpha, w):
 
     mean = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma = naive.laplace(likelihood, Phi, codes, alpha, mean, w)[0]
-    bends = Phi.T @ tied_laplace.bends(likelihood, Phi, mean, Sigma, w)
-    shift = -0.5 * np.einsum("kij,jk->ik", Sigma, bends)
+    log_det_gradient = Phi.T @ tied_laplace.log_det_gradient(likelihood, Phi, mean, Sigma, w)
+    shift = -0.5 * np.einsum("kij,jk->ik", Sigma, log_det_gradient)
     return tied_laplace.slopes(likelihood, Phi, codes, mean, Sigma, shift, w), differences(evidence, Phi, 1e-4)
 
 
