@@ -104,9 +104,9 @@ class HyperState:
     it is not needed, as for the full set of candidates at the start of a fit by actions.
     ``target_variance``, the target's mean square, defines the noise floor; ``fixed_noise`` keeps β unchanged. β is
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
-    if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and the fixed
-    α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their α; None if
-    there are none. ``left_out`` are the leave-one-out errors, once computed.
+    if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
+    the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
+    α; None if there are none. ``left_out`` are the leave-one-out errors, once computed.
     """
 
     statistics: GramStatistics

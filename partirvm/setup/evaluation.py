@@ -26,7 +26,7 @@ from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.slope_passes import BendPass, SlopePass
+from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
 from partirvm.setup.sample import Sample
 from partirvm.strategies.problem import Problem
 
@@ -81,7 +81,7 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
         mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
-        (log_det_gradient,) = sample.run(BendPass(design, mean, covariance, likelihood))
+        (log_det_gradient,) = sample.run(LogDetGradientPass(design, mean, covariance, likelihood))
         shift = -0.5 * np.einsum("kij,jk->ik", covariance, log_det_gradient)
         (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
         determined = float(mode.determinedness[mode.labels >= 0].mean())

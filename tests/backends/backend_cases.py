@@ -27,7 +27,7 @@ from partirvm.likelihoods.gaussian_passes import (
     ResidualPass,
     ScorePass,
 )
-from partirvm.likelihoods.slope_passes import BendPass, SlopePass
+from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
@@ -109,7 +109,7 @@ PASSES = {
     "slope of classes": SlopePass(
         KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
     ),
-    "bend": BendPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
+    "bend": LogDetGradientPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
     "design": DesignPass(KEPT),
     "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
@@ -155,7 +155,7 @@ def expected(pass_):
             return fields | {"diagonal": (new**2).sum(axis=0)}
         return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
-    if isinstance(pass_, SlopePass | BendPass):
+    if isinstance(pass_, SlopePass | LogDetGradientPass):
         return {"": slope_or_bend(pass_, Phi, t[:, 0], y, w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
@@ -200,7 +200,7 @@ def slope_or_bend(pass_, Phi, t, codes, w):
     y = 1 / (1 + np.exp(-f))
     b, s = w * y * (1 - y), np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
     bend = s * b * (1 - 2 * y)
-    if isinstance(pass_, BendPass):
+    if isinstance(pass_, LogDetGradientPass):
         return Phi.T @ bend[:, None]
     D = 3.0 * w[:, None] * (np.outer(t - f, MEAN) - Phi @ Sigma)
     if pass_.shift is not None:
