@@ -58,7 +58,7 @@ def log_det_gradient(likelihood: str, block: Float, mean: Float, covariance: Flo
     ``mean`` is (M, C), ``covariance`` (C, M, M), ``weights`` (n,) those of rows.
     """
     spread = [np.einsum("nm,nm->n", (each @ block.T).T, block) for each in covariance]
-    return _bends(likelihood, np.stack(spread, axis=1), expected(likelihood, block @ mean), weights)
+    return _log_det_gradient(likelihood, np.stack(spread, axis=1), expected(likelihood, block @ mean), weights)
 
 
 def slopes(
@@ -85,12 +85,12 @@ def slopes(
         spread[:, k] = np.einsum("nm,nm->n", product, block)
         product *= bend[:, k : k + 1]
         found -= product
-    turn = 0.5 * _bends(likelihood, spread, y, weights) + bend * (block @ shift)
+    turn = 0.5 * _log_det_gradient(likelihood, spread, y, weights) + bend * (block @ shift)
     found -= (mean @ turn.T).T
     return found
 
 
-def _bends(likelihood: str, spread: Float, y: Float, weights: Float | None) -> Float:
+def _log_det_gradient(likelihood: str, spread: Float, y: Float, weights: Float | None) -> Float:
     """c (n, C) of the variances s (n, C) of linear predictors, and of what each output expects."""
     found: Float = spread * y * (1 - 2 * y)
     found -= y * (found.sum(axis=1, keepdims=True) if likelihood == "multinomial" else found)
