@@ -39,8 +39,8 @@ ARROWS = {
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
     | {"jobs"},
-    # Progress and pages show sizes, durations and the peak memory of the process.
-    "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
+    # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
     "cli": VALUES | {"setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partirvm.planning.units import counted
 from partirvm.report.course import minus
 from partirvm.report.tables import Row, Table
-from partirvm.report.text import counted
 
 MOST = 50
 """Functions that the table shows; the others are counted."""
