@@ -1,4 +1,4 @@
-"""Fitted models, of numbers and of classes, and their on-disk form."""
+"""Fitted models for regression and classification, and their files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from partirvm.model.rows import FAR
 from partirvm.types import Columns
 
 AnyModel: TypeAlias = Model | ClassModel
-"""What a fit leaves."""
+"""A fitted model of either kind."""
 
 
 def model_of(design: Design, fit: Any, columns: Columns, moderate: bool = False) -> AnyModel:
-    """The model of a dense fit; one of classes gives ``moderate`` probabilities or plain ones."""
+    """The model of a dense fit; a classifier gives ``moderate`` probabilities or plain ones."""
     if isinstance(fit, LaplaceState):
         return ClassModel.from_fit(design, fit, columns, fit.likelihood, moderate)
     return Model.from_fit(design, fit, columns)

@@ -82,7 +82,7 @@ def test_a_regressor_comes_back(name, tmp_path):
         np.array([False, True]),
         np.array(["a", "b"], object),
     ],
-    ids=["text", "integers", "truth values", "objects"],
+    ids=["text", "integers", "booleans", "objects"],
 )
 def test_a_classifier_comes_back(labels, tmp_path):
     """With labels of y's own type, and weights of classes by label."""
@@ -216,7 +216,7 @@ def test_what_cannot_be_saved(tmp_path):
         save_model([1], tmp_path / "m")
     fitted = RVMRegressor(gamma=0.5).fit(X, y)
     save_model(fitted, tmp_path / "m")
-    with pytest.raises(ExistsError, match="something here already"):
+    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
         save_model(fitted, tmp_path / "m")
 
 

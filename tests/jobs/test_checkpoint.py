@@ -146,7 +146,7 @@ def test_chunks_are_of_bounded_size(tmp_path, monkeypatch):
     chunks = sorted((tmp_path / "c" / "a0" / "c").iterdir())
     assert len(chunks) == 9
     (chunks[4] / "0").unlink()
-    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint has lost a chunk, c.* is missing"):
+    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint is damaged, its chunk c.* is missing"):
         load_checkpoint(str(tmp_path / "c"))
 
 
@@ -158,7 +158,7 @@ def test_what_is_no_checkpoint(place):
     with pytest.raises(FormatError, match=r"other: this is not a partirvm checkpoint"):
         load_checkpoint(f"{place}/other")
     save_checkpoint((1,), f"{place}/mine")
-    with pytest.raises(ExistsError, match="something here already"):
+    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
     group = zarr.open_group(f"{place}/mine", mode="r+")

@@ -334,7 +334,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place):
     open_folder(place).remove()
     with JobStore.create(place, {}).acquire(timing=QUICK) as new:
         assert new.epoch == old.epoch
-        with pytest.raises(LeaseLostError, match="was replaced by something else"):
+        with pytest.raises(LeaseLostError, match="was replaced while"):
             old.check()
         old.release()
         new.check()
