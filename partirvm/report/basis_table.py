@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partirvm.planning.units import counted
 from partirvm.report.fit_history import minus
 from partirvm.report.tables import Row, Table
-from partirvm.report.text import counted
 
 MOST = 50
 """Maximum number of functions in the table; the others are counted."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from partirvm.planning.units import format_duration
+from partirvm.planning.units import counted, format_duration
 from partirvm.report.quantities import Entry
-from partirvm.report.text import counted, heuristic_line, table_header, table_line
+from partirvm.report.text import heuristic_line, table_header, table_line
 
 FIRST = 10
 """Number of first rounds that are always printed."""

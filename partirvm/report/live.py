@@ -15,13 +15,14 @@ from rich.text import Text
 
 from partirvm.backends.process import peak_memory
 from partirvm.core.updates import StepInfo
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
 from partirvm.report.lines import Line, Lines
 from partirvm.report.progress import Progress
 from partirvm.report.quantities import MEASURED, MISSING, format_evidence, held_out, kind_of
 from partirvm.report.remaining import Remaining
-from partirvm.report.text import counted, format_rate, plan_line
+from partirvm.report.text import format_rate, plan_line
+from partirvm.strategies import schedule_of
 
 REFRESH = 8
 """Redraws per second."""
@@ -152,11 +153,12 @@ class LiveProgress(Progress):
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
         """The current round or level."""
-        if plan["strategy"] == "split-merge":
+        schedule = schedule_of(plan["strategy"])
+        if schedule.merges:
             level = 0 if self._remaining is None else self._remaining.stage
-            return "level", f"{level} of {plan['rounds'] - 1}"
-        most = plan["max_rounds"] or (plan["partitions"] if plan["strategy"] == "incremental" else None)
-        return "round", f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
+            return schedule.unit, f"{level} of {plan['rounds'] - 1}"
+        most = schedule.most_rounds(plan)
+        return schedule.unit, f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
 
     def _facts(self) -> Table:
         return _grid(

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from partirvm.options import Request
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
 from partirvm.report import basis_table, fit_history, relevance_bars
 from partirvm.report.fit_history import minus
@@ -30,7 +30,8 @@ from partirvm.report.quantities import (
 )
 from partirvm.report.stages import Stage, stages
 from partirvm.report.tables import Row, Table
-from partirvm.report.text import counted, heuristic_line, plan_line, size_text
+from partirvm.report.text import heuristic_line, plan_line, size_text
+from partirvm.strategies import schedule_of
 
 TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
 """Job states with a colour."""
@@ -187,7 +188,7 @@ def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
     asked = (job.spec.get("parameters") or {}).get("partition_size", "auto")
     if not plan["partition_size"]:
         return "none: without a kernel no row is a candidate"
-    if plan["strategy"] == "basic":
+    if schedule_of(plan["strategy"]).one_fit:
         return f"{size}: all rows at once"
     if asked != "auto":
         return f"{size}, as asked" if asked == plan["partition_size"] else f"{size}; {asked} was asked"

@@ -14,10 +14,10 @@ from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.planning.units import format_duration
+from partirvm.planning.units import counted, format_duration
 from partirvm.quoting import printable
 from partirvm.report.lines import Lines
-from partirvm.report.text import counted, format_rate, plan_line
+from partirvm.report.text import format_rate, plan_line
 
 HEARTBEAT = 60.0
 """Seconds after which plain progress prints the state of a long phase."""

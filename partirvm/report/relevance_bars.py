@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from partirvm.planning.units import counted
 from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
-from partirvm.report.text import counted
 from partirvm.types import OFF
 
 MOST = 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from partirvm.report.quantities import MEASURED
+from partirvm.strategies import schedule_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Remaining:
     @classmethod
     def of(cls, plan: Any) -> Remaining:
         """For a plan; empty unless the plan has a number of rounds."""
-        if plan.strategy == "working-set" and plan.max_rounds is None:
+        if schedule_of(plan.strategy).open_ended(plan.max_rounds):
             return cls(())
         return cls(tuple(_stage(cost, plan) for cost in plan.rounds))
 
@@ -104,7 +105,7 @@ class Remaining:
 
 def _stage(cost: Any, plan: Any) -> StageCost:
     passes = max(round(cost.passes / cost.fits), 1)
-    if plan.strategy != "split-merge":
+    if not schedule_of(plan.strategy).merges:
         return StageCost(cost.pass_seconds, cost.solve_seconds, passes)
     batch = max(plan.batch_elements // (cost.kept + cost.candidates) ** 2, 1)
     return StageCost(cost.pass_seconds, cost.solve_seconds, passes, cost.fits, batch)

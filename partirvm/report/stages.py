@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.report.quantities import KEYS, MEASURED, Entry
+from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
     """The stages whose evidence is comparable: fits over the same rows as the first; none if rows differ throughout."""
-    if not found or found[0].likelihood == "partition":
+    if not found or not FIT_ROWS[found[0].likelihood].shared:
         return []
     return [stage for stage in found if stage.rows == found[0].rows]
 

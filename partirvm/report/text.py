@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.backends.process import peak_memory
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.core.termination import Termination
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.report.quantities import (
     MEASURED,
     MISSING,
@@ -19,15 +20,8 @@ from partirvm.report.quantities import (
     kind_of,
     leaves_model,
 )
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "tile"), counted(1200, "row")
-    ('1 tile', '1,200 rows')
-    """
-    return f"{number:,} {noun}" + "s" * (number != 1)
+from partirvm.strategies import schedule_of
+from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 def format_rate(rows: float | None) -> str:
@@ -114,7 +108,7 @@ def plan_line(plan: dict[str, Any]) -> str:
         threads = f"{plan['workers']} workers of {threads}"
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, {_schedule(plan)}{_likelihood(plan)}\n"
+        f"{plan['strategy']}, {schedule_of(plan['strategy']).in_report(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
@@ -127,36 +121,17 @@ def size_text(plan: dict[str, Any]) -> str:
     return f"{size}, {classes}" if classes else size
 
 
-def _schedule(plan: dict[str, Any]) -> str:
-    """The schedule of candidates."""
-    most = plan["max_rounds"]
-    if plan["strategy"] == "basic":
-        return "all rows at once" if plan["partition_size"] else "basis functions alone"
-    if plan["strategy"] == "working-set":
-        rounds = f"up to {counted(most, 'round')}" if most else "until the evidence is flat"
-        return f"{plan['partition_size']:,} candidates per round, {rounds}"
-    partitions = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
-    if plan["strategy"] == "incremental":
-        return f"{partitions} in order" + (f", at most {most:,} of them" if most else "")
-    return f"{partitions}, merged on {counted(plan['rounds'] - 1, 'level')}" if plan["rounds"] > 1 else partitions
-
-
 def _likelihood(plan: dict[str, Any]) -> str:
     """The rows used by intermediate fits, if not all."""
-    if plan["likelihood"] == "full":
-        return ""
-    if plan["likelihood"] == "sample":
-        return f", likelihood of a sample of {counted(plan['likelihood_rows'], 'row')}"
-    return ", likelihood of a fit's own rows"
+    return FIT_ROWS[plan["likelihood"]].text(plan.get("likelihood_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:
     """The result of a fit: the values of ``fit --json`` as text."""
     kind = kind_of(facts)
-    fits = counted(facts["fits"], "fit")
-    levels = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
+    fits = counted(facts["fits"], "fit") + schedule_of(facts["strategy"]).fits_text(facts["rounds"])
     lines = [
-        ("strategy", f"{facts['strategy']}, {fits}{levels.get(facts['strategy'], ' in turn')}"),
+        ("strategy", f"{facts['strategy']}, {fits}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
         ("training error", kind.phrase(facts, "training", _units(facts))),
         ("held-out error", kind.phrase(facts, "held-out")),
@@ -196,7 +171,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
     advice = outcome.reason.advice
-    if outcome.reason.value == "converged" and plan["strategy"] != "working-set":
+    if outcome.reason is Termination.CONVERGED and schedule_of(plan["strategy"]).every_row_joins:
         whole = "Every row has been a candidate, and the last" if plan["partition_size"] else "The"
         advice = f"{whole} fit has converged: nothing to do."
     return {
