@@ -7,9 +7,9 @@
 The tables have error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each
 method on each set, in separate processes: one chooses parameters by 5-fold cross-validation on training rows (log loss,
 one grid, the same folds for all), another fits with them. Features are standardised by training moments. Runs are
-stored in OUT, one file per method and set; tables and pictures are made from all stored runs, so that some can be repeated. A
-trial compares our own options at the widths chosen for ``partirvm``. Sets: data.py, methods and grids: methods.py, both
-in ``benchmarks/classification``.
+stored in OUT, one file per method and set; tables and pictures are made from all stored runs, so that some can be
+repeated. A trial compares our own options at the widths chosen for ``partirvm``. Sets: data.py, methods and grids:
+methods.py, both in ``benchmarks/classification``.
 """
 
 from __future__ import annotations

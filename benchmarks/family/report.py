@@ -1,8 +1,8 @@
 """The sets of the KTH report, by its protocol: five folds, mean squared error or accuracy, vectors, seconds of a fit.
 
 Its code cuts folds in row order; here they are random, since the available files have another order. The printed
-figures of its Tables 1 and 2 are not available and not repeated: the table has only our results, with one fixed width ("scale")
-and with the default, which learns it.
+figures of its Tables 1 and 2 are not available and not repeated: the table has only our results, with one fixed width
+("scale") and with the default, which learns it.
 """
 
 from __future__ import annotations

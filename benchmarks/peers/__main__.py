@@ -49,9 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="which (all)"
     )
-    parser.add_argument(
-        "--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (600)"
-    )
+    parser.add_argument("--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (600)")
     parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
     options = parser.parse_args(arguments)
     settings = Settings(options.data, Path(options.output) / "peers", options.limit)
