@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 
@@ -34,25 +33,6 @@ N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
 """Eight tiles, each of more than one panel, the last one short."""
 
 assert TILE > PANEL_ROWS
-
-
-@contextlib.contextmanager
-def cluster(n_workers):
-    """The client of a ``LocalCluster`` of processes over TCP, each with one thread."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            protocol="tcp://",
-            dashboard_address=":0",
-            memory_limit="2GiB",
-        ) as local,
-        Client(local, timeout="120s", set_as_default=False) as client,
-    ):
-        yield client
 
 
 def rows():

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backend_cases import bits, cluster
+from backend_cases import bits
+from clusters import cluster
 
 from partirvm import jobs
 from partirvm.backends.process import resident_memory

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backend_cases import PASSES, bits, cluster, fit, long_fit
+from backend_cases import PASSES, bits, fit, long_fit
+from clusters import cluster
 
 from partirvm.backends import LocalExecutor, dask, local
 from partirvm.backends.dask import DaskExecutor

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from by_default import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,9 +202,9 @@ def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> 
     assert_holds(data, X, y, seed)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
-    n=st.integers(2, 300), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
+    n=st.integers(2, 150), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
     batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
 )  # fmt: skip
 def test_neither_memory_nor_batches_change_the_result(

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from by_default import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regressions import plane
@@ -63,7 +64,7 @@ def fitted(estimator, X, y):
             return None
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.data(), rows(), scales)
 def test_numbers(data, drawn, target_scale):
     """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
@@ -81,7 +82,7 @@ def test_numbers(data, drawn, target_scale):
     assert np.isfinite(std).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(5))
 @given(st.data(), rows(), st.booleans())
 def test_classes(data, drawn, several):
     X, y, scale = drawn

@@ -7,6 +7,7 @@ from math import ceil, sqrt
 
 import numpy as np
 import pytest
+from by_default import some
 from regressions import plane
 
 from benchmarks.asking import grouped
@@ -108,7 +109,7 @@ def test_the_stop_rule_of_every_intermediate_fit(strategy, rule):
     assert last["termination"] == "converged"
 
 
-@pytest.mark.parametrize("strategy", PARTITIONED)
+@pytest.mark.parametrize("strategy", some(PARTITIONED, {"incremental"}))
 def test_the_heuristic_chooses_the_partition_size(strategy):
     """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the plan's text."""
     N, d = 1200, 12

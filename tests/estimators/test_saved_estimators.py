@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from by_default import some
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_validate
@@ -52,11 +53,11 @@ REGRESSORS = {
 }
 
 
-@pytest.mark.parametrize("asked", REGRESSORS.values(), ids=REGRESSORS)
-def test_a_regressor_comes_back(asked, tmp_path):
+@pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
+def test_a_regressor_comes_back(name, tmp_path):
     """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it can be fitted."""
     X, y = wave()
-    fitted = RVMRegressor(**asked, random_state=3, time_limit="1h").fit(X, y)
+    fitted = RVMRegressor(**REGRESSORS[name], random_state=3, time_limit="1h").fit(X, y)
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
     assert type(found) is RVMRegressor

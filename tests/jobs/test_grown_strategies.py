@@ -123,7 +123,9 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     [
         (2, {"strategy": "basic", "class_weight": "balanced"}),
         (3, {"strategy": "working-set", "selection": "random", "max_rounds": 2}),
-        (3, {"strategy": "incremental", "multi_class": "ovr", "partition_size": 60}),
+        pytest.param(
+            3, {"strategy": "incremental", "multi_class": "ovr", "partition_size": 60}, marks=pytest.mark.slow
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -180,7 +182,7 @@ class Broken(Watcher):
     [
         (0, {"strategy": "split-merge"}, 1),
         (2, {"strategy": "working-set", "max_rounds": 2}, 1),
-        (0, {"strategy": "basic"}, 0),
+        pytest.param(0, {"strategy": "basic"}, 0, marks=pytest.mark.slow),
     ],
     ids=["split-merge", "classes", "basic"],
 )
