@@ -1,4 +1,4 @@
-"""Options by their flat names as parameters of an estimator: how benchmarks and tests write what varies."""
+"""Convert options with flat names to parameters of an estimator, for benchmarks and tests."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpe
         why = "it has done no round that new rows could join"
     elif packed["state"]["kind"] == SPLIT_MERGE:
         why = "split-merge was ended before its last merge, and without it there is no fit that new rows could join"
-    elif not spec.problem.power:
+    elif not spec.problem.target_variance:
         why = "its target was constant, which sets no scale for that of new rows"
     else:
         return spec

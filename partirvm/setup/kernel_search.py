@@ -160,7 +160,7 @@ class Stage:
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.classifies:
-            numbers |= {"train_log_loss": best.surprise / best.rows, "train_error": best.wrong / best.rows}
+            numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
         else:
             numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))

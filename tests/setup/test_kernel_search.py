@@ -223,7 +223,7 @@ def test_where_it_begins():
     X, y = arm(50, 2)
     problem = problem_of(X, 3 * y)
     tied = first_tied(problem)
-    np.testing.assert_allclose([tied.alpha, tied.leading, tied.beta], np.array([1, 1, 10]) / problem.power)
+    np.testing.assert_allclose([tied.alpha, tied.leading, tied.beta], np.array([1, 1, 10]) / problem.target_variance)
     assert first_tied(replace(problem, noise_variance=0.25)).beta == 4.0
 
 
