@@ -40,8 +40,8 @@ ARROWS = {
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "backends", "setup"}
     | {"jobs"},
-    # Progress and pages show sizes, durations and the peak memory of the process.
-    "report": VALUES | {"core", "jobs", "planning.units", "backends.process"},
+    # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
+    "report": VALUES | {"core", "strategies", "jobs", "planning.units", "backends.process"},
     "estimators": VALUES | {"setup", "jobs", "predict", "report"},
     "cli": VALUES | {"setup", "jobs", "predict", "report", "planning.units", "backends.process"},
     "__main__": {"cli"},
@@ -128,7 +128,7 @@ THIRD_PARTIES = {
     "jobs": {"numpy", "zarr"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
-    "report.course": {"markupsafe"},
+    "report.fit_history": {"markupsafe"},
     "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},

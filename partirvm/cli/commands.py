@@ -141,8 +141,8 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
       partirvm ingest weather.csv weather.zarr --target temperature,humidity
     """
+    from partirvm.planning.units import counted
     from partirvm.report.choice import progress_for
-    from partirvm.report.text import counted
     from partirvm.setup import ingest
 
     context = click.get_current_context()

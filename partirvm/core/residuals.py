@@ -1,7 +1,7 @@
 """Residuals of a fitted mean over rows, as additive statistics.
 
-``ResidualStatistics`` feeds a fit: Σ w r², the rows of largest error (the next candidates) and, where asked, Φᵀr for
-statistics of the residual target. ``Scores`` feed people: errors, predictive density and coverage of held-out rows.
+``ResidualStatistics`` is used by fits: Σ w r², the rows of largest error (the next candidates) and, if requested, Φᵀr
+for statistics of the residual target. ``Scores`` is used by reports: errors, predictive density and coverage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class LargestErrors:
-    """The ``limit`` rows of largest absolute error: by error downwards, ties by row number upwards.
+    """The ``limit`` rows of largest absolute error: in decreasing order of error, ties by increasing row number.
 
     ``errors`` (k,), ``rows`` (k,) int64 and their inputs ``points`` (k, d), k ≤ limit.
     """
@@ -33,7 +33,7 @@ class LargestErrors:
 
     @classmethod
     def of(cls, limit: int, errors: Float, rows: Int, points: Float) -> LargestErrors:
-        """The largest of these errors (n,); rows (n,) and points (n, d) belong to them."""
+        """The largest of these errors (n,), with their rows (n,) and points (n, d)."""
         if len(errors) > limit:
             order = np.lexsort((rows, -errors))[:limit]
             errors, rows, points = errors[order], rows[order], points[order]
@@ -48,7 +48,7 @@ class LargestErrors:
         )
 
     def ranked(self) -> LargestErrors:
-        """The same rows in order, the largest error first."""
+        """The same rows, sorted by decreasing error."""
         order = np.lexsort((self.rows, -self.errors))
         return LargestErrors(self.limit, self.errors[order], self.rows[order], self.points[order])
 
@@ -75,8 +75,8 @@ class ResidualStatistics:
 class Scores:
     """Sums over n rows: squared error, absolute error, negative log density (nats), targets inside their 95 % interval.
 
-    Errors are in the units of the targets they were computed from, squares in the square of ``unit``. Of several
-    targets these are means over targets, so that ``rmse`` is the root of the mean of their squares.
+    Errors are in the units of the targets, squares in the square of ``unit``. For several targets these are means over
+    targets, so ``rmse`` is the root of the mean of their squares.
     """
 
     n: int
@@ -126,7 +126,7 @@ class Scores:
 
     @property
     def loss(self) -> float:
-        """What a run tries to lower: the root mean square error."""
+        """The loss minimised by early stopping: the root mean square error."""
         return self.rmse
 
     @property
@@ -142,7 +142,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class TargetScores:
-    """Scores of the same rows, of ``each`` of several targets by itself."""
+    """Scores of the same rows, separately for ``each`` of several targets."""
 
     each: tuple[Scores, ...]
 

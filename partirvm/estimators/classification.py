@@ -20,8 +20,8 @@ from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName, StrategyName
-from partirvm.options.values import AlphaPrior, Solver, Strategy
+from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName
+from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName
 from partirvm.predict.prediction import PredictTile, predictors_of_rows, warn_of_far_rows
 
 Float = NDArray[np.float64]

@@ -47,7 +47,7 @@ from partirvm.setup.resolve import resolve_known
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies.problem import Problem
 from partirvm.strategies.rounds import Phase
-from partirvm.strategies.selection import ALL_WEIGHTS
+from partirvm.strategies.selection import SELECTIONS
 from partirvm.strategies.working_set import WorkingSetState
 from partirvm.types import Columns
 
@@ -122,8 +122,10 @@ def check_updatable(parameters: Request) -> None:
             )
     if parameters.kernel is None or parameters.kernel == NoKernel.name:
         raise UsageError("partial_fit adds vectors, and kernel=None has none: fit all rows again")
-    if parameters.selection == ALL_WEIGHTS:
-        raise UsageError(f"selection is {ALL_WEIGHTS!r}, which weighs all rows: partial_fit has only the new ones")
+    if parameters.selection in SELECTIONS and SELECTIONS[parameters.selection].weighs_all:
+        raise UsageError(
+            f"selection is {parameters.selection!r}, which weighs all rows: partial_fit has only the new ones"
+        )
 
 
 def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, executor: Executor) -> Memory | None:

@@ -76,11 +76,12 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
             stacklevel=3,
         )
     grave = {Termination.MEMORY, Termination.ITERATIONS}
-    if spec.plan.strategy == "incremental":
+    in_order = spec.plan.schedule.has_rounds and spec.plan.schedule.whole_partitions
+    if in_order:
         grave.add(Termination.VECTORS)
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if spec.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or spec.plan.joining):
+        if in_order and not (reason is Termination.ITERATIONS or spec.plan.joining):
             used = f"{last.number:,} of {spec.plan.partitions:,} partitions"
             advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)

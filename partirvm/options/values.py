@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from partirvm.errors import UsageError
 from partirvm.options import names
@@ -366,6 +366,7 @@ class Categorical(KernelFamily):
     name = "categorical"
 
 
+StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)

@@ -12,7 +12,7 @@ from partirvm.setup.kernel import learns
 from partirvm.setup.resolve import resolve_known
 from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
-from partirvm.strategies.fit_rows import automatic
+from partirvm.strategies.fit_rows import FIT_ROWS, automatic
 from partirvm.strategies.growing import joined
 from partirvm.strategies.incremental import Basic, Incremental
 from partirvm.strategies.split_merge import SplitMerge
@@ -46,7 +46,7 @@ def grow(
     new, at_once = source.n_rows - before.n_rows, strategy in (Basic.name, SplitMerge.name)
     resolved: dict[str, Any] = {"strategy": strategy, "likelihood": options.likelihood}
     resolved["partition_size"] = size = options.partition_size
-    if options.likelihood == "sample":
+    if FIT_ROWS[options.likelihood].sampled:
         resolved["likelihood_rows"] = options.likelihood_rows
     if strategy == WorkingSet.name:
         resolved["selection"] = options.selection
@@ -56,7 +56,7 @@ def grow(
         size = min(size, new * before.n_kernels) if at_once else size
         resolved |= {"strategy": Incremental.name, "partition_size": size}
         if asked.likelihood == "auto":
-            resolved["likelihood"] = automatic(Incremental.name, source.n_rows, size, before.n_kernels, new)
+            resolved["likelihood"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
     request = replace(asked, **resolved)
     joining = new if in_order(spec) else None
     found = resolve_known(

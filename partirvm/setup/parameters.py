@@ -11,17 +11,23 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
+from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
 from partirvm.planning.plan import Sparseness
+from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
 from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
-from partirvm.strategies.fit_rows import SAMPLE, automatic
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS, SAMPLE, automatic
+from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Record
+from partirvm.strategies.selection import SELECTIONS
+from partirvm.strategies.working_set import WorkingSet
 from partirvm.types import Scaling, over_square
 
 SMALL = 200
@@ -50,7 +56,26 @@ def check_parameters(parameters: Request) -> Request:
     """
     p = replace(parameters, kernel=checked_kernel(parameters.kernel), basis=checked_basis(parameters.basis))
     require_functions(p)
-    return check(p)
+    p = check(p)
+    OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
+    _check_together(p)
+    return p
+
+
+def _check_together(p: Request) -> None:
+    """Refuse options of a strategy that exclude each other."""
+    if p.kernel == NoKernel.name and not FIT_ROWS[p.final_likelihood].whole:
+        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
+    weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
+    if weighs_all and p.likelihood in FIT_ROWS and not FIT_ROWS[p.likelihood].shared:
+        raise UsageError(
+            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
+            "be 'full' or 'sample', or the selection another"
+        )
+    if p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges and p.max_rounds is not None:
+        raise UsageError(
+            f"max_rounds is {p.max_rounds}, but {p.strategy} has no rounds: limit max_vectors, or use another strategy"
+        )
 
 
 def portable(parameters: Request) -> dict[str, Any]:
@@ -128,11 +153,11 @@ def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -
     Without a kernel there are no candidates, and one fit: ``basic``.
     """
     if parameters.kernel == NoKernel.name:
-        return "basic"
+        return Basic.name
     if parameters.strategy != "auto":
         return parameters.strategy
     few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
-    return "basic" if few and parameters.partition_size == "auto" else "working-set"
+    return Basic.name if few and parameters.partition_size == "auto" else WorkingSet.name
 
 
 def resolve_partition_size(
@@ -162,12 +187,12 @@ def resolve_partition_size(
 
 
 def resolve_likelihood(
-    parameters: Request, strategy: str, n_rows: int, size: int, n_kernels: int = 1
+    parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1
 ) -> tuple[str, int]:
-    """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
-    likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
+    """Which likelihood intermediate fits see, and the rows of a sample. An only fit is the last."""
+    likelihood = parameters.final_likelihood if schedule.one_fit else parameters.likelihood
     if likelihood == "auto":
-        likelihood = automatic(strategy, n_rows, size, n_kernels)
+        likelihood = automatic(schedule, n_rows, size, n_kernels)
     rows = parameters.likelihood_rows
     return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
 

@@ -8,16 +8,18 @@ from partirvm.data import Source
 from partirvm.kernels import NoKernel
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.planning.schedule import Schedule
 from partirvm.setup.basis import codes_seen
 from partirvm.setup.choosing import LEAST
 from partirvm.setup.kernel import chooses, learns, sees_codes
+from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS
 
 
 def remarks_of(
     parameters: Request,
-    strategy: str,
+    schedule: Schedule,
     likelihood: str,
     source: Source,
     problem: Problem,
@@ -28,7 +30,7 @@ def remarks_of(
     given, remarks = parameters, []
     chosen = {
         "target": (_kind_of_target(problem),),
-        "strategy": (strategy,),
+        "strategy": schedule.traits,
         "fit_rows": (likelihood, given.final_likelihood),
         "kernel": ("none" if given.kernel == NoKernel.name else "some",),
         "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
@@ -49,14 +51,14 @@ def remarks_of(
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
-    if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
+    if schedule.merges and not FIT_ROWS[likelihood].shared and source.columns.classes is not None:
         remarks.append(
-            "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
+            f"likelihood {likelihood!r} prunes too much where classes are split and merged, and the last fit cannot "
             "recover what is gone: 'full' and 'sample' err less"
         )
-    if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
+    if schedule.whole_partitions and new_rows is None and not source.shuffled:
         remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
-    if given.final_likelihood != "full":
+    if not FIT_ROWS[given.final_likelihood].whole:
         remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
     return tuple(remarks)
 

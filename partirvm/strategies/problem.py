@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,7 +97,11 @@ class Problem:
         return max(candidates // self.n_kernels, 1)
 
 
-STOP_RULES = ("candidates", "partition")
+STOP_RULES: dict[str, Callable[[int, int], int]] = {
+    "candidates": lambda candidates, partition_size: candidates,
+    "partition": lambda candidates, partition_size: partition_size,
+}
+"""What ``stop_fraction`` is a fraction of, by name: of the candidates that a fit began with, and of P."""
 
 
 @dataclass(frozen=True)

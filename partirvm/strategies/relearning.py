@@ -19,7 +19,7 @@ import numpy as np
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.fit_rows import posterior_rows, sees_all
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, Standing, record
@@ -53,7 +53,7 @@ class Relearning(Rounds[S]):
     """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
-        if state.settled or state.seen != "full" or not due(state.problem, state.options, state.fit, state.learned):
+        if state.settled or not sees_all(state.seen) or not due(state.problem, state.options, state.fit, state.learned):
             return super()._on_saved(state, event)
         options = replace(state.options, likelihood_rows=LEARNING_ROWS)
         rows = posterior_rows(state.problem, options, "sample", state.design)

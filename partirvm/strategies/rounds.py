@@ -21,7 +21,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
-from partirvm.strategies.fit_rows import measuring, noise_rows, posterior_rows
+from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, sees_all
 from partirvm.strategies.instructions import (
     Event,
     Finish,
@@ -204,7 +204,7 @@ class Rounds(Generic[S]):
         """Ask for the statistics of new columns beside the present ones: an extension where the rows stay the same."""
         problem, options = state.problem, state.options
         fit_rows = options.final_likelihood if state.concluding else options.likelihood
-        if fit_rows == state.seen != "partition":
+        if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
             rows = posterior_rows(problem, options, fit_rows, new)
             passes = problem.likelihood.measure(state.fit, state.design, new, rows)
         else:
@@ -257,7 +257,7 @@ class Rounds(Generic[S]):
 
     def _settling(self, state: S, *, last: bool) -> tuple[Instruction, ...]:
         problem, rows = state.problem, noise_rows(state.problem, state.options, state.seen)
-        whole = state.seen == "full"
+        whole = sees_all(state.seen)
         return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
 
     def _on_rebase(self, state: S, *events: Passed) -> Answer[S]:
@@ -326,7 +326,7 @@ class Rounds(Generic[S]):
             # the mode over all rows, at the α that the columns have: elsewhere a quadratic says nothing of α
             rule = StopRule(MODE, state.options.max_passes)
             return self._fit(replace(state, seen=state.options.likelihood), rule=rule, hold=True)
-        if state.seen != "full":
+        if not sees_all(state.seen):
             return self._next_round(replace(state, seen=""))
         return replace(state, phase=Phase.MERGE), passes
 

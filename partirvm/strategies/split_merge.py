@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.planning.schedule import ByLevel, Schedule
 from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
@@ -89,6 +90,7 @@ class SplitMerge:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §3.2)."""
 
     name = "split-merge"
+    schedule: ClassVar[Schedule] = ByLevel(name)
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """The first partitions. A single one is the last fit, and a constant target needs none."""

@@ -18,9 +18,10 @@ from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, AlphaPrior, Value
+from partirvm.options.values import VALUES, AlphaPrior, StrategyName, Value
 from partirvm.planning.keeping import STORES
 from partirvm.setup.kernel_search import PRIORS
 from partirvm.strategies import STRATEGIES
@@ -33,6 +34,7 @@ CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anyt
 FLAGS = {option.name: option for option in group.commands["fit"].params if option.name in TABLE}
 
 GIVEN = {
+    "strategy": ("basic", "basic"),
     "kernel": ("matern32", "matern32"),
     "gamma": ("0.1,2", "0.1,2"),
     "basis": ("linear", "linear"),
@@ -103,7 +105,7 @@ def test_flags_that_are_no_options_of_the_table():
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (names.StrategyName, ("auto", *STRATEGIES)),
+        (StrategyName, ("auto", *STRATEGIES)),
         (names.FitRows, ("auto", *FIT_ROWS)),
         (names.LastRows, FIT_ROWS),
         (names.StopRule, STOP_RULES),
@@ -125,7 +127,8 @@ def test_values_and_table_agree_on_what_an_option_is_of():
         held = {each.metadata["option"] for each in fields(kind)}
         for name, row in TABLE.items():
             if "strategy" in row.applies and name != "max_rounds":
-                assert (name in held) == (kind.name in row.applies["strategy"]), (kind, name)
+                traits = STRATEGIES[kind.name].schedule.traits
+                assert (name in held) == bool({*traits} & {*row.applies["strategy"]}), (kind, name)
     assert {kind.name for kind in STRATEGY_VALUES} == set(STRATEGIES)
     assert {kind.name for kind in SOLVER_VALUES} == set(SOLVERS)
     for kind in VALUES:
@@ -163,7 +166,7 @@ def test_defaults_of_values_are_those_of_the_table():
 
 ALL = {
     "target": NUMBERS,
-    "strategy": "working-set",
+    "strategy": (SEVERAL_FITS, ROUNDS, CHOSEN_ROWS),
     "fit_rows": "full",
     "kernel": "some",
     "noise_variance": "estimate",
@@ -174,10 +177,10 @@ ALL = {
     ("asked", "chosen", "expected"),
     [
         ({"selection": "gain"}, {}, []),
-        ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": "incremental"}, ["selection"]),
+        ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
             {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
-            {"strategy": "basic"},
+            {"strategy": ()},
             ["max_rounds", "likelihood", "likelihood_rows", "noise_rows", "heuristic_rows"],
         ),
         ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
@@ -200,5 +203,5 @@ ALL = {
 )
 def test_options_without_effect(asked, chosen, expected):
     """Those that were given another value than their default, and whose owner was not chosen."""
-    words = {key: (word,) for key, word in {**ALL, **chosen}.items()}
+    words = {key: word if isinstance(word, tuple) else (word,) for key, word in {**ALL, **chosen}.items()}
     assert idle(replace(Request(), **asked), words) == expected

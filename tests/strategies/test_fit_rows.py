@@ -104,9 +104,9 @@ def test_auto_counts_flops(name):
     """All rows while 2·N²·P stays below the bound; for the working set and basic always."""
     n = 10_000
     P = int(FULL_FLOPS / (2 * n**2))
-    assert automatic(name, n, P) == "full"
+    assert automatic(STRATEGIES[name].schedule, n, P) == "full"
     partitioned = name in ("split-merge", "incremental")
-    assert automatic(name, n, P + 1) == ("sample" if partitioned else "full")
+    assert automatic(STRATEGIES[name].schedule, n, P + 1) == ("sample" if partitioned else "full")
 
 
 @pytest.mark.parametrize("name", PARTITIONED)

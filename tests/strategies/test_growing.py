@@ -95,6 +95,6 @@ def test_lots_make_partitions_of_their_own(classes):
 
 def test_few_new_rows_can_afford_all_rows():
     """2·N·n·P flops of n new rows, where N²·P are too many (DESIGN: fine to about 10⁵ rows)."""
-    assert automatic("incremental", 1_000_000, 500) == "sample"
-    assert automatic("incremental", 1_000_000, 500, new_rows=1_000) == "full"
-    assert automatic("incremental", 1_000_000, 500, new_rows=100_000) == "sample"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500) == "sample"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=1_000) == "full"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=100_000) == "sample"
