@@ -71,14 +71,14 @@ WINDOW = 3
 DRAW = 3
 """Sets the draw of centres apart from other draws of the same seed."""
 
-PRIORS = ("flat", "half-normal")
-"""Priors of a gamma per feature: uniform in log gamma; or half-normal with a precision of its own (``half_normal``),
-which costs half a nat per unit of log gamma and switches features off."""
-
 
 @dataclass(frozen=True)
 class Ask:
-    """How a kernel is to be learned: centres at first and at most, and the prior of its gamma per feature."""
+    """How a kernel is to be learned: centres at first and at most, and the prior of its gamma per feature.
+
+    ``prior`` is "flat", uniform in log gamma, or "half-normal" with a precision of its own (``core.half_normal``),
+    which costs half a nat per unit of log gamma and switches features off.
+    """
 
     centres: int
     most: int

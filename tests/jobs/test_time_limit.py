@@ -87,7 +87,7 @@ def error(journal: MemoryJournal, classes: bool) -> float:
             ("working-set", 0.4, False),
             ("incremental", 0.4, True),
             ("split-merge", 0.4, False),
-            ("basic", "learn", False),
+            ("basic", 0.4, False),
         },
     ),
 )
