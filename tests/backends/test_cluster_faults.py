@@ -232,10 +232,10 @@ def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data
 
 
 def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
-    """At a scheduler that gives no answer each look says None; the first one after ``SILENCE`` raises."""
+    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE`` raises."""
     made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
-    monkeypatch.setattr(made, "ask", lambda: None)
+    monkeypatch.setattr(made, "current_workers", lambda: None)
     watch = made.watch()
     for _ in range(int(cluster_module.SILENCE)):
         clock.sleep(1.0)
