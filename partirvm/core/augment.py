@@ -38,10 +38,10 @@ Float = NDArray[np.float64]
 class ExtraColumns:
     """Additive statistics of G extra columns F (n, G) over n rows, together with the model's columns.
 
-    ``energy`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
+    ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
     """
 
-    energy: Float
+    sum_squares: Float
     cross: Float
     projection: Float
 
@@ -52,16 +52,18 @@ class ExtraColumns:
 
     def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
         """Add rows to the columns ``some``, in place: their F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
-        self.energy[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
+        self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
         self.cross[some] += F.T @ weighted
         self.projection[some] += F.T @ residual
 
     def __add__(self, other: ExtraColumns) -> ExtraColumns:
-        return ExtraColumns(self.energy + other.energy, self.cross + other.cross, self.projection + other.projection)
+        return ExtraColumns(
+            self.sum_squares + other.sum_squares, self.cross + other.cross, self.projection + other.projection
+        )
 
     def __getitem__(self, some: slice) -> ExtraColumns:
         """The statistics of a subset of the extra columns."""
-        return ExtraColumns(self.energy[some], self.cross[some], self.projection[some])
+        return ExtraColumns(self.sum_squares[some], self.cross[some], self.projection[some])
 
 
 def augmentation(
@@ -75,7 +77,7 @@ def augmentation(
     if not variance > 0:
         return np.zeros(len(heights)), np.zeros(len(heights))
     projected = beta * products(extra.cross, root)
-    sparsity = np.maximum(beta * extra.energy - np.einsum("gm,gm->g", projected, projected), 0.0)
+    sparsity = np.maximum(beta * extra.sum_squares - np.einsum("gm,gm->g", projected, projected), 0.0)
     own = heights - np.einsum("gm,gm->g", products(block, root), projected)
     precision = heights**2 / variance + sparsity
     ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)

@@ -128,15 +128,15 @@ class LeftOut:
         """Mean squared leave-one-out error divided by the mean predicted variance."""
         return self.square / self.stated if self.n else 1.0
 
-    def noise_variance(self, beta: float, power: float) -> float:
+    def noise_variance(self, beta: float, target_variance: float) -> float:
         """σ² that makes the predicted variance match: leave-one-out errors minus the weights' uncertainty.
 
-        At least 1/β; at most that plus ``power``, the target variance, which is the error of predicting the mean.
+        At least 1/β; at most that plus ``target_variance``, the error of predicting the mean.
         """
         if not self.n:
             return 1 / beta
         missing = (self.square - self.stated) / self.n
-        return 1 / beta + min(max(missing, 0.0), power)
+        return 1 / beta + min(max(missing, 0.0), target_variance)
 
     def spread(self, vectors: int) -> Spread | None:
         """The quantiles, for a fit with this many ``vectors``; None if there are too few rows."""

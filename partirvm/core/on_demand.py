@@ -84,7 +84,7 @@ class Pool:
 class OnDemand:
     """Mutable. As ``GramStatistics`` of a target with offset zero, but rows of ``gram`` are computed when requested.
 
-    ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``energy`` (1,) and ``offset`` (K, 1).
+    ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``sum_squares`` (1,) and ``offset`` (K, 1).
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -97,7 +97,7 @@ class OnDemand:
         self.n, self.log_weight = rows.n, rows.log_weight
         self.diagonal: Float = np.einsum("nk,nk->k", self._Phi, self._Phi)
         self.projection: Float = self._Phi.T @ target
-        self.energy: Float = np.einsum("nt,nt->t", target, target)
+        self.sum_squares: Float = np.einsum("nt,nt->t", target, target)
         self.offset: Float = np.zeros_like(self.projection)
 
     @property
@@ -127,7 +127,7 @@ class OnDemand:
             labels=self.labels[columns],
             gram=symmetric,
             projection=self.projection[columns],
-            energy=self.energy,
+            sum_squares=self.sum_squares,
             offset=self.offset[columns],
             n=self.n,
             log_weight=self.log_weight,

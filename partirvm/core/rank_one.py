@@ -187,7 +187,7 @@ class ActiveColumns:
         delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
         delta[self.columns] += self.mean
         quality[self.columns] = self.alpha * self.mean
-        return float(self.statistics.energy[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
+        return float(self.statistics.sum_squares[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
 
     def _scale(self, i: int, kappa: float) -> None:
         """Σ −= κΣ_iΣ_iᵀ, and the resulting updates."""

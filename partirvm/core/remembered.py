@@ -35,9 +35,9 @@ class Remembered:
 
     def block(self, kept: Float, new: Float, offset: Float) -> GramBlock:
         """The ``GramBlock`` of columns with coefficients ``new`` (K, P) and kept ones ``kept`` (K, M)."""
-        projection, energy = self._left(new, kept @ offset)
+        projection, sum_squares = self._left(new, kept @ offset)
         gram, rows = self.statistics.gram @ new, self.statistics
-        return GramBlock(kept.T @ gram, new.T @ gram, projection, energy, rows.n, rows.log_weight)
+        return GramBlock(kept.T @ gram, new.T @ gram, projection, sum_squares, rows.n, rows.log_weight)
 
     def cross(self, kept: Float, new: Float, offset: Float) -> CrossBlock:
         """The ``CrossBlock`` of the same columns, on trial."""
@@ -46,11 +46,11 @@ class Remembered:
 
     def residual(self, columns: Float, mean: Float, found: ResidualStatistics) -> ResidualStatistics:
         """``found`` plus the residuals of the mean (M, T) of columns with these coefficients (K, M)."""
-        projection, energy = self._left(columns, columns @ mean)
+        projection, sum_squares = self._left(columns, columns @ mean)
         return replace(
             found,
             n=found.n + self.statistics.n,
-            energy=found.energy + energy,
+            sum_squares=found.sum_squares + sum_squares,
             projection=found.projection + projection,
         )
 
@@ -67,4 +67,4 @@ class Remembered:
     def _left(self, columns: Float, mean: Float) -> tuple[Float, Float]:
         """Projection (P, T) on these columns and sum of squares (T,) of the residual of ``mean`` (K, T)."""
         left = self.statistics.shift(mean)
-        return columns.T @ left.projection, np.maximum(left.energy, 0.0)
+        return columns.T @ left.projection, np.maximum(left.sum_squares, 0.0)

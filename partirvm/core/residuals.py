@@ -55,17 +55,17 @@ class LargestErrors:
 
 @dataclass(frozen=True)
 class ResidualStatistics:
-    """Residuals r = t − Φμ of n rows: ``energy`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), the largest errors."""
+    """Residuals r = t − Φμ of n rows: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
 
     n: int
-    energy: Float
+    sum_squares: Float
     projection: Float
     largest: LargestErrors
 
     def __add__(self, other: ResidualStatistics) -> ResidualStatistics:
         return ResidualStatistics(
             self.n + other.n,
-            self.energy + other.energy,
+            self.sum_squares + other.sum_squares,
             self.projection + other.projection,
             self.largest + other.largest,
         )
@@ -82,7 +82,7 @@ class Scores:
     n: int
     square: float
     absolute: float
-    surprise: float
+    nll: float
     covered: float
     unit: float = 1.0
 
@@ -93,9 +93,9 @@ class Scores:
             return targets[0]
         unit = max(one.unit for one in targets)
         squares = [one.square * (one.unit / unit) ** 2 for one in targets]
-        sums = [[s, one.absolute, one.surprise, one.covered] for s, one in zip(squares, targets, strict=True)]
-        square, absolute, surprise, covered = np.mean(sums, axis=0).tolist()
-        return cls(targets[0].n, square, absolute, surprise, covered, unit)
+        sums = [[s, one.absolute, one.nll, one.covered] for s, one in zip(squares, targets, strict=True)]
+        square, absolute, nll, covered = np.mean(sums, axis=0).tolist()
+        return cls(targets[0].n, square, absolute, nll, covered, unit)
 
     @classmethod
     def of(cls, t: Float, mean: Float, variance: Float, unit: float = 1.0) -> Scores:
@@ -104,17 +104,17 @@ class Scores:
         The variance is in the square of ``unit``.
         """
         r = (t - mean) / unit
-        surprise = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance) + np.log(unit)
+        nll = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance) + np.log(unit)
         covered = np.abs(r) <= Z95 * np.sqrt(variance)
         absolute = float(np.abs(r).sum()) * unit
-        return cls(len(t), float(r @ r), absolute, float(surprise.sum()), int(covered.sum()), unit)
+        return cls(len(t), float(r @ r), absolute, float(nll.sum()), int(covered.sum()), unit)
 
     def __add__(self, other: Scores) -> Scores:
         return Scores(
             self.n + other.n,
             self.square + other.square,
             self.absolute + other.absolute,
-            self.surprise + other.surprise,
+            self.nll + other.nll,
             self.covered + other.covered,
             self.unit,
         )
@@ -132,7 +132,7 @@ class Scores:
     @property
     def nlpd(self) -> float:
         """Mean negative log predictive density per row, in nats."""
-        return self.surprise / self.n
+        return self.nll / self.n
 
     @property
     def coverage_95(self) -> float:

@@ -102,14 +102,14 @@ def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
 class ClassScores:
     """Sums over ``n`` rows of scores of class probabilities.
 
-    ``surprise`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class (the first of equal ones) is
+    ``nll`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class (the first of equal ones) is
     the true class, ``squares`` sums Σ_k (p_k − [t = k])², halved for two classes, where it is (p_1 − t)². ``bin_rows``,
     ``bin_correct`` (``N_BINS``,) int64 and ``bin_confidence`` (``N_BINS``,) are the rows, the correct ones and the sum
     of the largest probability by the bin of the largest probability. ``ranking`` is for two classes, otherwise None.
     """
 
     n: int
-    surprise: float
+    nll: float
     correct: int
     squares: float
     bin_rows: Int
@@ -135,7 +135,7 @@ class ClassScores:
         bins = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, N_BINS - 1)
         return cls(
             n=len(classes),
-            surprise=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
+            nll=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
             correct=int(correct.sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
             bin_rows=np.bincount(bins, minlength=N_BINS),
@@ -147,7 +147,7 @@ class ClassScores:
     def __add__(self, other: ClassScores) -> ClassScores:
         return ClassScores(
             n=self.n + other.n,
-            surprise=self.surprise + other.surprise,
+            nll=self.nll + other.nll,
             correct=self.correct + other.correct,
             squares=self.squares + other.squares,
             bin_rows=self.bin_rows + other.bin_rows,
@@ -164,7 +164,7 @@ class ClassScores:
     @property
     def log_loss(self) -> float:
         """Mean −log p_t per row, in nats."""
-        return self.surprise / self.n
+        return self.nll / self.n
 
     @property
     def accuracy(self) -> float:

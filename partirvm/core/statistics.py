@@ -41,14 +41,14 @@ EPS = float(np.finfo(np.float64).eps)
 class GramBlock:
     """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``energy`` (T,) the
-    diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr; ``sum_squares``
+    (T,) the diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
     """
 
     cross: Float
     gram: Float
     projection: Float
-    energy: Float
+    sum_squares: Float
     n: int
     log_weight: float
 
@@ -68,7 +68,7 @@ class GramBlock:
             self.cross + other.cross,
             self.gram + other.gram,
             self.projection + other.projection,
-            self.energy + other.energy,
+            self.sum_squares + other.sum_squares,
             self.n + other.n,
             self.log_weight + other.log_weight,
         )
@@ -80,7 +80,7 @@ class GramBlock:
         return replace(self, n=self.n + other.n, log_weight=self.log_weight + other.log_weight)
 
     def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.gram, self.projection, self.energy
+        return self.cross, self.gram, self.projection, self.sum_squares
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class CrossBlock:
 class GramStatistics:
     """Sufficient statistics of M labelled columns over n rows.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``energy`` (T,) the diagonal of rᵀWr, where
+    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``sum_squares`` (T,) the diagonal of rᵀWr, where
     r = t − Φ·offset and ``offset`` is (M, T); ``labels`` (M,) int64 name the columns.
     """
 
@@ -132,7 +132,7 @@ class GramStatistics:
     labels: Int
     gram: Float
     projection: Float
-    energy: Float
+    sum_squares: Float
     offset: Float
     n: int
     log_weight: float = 0.0
@@ -151,7 +151,7 @@ class GramStatistics:
     @property
     def n_targets(self) -> int:
         """T, the number of targets."""
-        return len(self.energy)
+        return len(self.sum_squares)
 
     @property
     def diagonal(self) -> Float:
@@ -166,7 +166,9 @@ class GramStatistics:
     def target(self, number: int) -> GramStatistics:
         """The statistics of a single target; the Gram matrix is shared."""
         one = slice(number, number + 1)
-        return replace(self, projection=self.projection[:, one], energy=self.energy[one], offset=self.offset[:, one])
+        return replace(
+            self, projection=self.projection[:, one], sum_squares=self.sum_squares[one], offset=self.offset[:, one]
+        )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
         """Join P new columns with these labels. The block must be computed for these statistics' columns and offset.
@@ -194,7 +196,7 @@ class GramStatistics:
             labels=np.concatenate([self.labels, labels]),
             gram=gram,
             projection=np.concatenate([self.projection, block.projection]),
-            energy=block.energy,
+            sum_squares=block.sum_squares,
             offset=np.concatenate([self.offset, np.zeros_like(block.projection)]),
             n=block.n,
             log_weight=block.log_weight,
@@ -212,7 +214,7 @@ class GramStatistics:
             self,
             gram=self.gram + other.gram,
             projection=self.projection + other.projection,
-            energy=self.energy + other.energy,
+            sum_squares=self.sum_squares + other.sum_squares,
             n=self.n + other.n,
             log_weight=self.log_weight + other.log_weight,
         )
@@ -222,11 +224,11 @@ class GramStatistics:
 
         It is at least that bound. The argument is δ, since μ − offset would lose digits.
         """
-        projection, energy = self.projection[:, 0], float(self.energy[0])
+        projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
         explained = float(delta @ (2 * projection - self.gram @ delta))
-        magnitude = energy + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
+        magnitude = sum_squares + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
         rounding = float(EPS * magnitude)
-        return max(energy - explained, rounding), rounding
+        return max(sum_squares - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:
         """Keep the columns at these positions, in this order. The offset of a dropped column returns to the target."""
@@ -246,9 +248,9 @@ class GramStatistics:
     def shift(self, change: Float) -> GramStatistics:
         """Statistics of the residual target of ``offset + change``, by algebra (M, T); subject to cancellation."""
         moved = self.gram @ change
-        energy = self.energy - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
-        return replace(self, projection=self.projection - moved, energy=energy, offset=self.offset + change)
+        sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
+        return replace(self, projection=self.projection - moved, sum_squares=sum_squares, offset=self.offset + change)
 
-    def rebase(self, offset: Float, projection: Float, energy: Float) -> GramStatistics:
-        """Replace the target by the residual of ``offset`` (M, T); its projection and energy come from a pass."""
-        return replace(self, offset=offset, projection=projection, energy=energy)
+    def rebase(self, offset: Float, projection: Float, sum_squares: Float) -> GramStatistics:
+        """Replace the target by the residual of ``offset`` (M, T); projection and sum of squares are from a pass."""
+        return replace(self, offset=offset, projection=projection, sum_squares=sum_squares)

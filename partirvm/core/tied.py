@@ -62,22 +62,22 @@ class Held:
 
 @dataclass(frozen=True)
 class Noise:
-    """Constraints of β: the target variance ``power``, which defines the noise floor, or a ``fixed`` value.
+    """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value.
 
     For several targets all are (T,).
     """
 
-    power: float | Float
+    target_variance: float | Float
     fixed: float | Float | None = None
 
     def precision(self, statistics: GramStatistics, old: AnyPosterior) -> float | Float:
         """MacKay's β, limited by the noise floor."""
         if self.fixed is not None:
             return self.fixed
-        floor = NOISE_FLOOR * np.atleast_1d(self.power)
+        floor = NOISE_FLOOR * np.atleast_1d(self.target_variance)
         freedom = np.maximum(statistics.n - np.atleast_1d(old.determinedness.sum(axis=0)), 1.0)
         beta = np.minimum(freedom / np.maximum(np.atleast_1d(old.residual), floor * freedom), 1 / floor)
-        return beta if isinstance(self.power, np.ndarray) else float(beta[0])
+        return beta if isinstance(self.target_variance, np.ndarray) else float(beta[0])
 
 
 def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:

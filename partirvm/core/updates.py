@@ -11,7 +11,7 @@ while the others are present; so a column is deleted only if, in addition, the d
 fit hardly changes, ``thin`` deletes these columns.
 
 **Several targets** share α: the fixed point is α_i ← Σ_τγ_iτ / Σ_τμ_iτ², each target has its own β_τ, and a column's
-gain is the sum over targets (``core.shared_alpha``). Then β and ``power`` are (T,), μ and γ (M, T).
+gain is the sum over targets (``core.shared_alpha``). Then β and ``target_variance`` are (T,), μ and γ (M, T).
 
 **Noise floor.** σ² is at least ``NOISE_FLOOR`` × the mean square of the target: for noise-free data and interpolating
 models β would diverge. ``floored`` reports it.
@@ -102,17 +102,17 @@ class HyperState:
 
     ``found`` stores the posterior: code that changes the statistics, α or β must set it to the new one, or to None if
     it is not needed, as for the full set of candidates at the start of a fit by actions.
-    ``power`` is the target variance, which defines the noise floor; ``fixed_noise`` keeps β unchanged. β is estimated
-    every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise`` if given:
-    statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and the fixed
-    α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their α; None if
-    there are none. ``left_out`` are the leave-one-out errors, once computed.
+    ``target_variance``, the target's mean square, defines the noise floor; ``fixed_noise`` keeps β unchanged. β is
+    estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
+    if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
+    the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
+    α; None if there are none. ``left_out`` are the leave-one-out errors, once computed.
     """
 
     statistics: GramStatistics
     alpha: Float
     beta: float | Float
-    power: float | Float
+    target_variance: float | Float
     fixed_noise: bool
     iteration: int = 0
     floored: bool = False
@@ -173,7 +173,7 @@ class HyperState:
         """
         if self.left_out is None or not self.overconfident:
             return 1 / self.beta
-        return self.left_out.noise_variance(float(self.beta), float(self.power))
+        return self.left_out.noise_variance(float(self.beta), float(self.target_variance))
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
@@ -197,16 +197,16 @@ def init(
     alpha: Float,
     beta: float | Float,
     *,
-    power: float | Float,
+    target_variance: float | Float,
     fixed_noise: bool = False,
     prior: Prior = FLAT,
 ) -> HyperState:
     """Start a fit at α (M,), except for those that the prior fixes, and β.
 
-    For several targets β and ``power`` are (T,).
+    For several targets β and ``target_variance`` are (T,).
     """
     alpha, noise = prior.fix(statistics.labels, alpha), fixed_noise
-    return HyperState(statistics, alpha, beta, power, noise, prior=prior)
+    return HyperState(statistics, alpha, beta, target_variance, noise, prior=prior)
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
@@ -274,7 +274,7 @@ def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
         residual = residuals(state.noise, state.posterior.means)
     determined = share * np.atleast_1d(state.posterior.determinedness.sum(axis=0))
     freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
-    ceiling = 1.0 / (NOISE_FLOOR * np.atleast_1d(state.power))
+    ceiling = 1.0 / (NOISE_FLOOR * np.atleast_1d(state.target_variance))
     held = residual * ceiling <= freedom
     beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), bool(held.any())

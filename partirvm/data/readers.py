@@ -25,7 +25,7 @@ class Reader(Protocol):
 
     ``features`` are the default feature columns (None: all except targets and weights); ``targets`` and ``weights`` are
     the columns of these roles if the format defines them. An ``untyped`` format does not distinguish numbers from text.
-    ``memory_advice`` says how to read the source in less memory. Batches above ``most_batch`` bytes are not faster.
+    ``memory_advice`` says how to read the source in less memory. Batches beyond ``most_batch`` bytes are not faster.
     """
 
     name: str

@@ -28,7 +28,7 @@ TITLES = {
     "held-out": "held-out error",
     "solve": "dense fits",
     "newton": "Newton passes",
-    "surprise": "surprising rows",
+    "misclassification": "misclassification probabilities",
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",

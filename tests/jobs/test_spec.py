@@ -170,7 +170,7 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
         assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
         spec = FitSpec.unpack(JobStore(job).decided())
         assert (spec.problem.n_rows, spec.before.problem.n_rows) == (220, 150)
-        assert [lot.stop for lot in spec.problem.lots] == [150, 220]
+        assert [batch.stop for batch in spec.problem.batches] == [150, 220]
         assert ZarrSource(place).n_rows == 220
         found.append(bits(open_job(job).model()))
     assert found[0] == found[1]

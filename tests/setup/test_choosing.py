@@ -108,7 +108,9 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
         kept = np.setdiff1d(np.arange(60), fold)
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
         source.columns = replace(source.columns, classes=(0, 1) if K else None)
-        mine = replace(problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), K), power=problem.power)
+        mine = replace(
+            problem_of(X[kept], y[kept], Gaussian(choice["width"] / 2), K), target_variance=problem.target_variance
+        )
         Driver(executor, source).run(Basic(), mine, Options(48, "all", tol=1e-5), journal)
         executor.close()
         f = journal.model.design.block(X[fold]) @ journal.model.mean.ravel()
