@@ -266,7 +266,7 @@ def test_the_readmes_commands_on_classes(tmp_path):
     block = re.search(r"## Classify.*?```\n(.*?)```", README.read_text(), re.DOTALL)
     commands = [re.sub(r"\s+#.*", "", line) for line in block[1].splitlines() if line.strip()]
     assert len(commands) >= 5
-    write(tmp_path / "mails.csv", 400, 1, 2)
+    write(tmp_path / "mails.csv", 200, 1, 2)
     write(tmp_path / "test.csv", 300, 2, 2)
     for name in ("mails.csv", "test.csv"):
         lines = (tmp_path / name).read_text().split()
