@@ -1,4 +1,4 @@
-"""Options by their flat names as parameters of an estimator: how benchmarks and tests write what varies."""
+"""Convert options with flat names to parameters of an estimator, for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from partirvm.options.table import TABLE
+from partirvm.options.value import Value
 from partirvm.options.values import (
     FAMILIES,
     SOLVERS,
@@ -17,7 +18,6 @@ from partirvm.options.values import (
     Noise,
     Partition,
     Sample,
-    Value,
     WorkingSet,
 )
 

@@ -1,12 +1,12 @@
-"""Peak memory of odd fits against what their plans say: every kind of statistic, strategy and solver, on small limits.
+"""Peak memory compared with the plan's prediction: all statistics, strategies and solvers, with small limits.
 
     python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
 
-Data are generated and ingested once. Each setting runs in a process of its own, stopped after ``--seconds``, and the
-table has a line for each: its memory limit, the peak that the plan expects (the process, the allowance and the
-formulas of ``planning.memory`` together), the peak resident memory that the operating system reports (VmHWM), and
-their ratio. It should lie between 0.5 and 1.0, and no peak above its limit. A prediction is judged by the plan of the
-fit before it, whose process has ended; an augmented one, which takes as many rows at once as fit, by its limit.
+Data are generated and ingested once. Each setting runs in its own process, stopped after ``--seconds``; the table has
+one row each: its memory limit, the peak that the plan predicts (the process, the allowance and the formulas of
+``planning.memory`` together), the peak resident memory reported by the operating system (VmHWM), and their ratio. The
+ratio should be between 0.5 and 1.0, and no peak above its limit. A prediction is compared with the plan of the fit
+before it, whose process has ended; an augmented one, which takes as many rows at once as fit, with its limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A fit of DATA with options under a limit (MiB); ``then`` is what is done with its job by another process."""
+    """A fit of DATA with options under a limit (MiB); ``then`` is the next action on its job, in another process."""
 
     name: str
     data: str
@@ -142,7 +142,7 @@ SETTINGS = (
 
 
 def make(folder: str, name: str) -> dict[str, Any]:
-    """Ingest rows of this name; those held out are of the same kind, and fewer."""
+    """Ingest rows of this name; held-out rows are of the same kind, and fewer."""
     from partirvm import ingest
 
     X, y = DATA[name]()
@@ -188,7 +188,7 @@ def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
 
 def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
-    """A line of the table."""
+    """A row of the table."""
     job = str(Path(folder, "job-" + "".join(c if c.isalnum() else "-" for c in setting.name)))
     about = {"setting": setting.name, "data": setting.data, "limit_mib": setting.limit}
     try:

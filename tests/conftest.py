@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from clusters import cluster
 from hypothesis import HealthCheck, settings
 
@@ -45,6 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
     memory = Path("/dev/shm")
     if config.option.basetemp is None and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Search no module of tests for doctests: each would be collected twice."""
+    found = yield
+    return [each for each in found if not (file_path.match("test_*.py") and isinstance(each, DoctestModule))]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -129,7 +129,7 @@ THIRD_PARTIES = {
     "jobs": {"numpy", "zarr"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
-    "report.course": {"markupsafe"},
+    "report.fit_history": {"markupsafe"},
     "report.relevance_bars": {"markupsafe"},
     "setup": {"numpy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},

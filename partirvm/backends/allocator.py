@@ -55,10 +55,10 @@ def arrow_from_system() -> Iterator[None]:
 
     Arrow's other allocators keep freed memory.
     """
-    told = ARROW_POOL in os.environ
+    chosen = ARROW_POOL in os.environ
     os.environ.setdefault(ARROW_POOL, "system")
     try:
         yield
     finally:
-        if not told:
+        if not chosen:
             os.environ.pop(ARROW_POOL, None)

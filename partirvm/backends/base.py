@@ -54,7 +54,7 @@ class Blocks:
         """Start a run of passes with this many columns."""
         self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
 
-    def heard(self, fetched: Iterable[Fetched]) -> None:
+    def count_fetched(self, fetched: Iterable[Fetched]) -> None:
         """Add the counts of a run."""
         self.fetched = sum(fetched, self.fetched)
 

@@ -243,7 +243,7 @@ class OneDesign:
         """The settings for the tasks of a run: the object itself."""
         return self
 
-    def heard(self, fetched: Iterable[Fetched]) -> None:
+    def count_fetched(self, fetched: Iterable[Fetched]) -> None:
         """Add the counts of a run."""
         self.fetched = sum(fetched, self.fetched)
 

@@ -37,11 +37,11 @@ class Cluster:
         Raises ``NoWorkersError`` if none joins, ``ClusterError`` if the scheduler does not respond.
         """
         watch = self.watch()
-        while not (workers := watch.look()):
+        while not (workers := watch.poll()):
             time.sleep(0.1)
         return workers
 
-    def ask(self) -> dict[str, Any] | None:
+    def current_workers(self) -> dict[str, Any] | None:
         """The current workers, or None if the scheduler does not respond."""
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
@@ -60,7 +60,7 @@ class Cluster:
             raise
         except Exception:
             watch = self.watch()
-            while watch.look() is None:
+            while watch.poll() is None:
                 time.sleep(0.1)
             raise
 
@@ -92,18 +92,18 @@ class Watch:
         self._cluster = cluster
         self._seen = self._heard = self._staffed = time.monotonic()
 
-    def glance(self) -> None:
+    def poll_if_due(self) -> None:
         """Poll, unless the last poll was less than ``POLL`` seconds ago."""
         if time.monotonic() - self._seen > POLL:
-            self.look()
+            self.poll()
 
-    def look(self) -> dict[str, Any] | None:
+    def poll(self) -> dict[str, Any] | None:
         """The workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
         seconds without a scheduler, or at once if the client has closed.
         """
-        cluster, workers = self._cluster, self._cluster.ask()
+        cluster, workers = self._cluster, self._cluster.current_workers()
         self._seen = now = time.monotonic()
         if workers is None:
             if now - self._heard > SILENCE or cluster.client.status == "closed":

@@ -116,7 +116,7 @@ class DaskExecutor:
         keeping = None if blocks is None else blocks.keeping
         results = self._persist(lambda: self._run(groups, source, progress, keeping))
         if blocks is not None:
-            blocks.heard(result.fetched for result in results)
+            blocks.count_fetched(result.fetched for result in results)
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
@@ -307,7 +307,7 @@ class DaskExecutor:
         for future in finished:
             if future.status in ("error", "cancelled", "lost"):
                 self._result(future)
-        watch.glance()
+        watch.poll_if_due()
         return finished
 
     def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
@@ -329,7 +329,7 @@ class DaskExecutor:
             except Exception as error:
                 if future.status == "error" or not isinstance(error, TimeoutError):
                     raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error
-            watch.look()
+            watch.poll()
             timeout *= 2
 
 

@@ -78,7 +78,7 @@ class LocalExecutor:
             totals[k].add(position, found)
         results = [total.result() for total in totals]
         if blocks is not None:
-            blocks.heard(result.fetched for result in results)
+            blocks.count_fetched(result.fetched for result in results)
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
@@ -92,13 +92,13 @@ class LocalExecutor:
         """
         left = threading.Event()
 
-        def look(info: StepInfo) -> None:
+        def check(info: StepInfo) -> None:
             if left.is_set():
                 raise CancelledError("the result of this fit is not needed any more")
 
         try:
             # start all: the pool limits how many run, all results are kept anyway, and no thread is idle
-            return list(self._each(lambda solve: solution(solve, look), solves, progress, ahead=len(solves)))
+            return list(self._each(lambda solve: solution(solve, check), solves, progress, ahead=len(solves)))
         finally:
             left.set()
 

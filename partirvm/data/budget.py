@@ -54,7 +54,7 @@ class Process(Protocol):
 
 
 @dataclass(frozen=True)
-class Bare:
+class FixedMemory:
     """A process of fixed size: the limit applies to the memory of the ingest alone."""
 
     held: int = 0
@@ -67,7 +67,7 @@ class Bare:
         """No-op."""
 
 
-ALONE = Bare()
+ALONE = FixedMemory()
 
 
 @dataclass(frozen=True)

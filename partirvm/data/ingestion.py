@@ -173,7 +173,7 @@ def written(
 
     budget = Budget.of(memory_limit, process)
     held, most = reader.held(assigned.wanted), reader.most_batch
-    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.leaner)
+    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.memory_advice)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
         with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:

@@ -28,7 +28,7 @@ class NpzReader:
     """
 
     untyped = False
-    leaner = ", or convert arrays in Fortran order, which are read whole, with np.ascontiguousarray and save them again"
+    memory_advice = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
     most_batch = 4 << 20
 
     def __init__(self, filesystem: Any, path: str) -> None:

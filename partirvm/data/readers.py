@@ -25,7 +25,7 @@ class Reader(Protocol):
 
     ``features`` are the default feature columns (None: all except targets and weights); ``targets`` and ``weights`` are
     the columns of these roles if the format defines them. An ``untyped`` format does not distinguish numbers from text.
-    ``leaner`` is advice on reading the source in less memory. Batches of more than ``most_batch`` bytes are not faster.
+    ``memory_advice`` says how to read the source in less memory. Batches beyond ``most_batch`` bytes are not faster.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Reader(Protocol):
     weights: str | None
     n_rows: int | None
     untyped: bool
-    leaner: str
+    memory_advice: str
     most_batch: int
 
     def held(self, wanted: Sequence[str]) -> int:
@@ -47,10 +47,10 @@ class Reader(Protocol):
         ...
 
 
-class Lean:
+class StreamingReader:
     """Base of readers that hold nothing besides their batches."""
 
-    leaner = ""
+    memory_advice = ""
     most_batch = 64 << 20
 
     def held(self, wanted: Sequence[str]) -> int:
@@ -93,7 +93,7 @@ def is_frame(value: Any) -> bool:
     return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
 
 
-class PairReader(Lean):
+class PairReader(StreamingReader):
     """A tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
 
     The columns of y (N, T) are called ``y0``, ``y1``, …
@@ -184,7 +184,7 @@ def _known_chunks(array: Any) -> Any:
     return array
 
 
-class FrameReader(Lean):
+class FrameReader(StreamingReader):
     """A pandas or Dask data frame; Dask data frames are computed partition by partition.
 
     ``categorical`` are the columns of pandas' categorical type; such features are categories by default.

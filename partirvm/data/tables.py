@@ -11,7 +11,7 @@ import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
 from partirvm.data.pages import LEAST_BUFFER, columns_bytes
-from partirvm.data.readers import Batch, Lean, numbers, rows_per_batch
+from partirvm.data.readers import Batch, StreamingReader, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
@@ -69,7 +69,7 @@ class ParquetReader:
     targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = False
-    leaner = ", take fewer columns (`--features`), or write the file with smaller pages"
+    memory_advice = ", take fewer columns (`--features`), or write the file with smaller pages"
     most_batch = 4 << 20
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
@@ -119,7 +119,7 @@ def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
     return tuple(parquet.schema_arrow.names), metadata.num_rows, sizes
 
 
-class CsvReader(Lean):
+class CsvReader(StreamingReader):
     """CSV files with a header and the same columns, parsed block by block.
 
     Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may appear

@@ -134,7 +134,7 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
     design, fit = outcome.kept
     if not isinstance(fit, HyperState):
         return None
-    if spec.problem.power and (fit.noise is not None or fit.n < spec.counted):
+    if spec.problem.target_variance and (fit.noise is not None or fit.n < spec.counted):
         return None
     statistics = fit.statistics.shift(-fit.statistics.offset)
     d, targets = len(design.scaling.x_shift), len(design.scaling.t_scale)
@@ -149,7 +149,7 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
         n_rows=fit.n,
         seed=spec.request.seed,
     )
-    if rows is None or not memory.problem.power:
+    if rows is None or not memory.problem.target_variance:
         return memory
     nothing = Remembered(GramStatistics.empty(design.basis, targets))
     return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, nothing)
@@ -162,7 +162,7 @@ def update(
 
     Raises as ``setup.resolve.resolve`` does, ``DataError`` if the first rows had nothing to go on from.
     """
-    if not memory.problem.power:
+    if not memory.problem.target_variance:
         raise DataError("the target of the first rows was constant, which sets no scale: fit again with rows that vary")
     parameters = check_parameters(parameters)
     check_updatable(parameters)

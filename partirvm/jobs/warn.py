@@ -16,7 +16,7 @@ from partirvm.types import Columns
 
 
 def warn_of_data(spec: FitSpec, columns: Columns) -> None:
-    if not spec.problem.power:
+    if not spec.problem.target_variance:
         warnings.warn(
             f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
         )
@@ -68,7 +68,7 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
             DataWarning,
             stacklevel=3,
         )
-    if not last.vectors and spec.problem.power and spec.problem.empty.functions is None:
+    if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         warnings.warn(
             f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
             "the kernel does not fit these data; try another gamma",

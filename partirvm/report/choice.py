@@ -1,4 +1,4 @@
-"""Which progress suits a stream."""
+"""Choose the progress display for a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partirvm.report.progress import PlainProgress, Progress
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """The progress that suits a stream, stderr unless given: live on a terminal, plain elsewhere, none if quiet."""
+    """The progress display for a stream, default stderr: live on a terminal, plain elsewhere, none if ``quiet``."""
     if quiet:
         return Progress()
     stream = sys.stderr if stream is None else stream

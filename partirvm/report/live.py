@@ -1,4 +1,4 @@
-"""The live view of a terminal: one calm panel that is drawn a few times a second, finished rounds above it."""
+"""The live view of a terminal: one panel redrawn a few times a second, with finished rounds above it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from partirvm.report.text import format_rate, plan_line
 from partirvm.strategies import schedule_of
 
 REFRESH = 8
-"""Drawings per second."""
+"""Redraws per second."""
 
 
 class LiveProgress(Progress):
-    """Draws what it has heard last. What it hears is only stored, so a fit never waits for the terminal."""
+    """Draws the latest state. Callbacks only store values, so a fit never waits for the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._began = self._phase_began = time.monotonic()
@@ -41,7 +41,7 @@ class LiveProgress(Progress):
         self._remaining: Remaining | None = None
         self._lines = Lines()
         self._console = Console(file=stream, highlight=False)
-        # The view draws itself once while it is made, so all that it draws has to be there.
+        # The view draws itself once on creation, so all its values must be set before.
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -96,7 +96,7 @@ class LiveProgress(Progress):
             self._remaining.on_record(entry)
 
     def _show(self, lines: list[Line]) -> None:
-        """Lines above the panel, cut where the terminal is narrow: what comes last the panel shows as well."""
+        """Print lines above the panel, truncated to the terminal width: the panel also shows the last columns."""
         for line in lines:
             style = "bold" if line.heading else ""
             self._console.print(
@@ -152,7 +152,7 @@ class LiveProgress(Progress):
         return _grid(*((*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))))
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
-        """Which round, or level, is under way."""
+        """The current round or level."""
         schedule = schedule_of(plan["strategy"])
         if schedule.merges:
             level = 0 if self._remaining is None else self._remaining.stage

@@ -14,9 +14,7 @@ from partirvm.setup.search import Interrupted
 from partirvm.setup.spec import FitSpec, memory_limits
 from partirvm.strategies.fit_rows import FIT_ROWS, automatic
 from partirvm.strategies.growing import joined
-from partirvm.strategies.incremental import Basic, Incremental
-from partirvm.strategies.split_merge import SplitMerge
-from partirvm.strategies.working_set import WorkingSet
+from partirvm.strategies.incremental import Incremental
 
 
 def in_order(spec: FitSpec) -> bool:
@@ -24,7 +22,7 @@ def in_order(spec: FitSpec) -> bool:
 
     Without a kernel no row joins as a candidate.
     """
-    return bool(spec.problem.n_kernels) and spec.plan.strategy != WorkingSet.name
+    return bool(spec.problem.n_kernels) and spec.plan.schedule.every_row_joins
 
 
 def grow(
@@ -42,13 +40,13 @@ def grow(
     no larger than the new rows; a likelihood that is "auto" is chosen for the new rows. A fit of all rows at once
     has known no limits, and takes them on. Raises as ``resolve`` does.
     """
-    before, strategy, options = spec.problem, spec.plan.strategy, spec.options
-    new, at_once = source.n_rows - before.n_rows, strategy in (Basic.name, SplitMerge.name)
-    resolved: dict[str, Any] = {"strategy": strategy, "likelihood": options.likelihood}
+    before, schedule, options = spec.problem, spec.plan.schedule, spec.options
+    new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds
+    resolved: dict[str, Any] = {"strategy": schedule.name, "likelihood": options.likelihood}
     resolved["partition_size"] = size = options.partition_size
     if FIT_ROWS[options.likelihood].sampled:
         resolved["likelihood_rows"] = options.likelihood_rows
-    if strategy == WorkingSet.name:
+    if schedule.selects:
         resolved["selection"] = options.selection
     if learns(asked):
         resolved |= {"kernel": before.empty.kernel, "gamma": "auto", "gamma_multiples": (1.0,), "gamma_prior": "flat"}

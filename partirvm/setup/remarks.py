@@ -38,7 +38,7 @@ def remarks_of(
     without = idle(given, chosen)
     if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
         without.append("fixed_alpha")
-    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.target_variance
     if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
         without.append("gamma_prior")
     if without:
@@ -47,7 +47,7 @@ def remarks_of(
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if blind := codes_seen(given, source.columns):
         remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
-    if learns(given) and not problem.power:
+    if learns(given) and not problem.target_variance:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")

@@ -92,7 +92,7 @@ def resolve(
     shape, machine = _shape(rows.source, problem), machine_for(request, executor)
     measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, began)
     learned = None
-    if problem.power and enough_to_learn(request, rows.moments):
+    if problem.target_variance and enough_to_learn(request, rows.moments):
         learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
     size = _partition_size(request, schedule, problem, shape, measuring, learned)
@@ -136,7 +136,7 @@ def _partition_size(
         return _Size(shape.n_candidates)
     left_open = request.partition_size == "auto"
     least = min(AUTO_PARTITION[0], shape.n_candidates)
-    if not problem.power:
+    if not problem.target_variance:
         return _Size(least, left_open)
     if not left_open:
         return _Size(min(int(request.partition_size), shape.n_candidates))

@@ -31,7 +31,7 @@ from partirvm.setup.parameters import portable
 from partirvm.setup.rates import measure_disk
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
-from partirvm.strategies.problem import Lot, Options, Problem
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import RANDOM, SELECTIONS
 from partirvm.types import Scaling
 
@@ -194,7 +194,7 @@ def _unpack_request(packed: dict[str, Any]) -> Request:
 def _pack_problem(problem: Problem) -> dict[str, Any]:
     """A problem by its values; of the empty design what names its columns."""
     empty = problem.empty
-    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "lots")}
+    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "batches")}
     return {
         **own,
         "kernel": empty.kernel.spec(),
@@ -203,7 +203,7 @@ def _pack_problem(problem: Problem) -> dict[str, Any]:
         "origin": empty.origin,
         "likelihood": problem.likelihood.name,
         "prior": asdict(problem.prior),
-        "lots": [asdict(lot) for lot in problem.lots],
+        "batches": [asdict(batch) for batch in problem.batches],
     }
 
 
@@ -223,7 +223,7 @@ def _unpack_problem(packed: dict[str, Any]) -> Problem:
         ),
         likelihood=LIKELIHOODS[values.pop("likelihood")],
         prior=Prior(**{**prior, **densities}),
-        lots=tuple(Lot(**lot) for lot in values.pop("lots")),
+        batches=tuple(AppendedBatch(**batch) for batch in values.pop("batches")),
         **values,
     )
 

@@ -163,7 +163,7 @@ def reading(
     except Exception as error:
         if isinstance(error, OSError) and error.errno:
             raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
-        raise damaged(f"{place}: cannot be read ({_said(error)}): {advice}") from error
+        raise damaged(f"{place}: cannot be read ({_text(error)}): {advice}") from error
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
         raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     """The text of an error, with its class name, since the text of a KeyError is only the key."""
     return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
 

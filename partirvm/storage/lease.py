@@ -118,17 +118,17 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, seen, over)
 
 
-def limits(folder: Folder, row: str) -> list[tuple[int, tuple[int, int]]]:
+def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
     """For each epoch, the position of a series of objects when it was claimed; truncated claims are left out."""
     found: list[tuple[int, tuple[int, int]]] = []
     for epoch in epochs(folder):
         try:
-            mark = read_json(folder, _name(epoch))["marks"].get(row, [0, 0])
+            mark = read_json(folder, _name(epoch))["marks"].get(series, [0, 0])
         except CutShortError:
             continue
         except MissingDataError:
             if _taken_away(folder, epoch):
-                return limits(folder, row)
+                return limits(folder, series)
             raise
         found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found

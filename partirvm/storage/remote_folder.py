@@ -22,7 +22,7 @@ class RemoteFolder:
 
     def read(self, name: str) -> bytes:
         """The bytes of the object."""
-        with self._asking(name):
+        with self._reading(name):
             return bytes(self._fs.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
@@ -60,7 +60,7 @@ class RemoteFolder:
     def list(self, name: str = "") -> list[str]:
         """Names in a folder."""
         path = self._path(name)
-        with self._asking(name):
+        with self._reading(name):
             self._fs.invalidate_cache(path)
             try:
                 found = self._fs.ls(path, detail=False)
@@ -72,7 +72,7 @@ class RemoteFolder:
     def empty(self) -> bool:
         """True if the folder contains nothing, hidden names included."""
         path = self._path("")
-        with self._asking(""):
+        with self._reading(""):
             self._fs.invalidate_cache(path)
             try:
                 return not self._fs.ls(path, detail=False)
@@ -81,7 +81,7 @@ class RemoteFolder:
 
     def exists(self, name: str = "") -> bool:
         """True if there is an object or a folder of this name."""
-        with self._asking(name):
+        with self._reading(name):
             self._fs.invalidate_cache(self._path(name))
             return bool(self._fs.exists(self._path(name)))
 
@@ -105,7 +105,7 @@ class RemoteFolder:
         """Move object by object: such stores have no rename."""
         self._fs.mv(self._root, other._root, recursive=True)
 
-    def _asking(self, name: str) -> AbstractContextManager[None]:
+    def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request: libraries of stores have their own error classes."""
         return reading(self.place(name), "is the store within reach?", StorageError)
 

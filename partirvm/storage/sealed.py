@@ -53,15 +53,15 @@ def write_sealed(
     """
     import zarr
 
-    said = {name: _said(np.asarray(array)) for name, array in arrays.items()}
+    stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
         try:
             group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
         except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name") from error
         for name, array in arrays.items():
-            _write(group, name, array, said[name]["chunks"], compress)
-        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": said}
+            _write(group, name, array, stated[name]["chunks"], compress)
+        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": stated}
         seal = digest(attributes)
         group.update_attributes({**attributes, "digest": seal})
     return seal
@@ -84,9 +84,9 @@ def read_sealed(
         raise MissingDataError(
             f"{location}: the attributes of the {what} are damaged: restore the file, or make it again"
         )
-    said: dict[str, dict[str, Any]] = attributes.pop("arrays")
+    stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
-        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in said.items()
+        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()
     }
 
 
@@ -115,18 +115,19 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
         raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
 
 
-def require_array(stored: Any, said: Mapping[str, Any], place: str) -> None:
+def require_array(stored: Any, stated: Mapping[str, Any], place: str) -> None:
     """Raise ``MissingDataError`` unless a Zarr array has the stated dtype, shape and chunks."""
     found = {"dtype": stored.dtype.newbyteorder("<").str, "shape": list(stored.shape), "chunks": list(stored.chunks)}
-    wrong = [name for name, value in found.items() if value != said[name]]
+    wrong = [name for name, value in found.items() if value != stated[name]]
     if wrong:
         name = wrong[0]
         raise MissingDataError(
-            f"{place} is damaged: its {name} is {found[name]}, but was {said[name]}: restore the file, or make it again"
+            f"{place} is damaged: its {name} is {found[name]}, but was {stated[name]}: "
+            "restore the file, or make it again"
         )
 
 
-def _said(array: Array) -> dict[str, Any]:
+def _metadata(array: Array) -> dict[str, Any]:
     """The metadata of an array, as stored in the attributes."""
     chunks = _chunks(array.shape, array.dtype.itemsize)
     return {"dtype": _little(array).str, "shape": list(array.shape), "chunks": chunks, "hash": _hash(array)}
@@ -166,13 +167,13 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
         stored[...] = array
 
 
-def _read(group: Any, name: str, said: Mapping[str, Any], place: str) -> Array:
+def _read(group: Any, name: str, stated: Mapping[str, Any], place: str) -> Array:
     with reading(place, "restore the file, or make it again", MissingDataError):
         stored = group[name]
-        require_array(stored, said, place)
+        require_array(stored, stated, place)
         _require_chunks(stored, place)
         array: Array = np.asarray(stored[...])
-    if _hash(array) != said["hash"]:
+    if _hash(array) != stated["hash"]:
         raise MissingDataError(
             f"{place} is damaged, its bytes differ from what was written: restore the file, or make it again"
         )

@@ -44,8 +44,8 @@ class Snapshot:
 class Snapshots:
     """The groups of one series, of which the last ``kept`` complete ones are kept."""
 
-    def __init__(self, folder: Folder, row: str, kept: int = KEPT) -> None:
-        self.row = row
+    def __init__(self, folder: Folder, series: str, kept: int = KEPT) -> None:
+        self.series = series
         self._folder, self._kept = folder, kept
 
     def publish(
@@ -102,21 +102,21 @@ class Snapshots:
 
     def _positions(self) -> list[Position]:
         """Positions of all valid pointers, the newest last."""
-        names = self._folder.list(self.row)
+        names = self._folder.list(self.series)
         found = [(int(m[1]), int(m[2])) for name in names if (m := re.fullmatch(r"(\d{6,})-(\d{6,})\.json", name))]
-        marks = limits(self._folder, self.row) if found else []
+        marks = limits(self._folder, self.series) if found else []
         return sorted(position for position in found if valid(position[0], position, marks))
 
     def _next(self, epoch: int) -> Position:
         """A position after all groups, complete or not."""
-        numbers = (re.match(r"\d{6,}-(\d{6,})", name) for name in self._folder.list(self.row))
+        numbers = (re.match(r"\d{6,}-(\d{6,})", name) for name in self._folder.list(self.series))
         return epoch, max((int(match[1]) for match in numbers if match), default=0) + 1
 
     def _clear(self, position: Position) -> None:
         """Remove all but the last few groups up to this one; what cannot be removed stays and has no effect."""
         stays = {self._name(each) for each in self._positions()[-self._kept :]}
         with suppress(OSError, StorageError):
-            names = [f"{self.row}/{name}" for name in self._folder.list(self.row)]
+            names = [f"{self.series}/{name}" for name in self._folder.list(self.series)]
             older = [name for name in names if name.removesuffix(".json") not in stays and self._older(name, position)]
             for name in sorted(older, key=lambda name: not name.endswith(".json")):
                 self._folder.remove(name)
@@ -135,4 +135,4 @@ class Snapshots:
                 return
 
     def _name(self, position: Position) -> str:
-        return f"{self.row}/{position[0]:06d}-{position[1]:06d}"
+        return f"{self.series}/{position[0]:06d}-{position[1]:06d}"

@@ -24,7 +24,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Seen
 from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import counted
-from partirvm.strategies.problem import Lot, Options, Problem
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
@@ -161,20 +161,20 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: De
 def partition(problem: Problem, options: Options, number: int) -> Int:
     """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class.
 
-    Where rows came later the partitions of each lot follow those of the lot before.
+    Where rows came later the partitions of each batch follow those of the batch before.
     """
-    start, lot, number = _lot(problem, options, number)
-    n_rows, count, seed = lot.stop - start, lot.partitions, options.seed
+    start, batch, number = _batch(problem, options, number)
+    n_rows, count, seed = batch.stop - start, batch.partitions, options.seed
     if problem.codes is None:
-        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=lot.shuffled)
-    codes = problem.codes[start : lot.stop]
-    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=lot.shuffled)
+        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=batch.shuffled)
+    codes = problem.codes[start : batch.stop]
+    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=batch.shuffled)
 
 
 def partition_length(problem: Problem, options: Options, number: int) -> int:
     """How many rows that is; 0 beyond the last."""
-    start, lot, number = _lot(problem, options, number)
-    n_rows, count = lot.stop - start, lot.partitions
+    start, batch, number = _batch(problem, options, number)
+    n_rows, count = batch.stop - start, batch.partitions
     if number >= count:
         return 0
     if problem.codes is None:
@@ -182,20 +182,20 @@ def partition_length(problem: Problem, options: Options, number: int) -> int:
     return stratified_length(n_rows, count, number)
 
 
-def lots_of(problem: Problem, options: Options) -> tuple[Lot, ...]:
-    """The lots in which the rows came, all of them as one where no other are known."""
+def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
+    """The batches of appended rows; a single batch of all rows if none were appended."""
     count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
-    return problem.lots or (Lot(problem.n_rows, count, problem.shuffled),)
+    return problem.batches or (AppendedBatch(problem.n_rows, count, problem.shuffled),)
 
 
-def _lot(problem: Problem, options: Options, number: int) -> tuple[int, Lot, int]:
-    """The lot of this partition with its first row, and the partition's number there; beyond the last, of the last."""
-    start, lots = 0, lots_of(problem, options)
-    for lot in lots[:-1]:
-        if number < lot.partitions:
-            return start, lot, number
-        start, number = lot.stop, number - lot.partitions
-    return start, lots[-1], number
+def _batch(problem: Problem, options: Options, number: int) -> tuple[int, AppendedBatch, int]:
+    """First row and batch of this partition, and its number within the batch; beyond the last, of the last one."""
+    start, batches = 0, batches_of(problem, options)
+    for batch in batches[:-1]:
+        if number < batch.partitions:
+            return start, batch, number
+        start, number = batch.stop, number - batch.partitions
+    return start, batches[-1], number
 
 
 def noise_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:

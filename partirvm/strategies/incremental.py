@@ -49,7 +49,7 @@ class Basic(Rounds[RoundsState]):
 
     def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
         """Where rows offer nothing the one fit is that of the leading columns."""
-        if problem.n_kernels or not problem.power:
+        if problem.n_kernels or not problem.target_variance:
             return super().start(problem, options)
         state = self.first(problem, options)
         likelihood = problem.likelihood

@@ -20,11 +20,11 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Lot:
-    """Rows that came together: those before row ``stop`` that are of no earlier lot.
+class AppendedBatch:
+    """Rows added by one append: those before row ``stop`` that are in no earlier batch.
 
-    Where strategies take rows in order it makes so many ``partitions``; ``shuffled`` says that its neighbouring rows
-    are a random sample of it.
+    Strategies that take rows in order divide it into ``partitions``; ``shuffled`` is true if neighbouring rows are a
+    random sample of the batch.
     """
 
     stop: int
@@ -34,23 +34,23 @@ class Lot:
 
 @dataclass(frozen=True)
 class Problem:
-    """All that a strategy knows of the fit.
+    """The constants of a fit that a strategy uses.
 
     ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
-    ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
+    ``target_variance`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
-    and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
-    and ``noise_variance`` is (T,). Where the target is a class, ``codes`` (N,) are those of all rows, one or two bytes
-    each, and ``n_classes`` is K; else it is 0. ``prior`` is that of α and of β, as the model sees the
-    target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
-    ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. For several targets, which share vectors
+    and α, ``target_variances`` (T,) has one per target and ``target_variance`` is their mean, ``target_scale`` is the
+    root of the mean of squares, and ``noise_variance`` is (T,). For a class target, ``codes`` (N,) are those of all
+    rows, one or two bytes each, and ``n_classes`` is K, otherwise 0. ``prior`` has the priors of α and β in the model's
+    units, the update rule and the fixed α. If rows were appended (``strategies.growing``), ``batches`` are the original
+    rows and each append, in order; otherwise it is empty.
     """
 
     n_rows: int
     empty: Design
     bias: bool
-    power: float
+    target_variance: float
     noise_variance: float | Float | None
     target_scale: float
     shuffled: bool
@@ -59,13 +59,13 @@ class Problem:
     n_classes: int = 0
     codes: Codes | None = None
     prior: Prior = FLAT
-    powers: Float | None = None
-    lots: tuple[Lot, ...] = ()
+    target_variances: Float | None = None
+    batches: tuple[AppendedBatch, ...] = ()
 
     @property
     def n_targets(self) -> int:
         """T, the number of targets that are numbers."""
-        return 1 if self.powers is None else len(self.powers)
+        return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
     def classifies(self) -> bool:

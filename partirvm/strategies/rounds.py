@@ -131,7 +131,7 @@ class Rounds(Generic[S]):
     def start(self, problem: Problem, options: Options) -> Answer[S]:
         """First round; a constant target needs none."""
         state = self.first(problem, options)
-        if not problem.power:
+        if not problem.target_variance:
             return self._save(replace(state, concluding=Termination.CONSTANT, settled=True))
         return self._next_round(state)
 
@@ -320,7 +320,7 @@ class Rounds(Generic[S]):
         """Rows came later (``strategies.growing``): the columns that are there, over all rows."""
         problem = state.problem
         state = replace(state, candidates=state.fit.n_vectors)
-        new = np.arange(problem.lots[-2].stop, problem.n_rows, dtype=np.int64)
+        new = np.arange(problem.batches[-2].stop, problem.n_rows, dtype=np.int64)
         passes = problem.likelihood.grow(problem, state.design, state.fit, new)
         if not passes:
             # the mode over all rows, at the α that the columns have: elsewhere a quadratic says nothing of α

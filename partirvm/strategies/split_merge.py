@@ -94,7 +94,7 @@ class SplitMerge:
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """The first partitions. A single one is the last fit, and a constant target needs none."""
-        if not problem.power or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
+        if not problem.target_variance or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
             return LAST.start(problem, options)
         return _split(SplitMergeState(problem, options))
 

@@ -239,7 +239,7 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
     watch = made.watch()
     for _ in range(int(cluster_module.SILENCE)):
         clock.sleep(1.0)
-        assert watch.look() is None
+        assert watch.poll() is None
     clock.sleep(1.0)
     with pytest.raises(ClusterError, match=made.address):
-        watch.look()
+        watch.poll()

@@ -20,6 +20,7 @@ from partirvm.setup import choosing, evaluation, kernel_search
 pytestmark = pytest.mark.bits
 
 TWICE = [
+    ("split-merge", "full"),
     ("working-set", "sample"),
     ("working-set", "partition"),
     ("incremental", "sample"),
@@ -89,7 +90,7 @@ def left(fitted):
 @pytest.mark.parametrize(("strategy", "likelihood"), CASES)
 def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
     """Model and history, inline and on a cluster."""
-    asked = parameters(strategy, likelihood, 300)
+    asked = parameters(strategy, likelihood, 150)
     here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
     assert left(here) == left(there)

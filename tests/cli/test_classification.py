@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from by_default import some
 from commandline import start
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 from test_process import read_until
@@ -172,6 +173,7 @@ def test_what_resume_refuses(made, cli, arguments):
     assert re.search(f"No such option:? '?{arguments[0]}", err)
 
 
+@pytest.mark.parametrize("made", some([2, 3], {3}), ids=["two classes", "three classes"], indirect=True)
 def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
     """Ctrl-C after a round: exit 3 with a usable model; resumed, the bits of a fit that nobody stopped."""
     rounds = (*CHOICES[:-1], "4")

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -317,10 +316,8 @@ sys.exit(main(sys.argv[2:]))
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
+def test_an_interrupted_prediction_goes_on(tour, request, tmp_path, number, there):
     """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""
-    from distributed import LocalCluster
-
     data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
     ingest.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
     predict.predict(tour.job, data, str(whole))
@@ -338,10 +335,9 @@ def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
         kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command goes on"
         assert re.search(kept, err)
     assert not out.exists()
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) if there else nullcontext() as cluster:
-        place = ("--scheduler", cluster.scheduler_address) if there else ()
-        process = start("predict", tour.job, data, str(out), *place)
-        _, err = process.communicate(timeout=120)
+    place = ("--scheduler", request.getfixturevalue("one_worker").cluster.scheduler_address) if there else ()
+    process = start("predict", tour.job, data, str(out), *place)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert re.match(r"going on with an interrupted prediction: [\d,]+ of [\d,]+ tiles are there\n", err)
     assert out.read_bytes() == whole.read_bytes()

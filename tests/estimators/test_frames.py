@@ -169,7 +169,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param(np.array([1, "u"] * 30, dtype=object), r"mix numbers \(1\) and text", id="array"),
         pytest.param(pd.Series([1, "u"] * 30), r"mix numbers \(1\) and text", id="series"),
         pytest.param([np.str_("u"), np.int64(1)] * 30, r"mix numbers \(1\) and text \('u'\)", id="of NumPy"),
-        pytest.param([1, True] * 30, r"mix numbers \(1\) and truth values \(True\)", id="booleans"),
+        pytest.param([1, True] * 30, r"mix numbers \(1\) and booleans \(True\)", id="booleans"),
         pytest.param(NONE, "1 missing labels, the first in row 59", id="None in a list"),
         pytest.param(np.array(NONE, dtype=object), "1 missing labels, the first in row 59", id="None in an array"),
         pytest.param(pd.Series(NONE), "1 missing labels, the first in row 59", id="None in a series"),

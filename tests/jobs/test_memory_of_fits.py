@@ -60,7 +60,11 @@ def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
 
 @pytest.mark.parametrize(
     ("n", "several"),
-    [(160, {"targets": 8}), (320, {"classes": 2}), (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4})],
+    [
+        (160, {"targets": 8}),
+        pytest.param(320, {"classes": 2}, marks=pytest.mark.slow),
+        (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4}),
+    ],
     ids=["8 targets", "2 classes", "4 classes"],
 )
 def test_several_outputs_take_what_the_formula_says(n, several):

@@ -75,7 +75,7 @@ class StudentFit(PassFit):
     def begun(self) -> StudentCourse:
         """The fit before its first pass."""
         labels = labels_of(self.design)
-        mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.power)
+        mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.target_variance)
         for position, label in enumerate(self.start.labels):
             mean[labels == label] = self.start.posterior.mean[position]
             alpha[labels == label] = self.start.alpha[position]

@@ -37,7 +37,8 @@ from partirvm import (
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning, UsageError
 from partirvm.options import Request
-from partirvm.options.values import VALUES, flat
+from partirvm.options.value import flat
+from partirvm.options.values import VALUES
 
 ASKED = {
     "working set": (

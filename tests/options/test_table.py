@@ -20,11 +20,10 @@ from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
+from partirvm.options.value import Value
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, AlphaPrior, StrategyName, Value
-from partirvm.planning.keeping import STORES
-from partirvm.setup.kernel_search import PRIORS
+from partirvm.options.values import VALUES, AlphaPrior, StrategyName
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import STOP_RULES
@@ -113,8 +112,6 @@ def test_flags_that_are_no_options_of_the_table():
         (names.StopRule, STOP_RULES),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
-        (names.KernelStore, STORES),
-        (names.GammaPrior, PRIORS),
         (names.Updates, UPDATES),
         (names.MultiClass, words_of(classes=True)),
         (names.Estimate, words_of(classes=False)),

@@ -21,7 +21,7 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.options import Request
 from partirvm.report.lines import Lines
 from partirvm.report.live import LiveProgress
@@ -270,7 +270,7 @@ def test_the_live_view(monkeypatch, fitted):
 
 
 def test_every_phase_has_a_title():
-    for each in (LogisticPass, SurprisePass, GainPass, LogisticScorePass):
+    for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
         assert Progress().title(each.name) != each.name
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, LEAST
 from partirvm.strategies.instructions import Finish, Gather, Save, Solved
@@ -56,9 +56,9 @@ def runs(draw, names=NAMES):
         max_vectors=draw(st.sampled_from([None, 2, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
         likelihood=draw(st.sampled_from(tuple(FIT_ROWS))),
-        final_likelihood=draw(st.sampled_from(FIT_ROWS[:1] * 3 + FIT_ROWS)),
+        final_likelihood=draw(st.sampled_from(("full",) * 3 + tuple(FIT_ROWS))),
         likelihood_rows=draw(st.integers(5, 60)),
-        stop_rule=draw(st.sampled_from(STOP_RULES)),
+        stop_rule=draw(st.sampled_from(tuple(STOP_RULES))),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         tol=1e-5,
         max_passes=30,
@@ -250,7 +250,7 @@ def test_candidates_by_surprise_and_by_gain(K, likelihood):
     for selection in ("error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
-        looks = simulator.passes(SurprisePass)
+        looks = simulator.passes(MisclassificationPass)
         assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
         assert [look.draw for look in looks] == ([None] * 2 if selection == "error" else [(0, 2), (0, 3)])
         rows = simulator.proposed()

@@ -12,7 +12,8 @@ import pytest
 import partirvm.strategies
 from partirvm import RVMRegressor, ingest, load_model
 from partirvm.cli import main
-from partirvm.options.values import Strategy, held
+from partirvm.options.value import held
+from partirvm.options.values import Strategy
 from partirvm.planning.schedule import InOrder
 from partirvm.strategies.fit_rows import partition
 from partirvm.strategies.incremental import Incremental

@@ -199,8 +199,13 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     kept = simulator.empty.with_centres(X[:5], np.arange(5))
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
-    G, b, energy = naive.gram(Phi, t)
-    fit = init(GramStatistics("b", np.arange(5), G, b, energy, np.zeros((5, 1)), 120), np.ones(5), 50.0, power=1.0)
+    G, b, sum_squares = naive.gram(Phi, t)
+    fit = init(
+        GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
+        np.ones(5),
+        50.0,
+        target_variance=1.0,
+    )
     whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
     np.testing.assert_allclose(GAUSSIAN.gains(fit, whole), GAUSSIAN.gains(fit, half), rtol=1e-9)
 
@@ -409,7 +414,7 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
         assert isinstance(answer, Passed)
         assert isinstance(again, Solve)
         np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
-        np.testing.assert_array_equal(again.start.statistics.energy, answer.statistic.energy)
+        np.testing.assert_array_equal(again.start.statistics.sum_squares, answer.statistic.sum_squares)
         np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
 
 
