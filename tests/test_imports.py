@@ -27,7 +27,8 @@ ARROWS = {
     "core": VALUES,
     "kernels": VALUES,
     "planning": VALUES,
-    "likelihoods": VALUES | {"core", "kernels"},
+    # A likelihood says what model its fits leave.
+    "likelihoods": VALUES | {"core", "kernels", "model"},
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
     "data": VALUES | {"storage", "core", "kernels"},
     "model": VALUES | {"storage", "core", "kernels"},

@@ -156,6 +156,19 @@ class Real(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{value!r} is not a number{''.join(f' or {word}' for word in self.words)}.", param, ctx)
 
 
+class RealOrName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number, or a name; both are checked with the request."""
+
+    name = "NUMBER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the text as it is."""
+        try:
+            return float(value)
+        except ValueError:
+            return value
+
+
 ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
 """Groups of options as the help shows them."""
 
@@ -174,6 +187,8 @@ def _type(option: Option) -> Any:
             return Whole(least, auto="auto" in words)
         case constraints.Real(words=words):
             return Real(*words)
+        case constraints.RealOrName():
+            return RealOrName()
         case constraints.Factors() | constraints.GammaDensity():
             return Numbers()
         case constraints.Seconds():

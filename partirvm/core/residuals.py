@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,10 @@ class Scores:
         absolute = float(np.abs(r).sum()) * unit
         return cls(len(t), float(r @ r), absolute, float(nll.sum()), int(covered.sum()), unit)
 
+    def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
+        """What an evaluation tells, by name."""
+        return {"rmse": self.rmse, "nlpd": self.nlpd, "coverage_95": self.coverage_95}
+
     def __add__(self, other: Scores) -> Scores:
         return Scores(
             self.n + other.n,
@@ -153,6 +158,11 @@ class TargetScores:
     def n(self) -> int:
         """Rows."""
         return self.each[0].n
+
+    def figures(self, targets: Sequence[str]) -> dict[str, Any]:
+        """Those of the mean, and in ``targets`` those of each by its name."""
+        each = {name: one.figures() for name, one in zip(targets, self.each, strict=True)}
+        return {**self.mean.figures(), "targets": each}
 
     @property
     def mean(self) -> Scores:

@@ -6,7 +6,9 @@ scores; if there are too many, the order is kept on the finest grid that fits, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +145,11 @@ class ClassScores:
             bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else Ranking.of(scores, classes == 1),
         )
+
+    def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
+        """What an evaluation tells, by name; ``roc_auc`` is for two classes."""
+        ranked = {"roc_auc": self.roc_auc} if self.ranking is not None else {}
+        return {name: getattr(self, name) for name in ("accuracy", "log_loss", "brier", "ece")} | ranked
 
     def __add__(self, other: ClassScores) -> ClassScores:
         return ClassScores(

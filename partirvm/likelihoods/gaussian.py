@@ -39,7 +39,8 @@ from partirvm.likelihoods.columns import labels_of, positions
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
 from partirvm.likelihoods.passes import Pass
-from partirvm.types import power_of_two
+from partirvm.model import Model
+from partirvm.types import Columns, power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -110,7 +111,17 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     """A number with Gaussian noise of one variance, estimated or given."""
 
     name: ClassVar[str] = "gaussian"
+    words: ClassVar[tuple[str, ...]] = ("estimate",)
     has_noise: ClassVar[bool] = True
+    relearns: ClassVar[bool] = True
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """A number asks for noise of that variance."""
+        return super().serves(n_classes, word) or (n_classes == 0 and not isinstance(word, str))
+
+    def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
+        """Means and variances of a new noisy target."""
+        return Model.from_fit(design, fit, columns)
 
     def n_outputs(self, n_classes: int) -> int:
         """One."""

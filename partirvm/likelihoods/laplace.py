@@ -28,6 +28,8 @@ from partirvm.likelihoods.columns import labels_of, positions, survivors
 from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.packing import Packed, named, pack_laplace, unpack_laplace
 from partirvm.likelihoods.passes import Pass
+from partirvm.model import ClassModel
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -156,6 +158,12 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 
 class ClassLikelihood(LaplaceLikelihood):
     """A likelihood of classes by the logistic functions of ``core.logistic``."""
+
+    of_classes: ClassVar[bool] = True
+
+    def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
+        """Probabilities of classes."""
+        return ClassModel.from_fit(design, fit, columns, self.name, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
         """One for two classes: it speaks for the second. One for each of more."""

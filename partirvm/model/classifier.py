@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from partirvm.core.link import moderated, probabilities, probability_band, variances
 from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
+from partirvm.quoting import quoted
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -124,6 +125,35 @@ class ClassModel:
         if kind not in KINDS:
             raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
         return ClassInterval(self, quantile(level), kind)
+
+    def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
+        """Names of ``values``: ``p_<class>`` for each class, in their order.
+
+        With an ``interval`` after these ``lower_<class>`` for all, then ``upper_<class>``. Raises ``DataError`` where
+        two classes have the same text.
+        """
+        names = tuple(f"p_{label}" for label in self.classes)
+        twice = [label for label in self.classes if names.count(f"p_{label}") > 1]
+        if twice:
+            raise DataError(
+                f"the classes {quoted(twice[0])} and {quoted(twice[1])} would both have the column 'p_{twice[0]}'"
+            )
+        ends = ("lower", "upper") if interval else ()
+        return (*names, *(f"{end}_{label}" for end in ends for label in self.classes))
+
+    def values(self, X: Float) -> tuple[Float, Float]:
+        """Probabilities (n, K) of raw inputs X (n, d), and nearness (n,)."""
+        f, near = self.predictors(X)
+        return probabilities(self.likelihood, f), near
+
+    def band(self, level: float) -> ClassInterval:
+        """The interval of this level that stands beside ``values``."""
+        return self.interval(level, "probability")
+
+    @property
+    def far_prediction(self) -> str:
+        """What is known of rows that are far from every relevance vector."""
+        return "probabilities are little more than those that the bias alone gives, everywhere the same"
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d) of float64."""

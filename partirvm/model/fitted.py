@@ -129,6 +129,34 @@ class Model:
         found: Float = np.atleast_1d(self.deviation(self.noise_variance))
         return found
 
+    def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
+        """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
+
+        Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names.
+        """
+        names = self.columns.targets or range(self.n_targets)
+        targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
+        ends = ("lower", "upper") if interval else ()
+        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
+
+    def values(self, X: Float) -> tuple[Float, Float]:
+        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
+        mean, variance, near = self.moments(X)
+        assert variance is not None
+        return np.column_stack([mean, self.deviation(variance)]), near
+
+    def band(self, level: float) -> Interval:
+        """The interval of this level that stands beside ``values``."""
+        return self.interval(level)
+
+    @property
+    def far_prediction(self) -> str:
+        """What is known of rows that are far from every relevance vector."""
+        return (
+            "prediction is little more than the mean of the target, and the standard deviation does not grow there, "
+            "as it would with `augment`"
+        )
+
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
         """The central interval at this level: a model with its standard deviation, and a multiple of that.
 

@@ -19,6 +19,7 @@ from partirvm.options.constraints import (
     GammaDensity,
     PositiveByName,
     Real,
+    RealOrName,
     Seconds,
     Whole,
     one_of,
@@ -268,7 +269,7 @@ class Request:
     )
     noise_variance: float | str = option(
         "estimate",
-        Real(above=0.0, words=("estimate",)),
+        RealOrName(above=0.0),
         group="noise and priors",
         metavar="V",
         applies={"target": (NUMBERS,)},
@@ -308,7 +309,7 @@ class Request:
     )
     multi_class: str = option(
         "auto",
-        one_of(names.MultiClass),
+        Anything(),
         group="noise and priors",
         metavar="S",
         applies={"target": (SEVERAL_CLASSES,)},
@@ -341,8 +342,8 @@ TABLE = table_of(Request)
 def check(request: Request) -> Request:
     """The request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
 
-    The kernel, the basis and the strategy are checked where they are resolved (``setup.parameters``), which knows those
-    there are, and so is what options exclude each other.
+    The kernel, the basis, the strategy and the names of likelihoods are checked where they are resolved
+    (``setup.parameters``), which knows those there are, and so is what options exclude each other.
     """
     return checked(request, TABLE)
 

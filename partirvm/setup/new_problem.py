@@ -14,13 +14,13 @@ from partirvm.data import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.setup.basis import resolve_basis
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import resolve_kernel
-from partirvm.setup.parameters import resolve_class_likelihood, resolve_prior, resolve_scaling
+from partirvm.setup.parameters import resolve_prior, resolve_scaling
 from partirvm.strategies.problem import Problem
 from partirvm.types import over_square
 
@@ -66,7 +66,7 @@ def _problem_of(
             target_scale=1.0,
             shuffled=source.shuffled,
             held_out=held_out is not None,
-            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
+            likelihood=likelihood_for(classes.n_classes, parameters.multi_class),
             n_classes=classes.n_classes,
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),
@@ -88,9 +88,9 @@ def _problem_of(
             f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
         )
     noise = None
-    if parameters.noise_variance != "estimate":
-        noise = over_square(float(parameters.noise_variance), scales)
-        _check_noise(float(parameters.noise_variance), noise, target_variances)
+    if not isinstance(parameters.noise_variance, str):
+        noise = over_square(parameters.noise_variance, scales)
+        _check_noise(parameters.noise_variance, noise, target_variances)
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
@@ -100,6 +100,7 @@ def _problem_of(
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out is not None,
+        likelihood=likelihood_for(0, parameters.noise_variance),
         prior=prior,
         target_variances=np.where(target_variances > 0, target_variances, 1.0) if source.n_targets > 1 else None,
     )

@@ -13,6 +13,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
+from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
 from partirvm.planning.plan import Sparseness
@@ -58,6 +59,9 @@ def check_parameters(parameters: Request) -> Request:
     require_functions(p)
     p = check(p)
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
+    OneOf(words_of(classes=True))("multi_class", p.multi_class)
+    if isinstance(p.noise_variance, str):
+        OneOf(("a number above 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     _check_together(p)
     return p
 
@@ -121,13 +125,6 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
         parameters.updates,
         tuple(fixed),
     )
-
-
-def resolve_class_likelihood(parameters: Request, n_classes: int) -> str:
-    """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
-    if n_classes == 2:
-        return "bernoulli"
-    return "multinomial" if parameters.multi_class == "auto" else parameters.multi_class
 
 
 def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:

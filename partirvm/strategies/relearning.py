@@ -43,7 +43,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     for all columns in one pass. Nor is one of classes: what it would bring has not been measured, and a comparison over
     all rows takes them a whole fit instead of one pass.
     """
-    if not options.centres or problem.classifies:
+    if not options.centres or not problem.likelihood.relearns:
         return False
     most = min(int(SHARE * min(problem.n_rows, LEARNING_ROWS)), options.learning_columns - 1)
     return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= most)

@@ -190,7 +190,7 @@ def test_data_that_a_model_of_classes_cannot_be_measured_on(tmp_path):
     ingest((X, np.where(y == "no", "nein", y)), tmp_path / "unknown.zarr", classes=True)
     ingest((X, X[:, 0]), tmp_path / "number.zarr")
     ingest((X, None), tmp_path / "none.zarr", like=tmp_path / "d.zarr")
-    for name, says in [("unknown", "class 'nein'.*'no', 'yes'"), ("number", "is a number"), ("none", "no target")]:
+    for name, says in [("unknown", "class 'nein'.*'no', 'yes'"), ("number", "is numeric"), ("none", "no target")]:
         with pytest.raises(DataError, match=says):
             predict.evaluate(job, str(tmp_path / f"{name}.zarr"))
     assert main(["evaluate", job, str(tmp_path / "unknown.zarr"), "--quiet"]) == 2

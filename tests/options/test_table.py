@@ -15,6 +15,7 @@ from partirvm.cli.commands import partirvm as group
 from partirvm.core.priors import UPDATES
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
+from partirvm.likelihoods import words_of
 from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
@@ -45,6 +46,7 @@ GIVEN = {
     "alpha_prior": ("1,2", (1.0, 2.0)),
     "fixed_alpha": ("bias=1e-6", {"bias": 1e-6}),
     "noise_variance": ("0.5", 0.5),
+    "multi_class": ("ovr", "ovr"),
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }
@@ -111,6 +113,8 @@ def test_flags_that_are_no_options_of_the_table():
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
         (names.Updates, UPDATES),
+        (names.MultiClass, words_of(classes=True)),
+        (names.Estimate, words_of(classes=False)),
     ],
 )
 def test_the_words_are_those_that_are_known(words, known):
