@@ -135,7 +135,11 @@ class Request:
         "[default: the kernel's alone]",
     )
     fit_intercept: bool = option(
-        True, Flag(), group="kernel", help="Offer a bias, one basis function with its own prior, or not."
+        True,
+        Flag(),
+        group="kernel",
+        flag_name="intercept",
+        help="Offer a bias, one basis function with its own prior, or not.",
     )
     gamma_multiples: tuple[float, ...] = option(
         (1.0,),

@@ -45,6 +45,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "plan without a target": (("plan", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "validation without a target": (("fit", "{train}", "{new}", "--validation", "{bare}"), r"bare\.zarr.*no target"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
+    "two targets": (
+        ("ingest", "good.csv", "{new}", *INGEST, "--target", "b"),
+        r"'--target': it is given 2 times.*--target y,b",
+    ),
     "no source": (("ingest", "gone.csv", "{new}", *INGEST), r"gone\.csv: there is no such file"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),
     "both shuffles": (("ingest", "good.csv", "{new}", *INGEST, "--shuffle", "1", "--no-shuffle"), r"exclude each"),
