@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
+from by_default import some
 
 CHOICES = ("--gamma", "1", "--partition-size", "300")
 COURSE = {
@@ -19,8 +21,13 @@ LIKELIHOOD = {
 }
 
 
-@pytest.mark.parametrize("strategy", COURSE)
-@pytest.mark.parametrize("likelihood", LIKELIHOOD)
+@pytest.mark.parametrize(
+    ("strategy", "likelihood"),
+    some(
+        list(product(COURSE, LIKELIHOOD)),
+        {("split-merge", "full"), ("incremental", "sample"), ("working-set", "partition"), ("working-set", "full")},
+    ),
+)
 def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_path):
     """Its course in the first line, lines while it runs, a summary; and a model that predicts."""
     asked = (*CHOICES, "--strategy", strategy, "--likelihood", likelihood, "--likelihood-rows", "500")
