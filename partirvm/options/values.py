@@ -401,6 +401,22 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def written(parameters: Mapping[str, Any], name: str) -> str:
+    """What an estimator of these parameters calls the option ``name`` of the table.
+
+    >>> written({"strategy": WorkingSet(fit_rows="sample")}, "likelihood"), written({"gamma": 1.0}, "gamma")
+    ('WorkingSet.fit_rows', 'gamma')
+    """
+    given = list(parameters.values())
+    given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
+    types = [type(each) for each in given if isinstance(each, Value)]
+    for each in types if name in parameters else (*types, *VALUES):
+        for place in fields(each):
+            if place.metadata["option"] == name:
+                return f"{each.__name__}.{place.name}"
+    return name
+
+
 def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
     """Add options that are not given yet. Raises ``UsageError`` for two different numbers of the same."""
     for name, value in own.items():
