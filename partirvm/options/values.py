@@ -9,7 +9,7 @@ scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from partirvm.errors import UsageError
@@ -301,3 +301,19 @@ SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
 """Every value that an estimator may be given."""
+
+
+def written(parameters: Mapping[str, Any], name: str) -> str:
+    """What an estimator of these parameters calls the option ``name`` of the table.
+
+    >>> written({"strategy": WorkingSet(fit_rows="sample")}, "likelihood"), written({"gamma": 1.0}, "gamma")
+    ('WorkingSet.fit_rows', 'gamma')
+    """
+    given = list(parameters.values())
+    given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
+    types = [type(each) for each in given if isinstance(each, Value)]
+    for each in types if name in parameters else (*types, *VALUES):
+        for place in fields(each):
+            if place.metadata["option"] == name:
+                return f"{each.__name__}.{place.name}"
+    return name

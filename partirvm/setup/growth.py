@@ -32,10 +32,13 @@ def grow(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    *,
+    same_options: bool = True,
 ) -> FitSpec:
     """The spec of a fit that goes on over a source with new rows; ``asked`` is its request as it stands now.
 
-    Scaling and kernel stay, and what was resolved before. Where new rows join in order the strategy is ``incremental``:
+    Scaling and kernel stay, and what was resolved before; without ``same_options`` all else is as ``asked``, and a
+    partition is no larger than the new rows. Where new rows join in order the strategy is ``incremental``:
     after a fit of all rows at once a partition is as large as these were, after split-and-merge as its partitions, and
     no larger than the new rows; a likelihood that is "auto" is chosen for the new rows. A fit of all rows at once
     has known no limits, and takes them on. Raises as ``resolve`` does.
@@ -46,7 +49,9 @@ def grow(
     resolved["partition_size"] = size = options.partition_size
     if FIT_ROWS[options.likelihood].sampled:
         resolved["likelihood_rows"] = options.likelihood_rows
-    if schedule.selects:
+    if not same_options:
+        resolved["partition_size"] = min(size, new)
+    elif schedule.selects:
         resolved["selection"] = options.selection
     if learns(asked):
         resolved |= {"kernel": before.empty.kernel, "gamma": "auto", "gamma_multiples": (1.0,), "gamma_prior": "flat"}
@@ -62,6 +67,8 @@ def grow(
     )
     if at_once:
         taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
+    elif not same_options:
+        taken = found.options
     else:
         taken = replace(
             options,
