@@ -212,6 +212,7 @@ def _flag(option: Option) -> Callable[[Command], Command]:
         default = ",".join(f"{number:g}" for number in default)
     return click.option(
         option.flag,
+        option.name,
         default=default,
         type=_type(option),
         metavar=option.metavar,

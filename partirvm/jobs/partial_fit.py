@@ -119,7 +119,7 @@ def check_updatable(request: Request, parameters: Mapping[str, Any]) -> None:
 
     ``parameters`` are those of the estimator, by whose names the message calls an option.
     """
-    for name, allowed in (("likelihood", ("auto", "full")), ("final_likelihood", ("full",))):
+    for name, allowed in (("fit_rows", ("auto", "full")), ("last_rows", ("full",))):
         if getattr(request, name) not in allowed:
             raise UsageError(
                 f"{written(parameters, name)} is {getattr(request, name)!r}: partial_fit needs statistics of all "
@@ -148,7 +148,7 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
         spec=replace(
             spec,
             problem=replace(spec.problem, empty=design.take(NONE, leading=NONE)),
-            options=replace(spec.options, likelihood="full"),
+            options=replace(spec.options, fit_rows="full"),
             plan=replace(spec.plan, schedule=WorkingSet.schedule),
         ),
         design=design,

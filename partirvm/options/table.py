@@ -177,28 +177,31 @@ class Request:
         "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
         "gain).",
     )
-    likelihood: str = option(
+    fit_rows: str = option(
         "auto",
         one_of(names.FitRows),
         group="strategy",
         metavar="L",
+        flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
         help="Rows that fits before the last one are judged by: full (all), sample (one random sample), partition "
         "(only their own candidates, with the noise of other rows), or auto (full, but sample where full would cost "
         "split-merge or incremental too much).",
     )
-    final_likelihood: str = option(
+    last_rows: str = option(
         "full",
         one_of(names.LastRows),
         group="strategy",
         metavar="L",
+        flag_name="final-likelihood",
         help="The same for the last fit; anything but full is for comparisons.",
     )
-    likelihood_rows: int | str = option(
+    sample_rows: int | str = option(
         "auto",
         Whole(1, ("auto",)),
         group="strategy",
         metavar="R",
+        flag_name="likelihood-rows",
         applies={"fit_rows": ("sample",)},
         help="Rows of the sample of --likelihood sample; auto is 20·P.",
     )

@@ -45,10 +45,10 @@ def grow(
     """
     before, schedule, options = spec.problem, spec.plan.schedule, spec.options
     new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds
-    resolved: dict[str, Any] = {"strategy": schedule.name, "likelihood": options.likelihood}
+    resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": options.fit_rows}
     resolved["partition_size"] = size = options.partition_size
-    if FIT_ROWS[options.likelihood].sampled:
-        resolved["likelihood_rows"] = options.likelihood_rows
+    if FIT_ROWS[options.fit_rows].sampled:
+        resolved["sample_rows"] = options.sample_rows
     if not same_options:
         resolved["partition_size"] = min(size, new)
     elif schedule.selects:
@@ -58,8 +58,8 @@ def grow(
     if in_order(spec):
         size = min(size, new * before.n_kernels) if at_once else size
         resolved |= {"strategy": Incremental.name, "partition_size": size}
-        if asked.likelihood == "auto":
-            resolved["likelihood"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
+        if asked.fit_rows == "auto":
+            resolved["fit_rows"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
     request = replace(asked, **resolved)
     joining = new if in_order(spec) else None
     found = resolve_known(
@@ -72,7 +72,7 @@ def grow(
     else:
         taken = replace(
             options,
-            likelihood=found.options.likelihood,
+            fit_rows=found.options.fit_rows,
             max_rounds=found.options.max_rounds,
             max_vectors=found.options.max_vectors,
         )

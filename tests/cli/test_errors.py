@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown last likelihood": (
         ("plan", "{train}", "--final-likelihood", "auto"),
-        r"final_likelihood is 'auto'; known: full, sample, partition",
+        r"last_rows is 'auto'; known: full, sample, partition",
     ),
     "likelihood rows": (("plan", "{train}", "--likelihood-rows", "0"), r"'--likelihood-rows'.*number ≥ 1 or auto"),
     "noise rows": (("fit", "{train}", "{new}", "--noise-rows", "few"), r"'--noise-rows'.*'few' is not .*number ≥ 1"),

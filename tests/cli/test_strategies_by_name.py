@@ -70,5 +70,5 @@ def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path
     facts = cli_json("fit", tour.train, str(tmp_path / "job"), *asked, "--overwrite", "--quiet", "--json")
     assert facts["rho"] == pytest.approx(vectors / 78, abs=1e-4)
     assert facts["partition_size"] == max(P, 32)
-    assert (facts["strategy"], facts["likelihood"]) == (strategy, "full")
+    assert (facts["strategy"], facts["fit_rows"]) == (strategy, "full")
     assert facts["fits"] >= facts["rounds"] > 1

@@ -251,9 +251,9 @@ def test_every_option_reaches_the_parameters():
     names = {name for name in context.params if hasattr(Request(), name)}
     assert options.parameters({name: context.params[name] for name in names}) == Request(
         strategy="basic",
-        likelihood="full",
-        final_likelihood="sample",
-        likelihood_rows=70,
+        fit_rows="full",
+        last_rows="sample",
+        sample_rows=70,
         noise_rows=80,
         noise_every=2,
         stop_rule="partition",

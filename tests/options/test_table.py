@@ -180,9 +180,9 @@ ALL = {
         ({"selection": "gain"}, {}, []),
         ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
-            {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
+            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
             {"strategy": ()},
-            ["max_rounds", "likelihood", "likelihood_rows", "noise_rows", "heuristic_rows"],
+            ["max_rounds", "fit_rows", "sample_rows", "noise_rows", "heuristic_rows"],
         ),
         ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
         (
