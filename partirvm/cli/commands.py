@@ -11,6 +11,7 @@ from click.core import ParameterSource
 import partirvm as package
 from partirvm.cli import job_commands, options
 from partirvm.cli.failures import failed_at_work
+from partirvm.cli.flags import as_flags
 from partirvm.cli.sections import GroupedCommand, Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.cli.terminal import echo
@@ -212,7 +213,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 
     with cluster(scheduler) as client:
         made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
-    show(made.to_json(), str(made), as_json)
+    show(made.to_json(), as_flags(str(made)), as_json)
 
 
 @partirvm.command(cls=GroupedCommand)

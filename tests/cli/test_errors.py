@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "heuristic rows": (("plan", "{train}", "--heuristic-rows", "auto"), r"'--heuristic-rows'.*whole number ≥ 1"),
     "rounds of split-merge": (
         ("fit", "{train}", "{new}", "--strategy", "split-merge", "--max-rounds", "3"),
-        r"max_rounds is 3, but split-merge has no rounds: limit max_vectors",
+        r"--max-rounds is 3, but split-merge has no rounds: limit --max-vectors",
     ),
     "plan of such rounds": (("plan", "{train}", "--strategy", "split-merge", "--max-rounds", "3"), r"max_rounds is 3"),
     "unknown selection": (("plan", "{train}", "--selection", "all"), r"selection is 'all'; known: auto"),
