@@ -36,6 +36,15 @@ def as_flags(message: str) -> str:
     return _NAME.sub(lambda found: FLAGS[found[1]], message)
 
 
+def help_of(text: str) -> str:
+    """The text of an option in the table, which both faces have, as the help of its flag: words without quotes.
+
+    >>> help_of('Rows of fit_rows="sample"; "auto" is 20·P.')
+    'Rows of --likelihood sample; auto is 20·P.'
+    """
+    return as_flags(text).replace('"', "")
+
+
 def _given(name: str, value: str) -> str:
     flag = FLAGS[name]
     if value == "True":

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from partirvm.cli.flags import help_of
 from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
@@ -205,7 +206,13 @@ def _flag(option: Option) -> Callable[[Command], Command]:
         start = option.default if isinstance(option.default, bool) else None
         pair = option.flag if option.check.optional else f"{option.flag}/--no-{option.flag[2:]}"
         return click.option(
-            pair, option.name, is_flag=True, default=start, help=option.help, cls=GroupedOption, group=option.group
+            pair,
+            option.name,
+            is_flag=True,
+            default=start,
+            help=help_of(option.help),
+            cls=GroupedOption,
+            group=option.group,
         )
     default = option.default
     if isinstance(default, tuple):
@@ -216,7 +223,7 @@ def _flag(option: Option) -> Callable[[Command], Command]:
         default=default,
         type=_type(option),
         metavar=option.metavar,
-        help=option.help,
+        help=help_of(option.help),
         cls=GroupedOption,
         group=option.group,
     )

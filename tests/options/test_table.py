@@ -12,6 +12,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
+from partirvm.cli.flags import help_of
 from partirvm.core.priors import UPDATES
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
@@ -83,7 +84,7 @@ def test_every_option_has_a_flag_that_agrees(name):
     """Its name, its default, and the value that a text becomes."""
     flag, row = FLAGS[name], TABLE[name]
     assert flag.opts[0] == row.flag
-    assert flag.help.startswith(row.help.rstrip())
+    assert flag.help.startswith(help_of(row.help).rstrip())
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     assert options.parameters({name: context.params[name]}) == Request()
     if isinstance(row.check, Flag):
