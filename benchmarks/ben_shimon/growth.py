@@ -49,7 +49,7 @@ COMPETITORS = tuple(
     for strategy in STRATEGIES
 )
 
-LINEAR = tuple(one.name for one in COMPETITORS if one.options["likelihood"] == "sample" or "noise_rows" in one.options)
+LINEAR = tuple(one.name for one in COMPETITORS if one.options["fit_rows"] == "sample" or "noise_rows" in one.options)
 """Competitors whose cost should be linear in the rows."""
 
 COLUMNS = {

@@ -61,7 +61,7 @@ def check_parameters(parameters: Request) -> Request:
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
     OneOf(words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
-        OneOf(("a number above 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+        OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     _check_together(p)
     return p
 
