@@ -1,1 +1,1 @@
-"""Benchmarks: what the README claims, measured. Each module runs by itself: ``python -m benchmarks.NAME --help``."""
+"""Benchmarks for the claims of the README. Each module runs by itself: ``python -m benchmarks.NAME --help``."""

@@ -1,4 +1,4 @@
-"""Options by their flat names as parameters of an estimator: how benchmarks and tests write what varies."""
+"""Convert options with flat names to parameters of an estimator, for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from partirvm.options.table import TABLE
+from partirvm.options.value import Value
 from partirvm.options.values import (
     FAMILIES,
     SOLVERS,
@@ -17,13 +18,12 @@ from partirvm.options.values import (
     Noise,
     Partition,
     Sample,
-    Value,
     WorkingSet,
 )
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
-    "likelihood": ((Sample, Partition), None),
-    "final_likelihood": ((Sample, Partition), None),
+    "fit_rows": ((Sample, Partition), None),
+    "last_rows": ((Sample, Partition), None),
     "strategy": (STRATEGIES, WorkingSet),
     "solver": (SOLVERS, Auto),
     "noise_variance": ((Noise,), Noise),

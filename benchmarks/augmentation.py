@@ -1,12 +1,12 @@
-"""RVM*: the standard deviation away from the data, and what it is worth on held-out rows.
+"""RVM*: the standard deviation away from the data, and the scores on held-out rows.
 
     python -m benchmarks.augmentation [--picture FILE.png] [--data DIR [--sets NAME ...]] [--output FOLDER]
 
-The first table is of Sinc, 100 rows between −10 and 10 with noise of 0.1, at some distances from the last row; the
-picture shows the same, as Figure 1 of Rasmussen & Quiñonero-Candela (2005) does. With ``--data`` the second is of data
-sets, with test rows drawn at random, and with those that lie farthest out along the first principal component
-(``far``). RMSE and NLPD are in units of the training target's sd; ``ratio`` is the time of the augmented prediction
-over that of the plain one.
+The first table is for Sinc, 100 rows between −10 and 10 with noise of sd 0.1, at several distances from the last row;
+the picture shows the same, as Figure 1 of Rasmussen & Quiñonero-Candela (2005). With ``--data`` the second table is for
+data sets, with random test rows, and with test rows farthest out along the first principal component (``far``). RMSE
+and NLPD are in units of the training target's sd; ``ratio`` is the time of the augmented prediction divided by that of
+the plain one.
 
 Measured on two busy cores:
 
@@ -24,9 +24,9 @@ Measured on two busy cores:
     concrete  random    927       94  0.313  0.309  0.242  0.228  93.2  95.1
     concrete  far       927       81  0.745  0.739  2.667  2.191  68.0  69.9
 
-Where test rows lie among the others little changes, and for the better; where they do not, the plain model is sure of
-what it does not know, and this one less so. A pass costs N·n·M products: 36,000 rows of kin40k, 395 vectors and 2,048
-test rows took 3.2 s of one core, and brought RMSE from 0.305 to 0.290, NLPD from 0.233 to 0.188.
+If test rows lie among the training rows the change is small and positive; if not, the plain model is overconfident,
+and RVM* less so. A pass costs N·n·M products: 36,000 rows of kin40k, 395 vectors and 2,048 test rows took 3.2 s on one
+core, and changed RMSE from 0.305 to 0.290, NLPD from 0.233 to 0.188.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ NOISE, WIDEST = 0.1, 10.0
 
 
 def sinc(n: int = 100, seed: int = 0) -> tuple[Any, Any]:
-    """Rows of sin(x)/x between −10 and 10, both ends among them, with noise of 0.1."""
+    """Rows of sin(x)/x between −10 and 10, including both ends, with noise of sd 0.1."""
     rng = np.random.default_rng(seed)
     x = np.concatenate([[-WIDEST, WIDEST], rng.uniform(-WIDEST, WIDEST, n - 2)])
     return x[:, None], np.sinc(x / np.pi) + NOISE * rng.standard_normal(n)
 
 
 def both(model: RVMRegressor, X: Any, training: tuple[Any, Any]) -> list[tuple[str, Any, Any, float]]:
-    """Way, mean, standard deviation and seconds of a plain and of an augmented prediction."""
+    """Name, mean, standard deviation and seconds of a plain and of an augmented prediction."""
     found = []
     for way, augment in (("RVM", None), ("RVM*", training)):
         began = time.perf_counter()
@@ -83,7 +83,7 @@ def of_distances(picture: str | None) -> list[dict[str, Any]]:
 
 
 def draw(model: RVMRegressor, X: Any, y: Any, path: Path) -> None:
-    """Mean and two standard deviations on both sides, of both ways."""
+    """Mean ± two standard deviations of both predictions."""
     figure, axes = sheet(2, "Two standard deviations about the mean: RVM, and with a basis function at each test input")
     x = np.linspace(-2 * WIDEST, 2 * WIDEST, 801)
     for one, (way, mean, std, _) in zip(axes, both(model, x[:, None], (X, y)), strict=True):
@@ -99,7 +99,7 @@ def draw(model: RVMRegressor, X: Any, y: Any, path: Path) -> None:
 
 
 def split_far(split: Split) -> Split:
-    """The same rows; tested are as many that lie farthest out along the first principal component."""
+    """The same rows; the test rows are those farthest out along the first principal component."""
     X, y = np.vstack([split.X, split.X_test]), np.concatenate([split.y, split.y_test])
     standard = (X - X.mean(axis=0)) / X.std(axis=0).clip(1e-12)
     axis = np.linalg.eigh(standard.T @ standard)[1][:, -1]
@@ -108,7 +108,7 @@ def split_far(split: Split) -> Split:
 
 
 def of_sets(folder: str, names: list[str]) -> list[dict[str, Any]]:
-    """Scores of both ways on held-out rows, drawn at random and far out."""
+    """Scores of both predictions on held-out rows, random and far out."""
     rows = []
     for name in names:
         drawn = load(folder, name)
@@ -130,7 +130,7 @@ def of_sets(folder: str, names: list[str]) -> list[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is asked for."""
+    """Run the requested tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", metavar="FILE.png", help="draw both ways on Sinc")
     parser.add_argument("--data", metavar="DIR", help="folder of the data sets")

@@ -1,20 +1,20 @@
-"""Coverage of prediction intervals on rows that were held out, on every regression set at hand.
+"""Coverage of prediction intervals on held-out rows, on all available regression sets.
 
     python -m benchmarks.calibration --data DIR [--sets NAME ...] [--output FOLDER]
 
-``RVMRegressor()`` as it comes fits all folds but one and predicts that one: small sets in ``folds`` disjoint folds, so
-that each row is held out once, the largest by one split of a random permutation, and generated ones in ``draws`` of
-training rows and fresh noisy rows each. Reported, of all rows held out of a set:
+``RVMRegressor()`` with defaults is fitted to all folds but one and predicts that one: small sets in ``folds`` disjoint
+folds, so that each row is held out once, the largest by one random split, and generated ones in ``draws`` with new
+training and test rows each. The table has, over all held-out rows of a set:
 
 coverage       the fraction inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the mean over
-               draws, whose fits have each their own error
-within         whether it lies within max(1 point, 2 standard errors) of 95 %
+               draws, since the fit of each draw has its own error
+within         whether the coverage is within max(1 point, 2 standard errors) of 95 %
 plain          the same fraction inside mean ± 1.96 std (``hyperparameters=False``)
 NLPD           mean negative log density of ``predict(X, return_std=True)``, nats, of targets in units of their sd
 
-Beside the table a picture: coverage over level, one line per set. The files NAME.npz of DIR are described in
+Besides the table there is a picture: coverage over level, one line per set. The files NAME.npz of DIR are described in
 ``benchmarks/datasets.py`` and ``benchmarks/learning/data.py``; diabetes comes with scikit-learn; the Friedman sets and
-sinc are generated, with the noise that Friedman (1991) gave them (a third of the signal's sd in #2 and #3).
+sinc are generated, with the noise of Friedman (1991) (a third of the signal's sd in #2 and #3).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Float = NDArray[np.float64]
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 NOMINAL = 0.95
 GOAL = 0.8
-"""Share of the sets that are to lie within."""
+"""Required fraction of sets with coverage within the tolerance."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set: rows that train and test of one split, or so many disjoint folds; ``rows`` makes X and y of it.
+    """A data set: training and test rows of one split, or a number of disjoint folds; ``rows`` returns its X and y.
 
-    Of a generated one there are ``draws``.
+    Generated sets have ``draws``.
     """
 
     train: int = 0
@@ -132,7 +132,7 @@ def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
 
 
 def run(name: str, folder: str | Path) -> dict[str, Any] | None:
-    """The line of a set, with its ``curve``, coverage at ``LEVELS``; None where there is nothing to read."""
+    """The table row of a set, with its ``curve``, the coverage at ``LEVELS``; None if the data are missing."""
     inside: list[NDArray[np.bool_]] = []
     plain: list[NDArray[np.bool_]] = []
     surprise: list[Float] = []
@@ -193,7 +193,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the sets asked for; write the table and the picture."""
+    """Run the requested sets; write the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets; all unless given")

@@ -1,10 +1,10 @@
-"""What checkpoints cost: seconds of a fit that leaves them, over those of the same fit that leaves none.
+"""Cost of checkpoints: seconds of a fit with checkpoints, relative to the same fit without.
 
     python -m benchmarks.checkpoints --data DIR [--rounds R] [--repeats K] [--output FOLDER]
 
-Both are a whole fit into a job's folder, from opening DATA to the last model, with its lease, events and models; one
-hands every checkpoint to the folder, the other drops it. Each runs in a process of its own, and they take turns, the
-first one too. ``ratio`` is of the medians; ``writing`` is the sum of the seconds that writing took, over the fit's.
+Both are a complete fit into a job's folder, from opening DATA to the last model, with lease, events and models; one
+writes every checkpoint, the other drops it. Each runs in its own process, in turns, and the order alternates.
+``ratio`` is of the medians; ``writing`` is the total time of writing, relative to the fit's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[str, Any]:
-    """One whole fit in this process; the seconds of it that went into checkpoints, their number, bytes of the last."""
+    """One complete fit in this process; seconds spent on checkpoints, their number, bytes of the last one."""
     writing: list[float] = []
     whole = JobStore.checkpoint
 
@@ -66,7 +66,7 @@ def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[st
 
 
 def measure(folder: str, case: Case, memory_limit: str, repeats: int) -> dict[str, Any]:
-    """Fits with and without, in turns."""
+    """Fits with and without checkpoints, in turns."""
     runs: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
         about = apart(ingest, folder, case.name, place)
@@ -90,7 +90,7 @@ def measure(folder: str, case: Case, memory_limit: str, repeats: int) -> dict[st
 
 
 def main() -> None:
-    """Run the case asked for and write the table."""
+    """Run the requested case and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
     parser.add_argument("--case", choices=CASES, default="nyc_green_taxi", help="data set (nyc_green_taxi)")

@@ -1,7 +1,7 @@
-"""The public data sets that the benchmarks use, as .npz files in a folder: where each comes from, how it is split.
+"""The public data sets of the benchmarks, as .npz files in a folder: origin and splits.
 
-A file NAME.npz holds float64 ``X`` (N, d) and ``y`` (N,), in raw units; ``test_mask`` (N, k) where the literature has
-fixed splits. Make them from:
+A file NAME.npz contains float64 ``X`` (N, d) and ``y`` (N,), in raw units, and ``test_mask`` (N, k) if the literature
+uses fixed splits. The sources are:
 
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
 etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
@@ -32,12 +32,12 @@ class Split:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the training target: errors are quoted in units of it."""
+        """Standard deviation of the training target, the unit of reported errors."""
         return float(self.y.std())
 
 
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
-    """Read a set and split it: by column ``column`` of its test mask, else 10 % of the rows at random, seed 1."""
+    """Read a set and split it: by column ``column`` of its test mask, otherwise 10 % of the rows at random, seed 1."""
     with np.load(_path(folder, name)) as file:
         X, y = file["X"], file["y"]
         if "test_mask" in file:
@@ -50,7 +50,7 @@ def load(folder: str | Path, name: str, column: int = 0) -> Split:
 def load_random(folder: str | Path, name: str, train: int, test: int, seed: int) -> Split:
     """Read a set and split it at random: ``train`` rows of a permutation by ``seed`` train, ``test`` rows test.
 
-    The test rows are the same whatever ``train`` is.
+    The test rows do not depend on ``train``.
     """
     with np.load(_path(folder, name)) as file:
         X, y = file["X"], file["y"]
@@ -62,5 +62,5 @@ def load_random(folder: str | Path, name: str, train: int, test: int, seed: int)
 def _path(folder: str | Path, name: str) -> Path:
     path = Path(folder, f"{name}.npz")
     if not path.exists():
-        raise SystemExit(f"{path} is not there; benchmarks/datasets.py says where to get it")
+        raise SystemExit(f"{path} does not exist; benchmarks/datasets.py lists the sources")
     return path

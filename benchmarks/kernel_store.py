@@ -1,10 +1,10 @@
-"""Kernel blocks in memory, in Zarr, or evaluated again: seconds, peak memory and disk of the same fits, side by side.
+"""Kernel blocks stored in memory, in Zarr, or evaluated again: seconds, peak memory and disk of the same fits.
 
     python -m benchmarks.kernel_store --data DIR [--case NAME] [--repeats 3] [--memory-limit 512MiB]
 
-DIR holds the .npz files of ``benchmarks.datasets``. Each fit runs in a process of its own, stores taking turns; the
-table has medians. ``digest`` says that all of them end in the same model, to the bit. CPU seconds are those of the
-process and its threads: they hold where a busy machine makes others meaningless.
+DIR contains the .npz files of ``benchmarks.datasets``. Each fit runs in its own process, the stores in turns; the table
+has medians. ``digest`` shows that all end in the same model, bit for bit. CPU seconds are those of the process and its
+threads, which depend little on other load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]
     "kin40k": ("kin40k", regression(lambda X, y: y, partition_size=100, max_rounds=6)),
     "kin40k, split-merge": (
         "kin40k",
-        regression(lambda X, y: y, strategy="split-merge", likelihood="sample", partition_size=500),
+        regression(lambda X, y: y, strategy="split-merge", fit_rows="sample", partition_size=500),
     ),
     "skin": ("skin_nonskin", regression(lambda X, y: y, partition_size=64, max_rounds=6, gamma=1.0)),
 }

@@ -1,11 +1,11 @@
-"""Data larger than memory, truly: a generated table is ingested and fitted by the command line under a memory limit.
+"""Data larger than memory: a generated table is ingested and fitted by the command line under a memory limit.
 
     python -m benchmarks.larger_than_memory [--rows 20000000] [--folder FOLDER] [--output FOLDER]
 
-Makes a Parquet folder of N × 16 float64 inputs, uniform on [−1, 1], with the target
+Writes a Parquet folder of N × 16 float64 inputs, uniform on [−1, 1], with the target
 sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, then a CSV file of a tenth of the rows. Each is ingested and fitted (P = 64,
-three rounds) with ``--memory-limit``, every command in a process of its own whose peak resident memory the operating
-system reports. The best possible test RMSE is the noise, 0.3.
+three rounds) with ``--memory-limit``; every command runs in its own process, whose peak resident memory is reported by
+the operating system. The lowest possible test RMSE is the noise, 0.3.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def write_csv(path: Path, rows: int, seed: int = 1) -> dict[str, Any]:
 
 
 def command(*arguments: str) -> dict[str, Any]:
-    """Run ``partirvm`` with these arguments; its seconds, its peak resident memory, and what it printed.
+    """Run ``partirvm`` with these arguments; its seconds, its peak resident memory, and its output.
 
-    The system counts what this process held when it made the child into the peak, so nothing large is made here.
+    The peak of a child process includes the memory of its parent at the fork, so nothing large is allocated here.
     """
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Running something in a process of its own, and writing down what came of it."""
+"""Run functions in a process of their own, and write the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partirvm.backends.process import peak_memory
 
 
 def say(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -30,7 +30,7 @@ def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) ->
 
 
 def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """``apart``, for at most so many seconds: TimeoutError beyond, ChildProcessError where the process dies."""
+    """``apart`` with a time limit: raises TimeoutError beyond it, ChildProcessError if the process dies."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_call, args=(sender, function, args, kwargs))
@@ -55,7 +55,7 @@ def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwarg
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine and software of the measurements."""
     packages = ("numpy", "scipy", "zarr", "partirvm")
     return {
         "cores": len(os.sched_getaffinity(0)),

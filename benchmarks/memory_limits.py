@@ -1,12 +1,12 @@
-"""Peak memory of odd fits against what their plans say: every kind of statistic, strategy and solver, on small limits.
+"""Peak memory compared with the plan's prediction: all statistics, strategies and solvers, with small limits.
 
     python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
 
-Data are generated and ingested once. Each setting runs in a process of its own, stopped after ``--seconds``, and the
-table has a line for each: its memory limit, the peak that the plan expects (the process, the allowance and the
-formulas of ``planning.memory`` together), the peak resident memory that the operating system reports (VmHWM), and
-their ratio. It should lie between 0.5 and 1.0, and no peak above its limit. A prediction is judged by the plan of the
-fit before it, whose process has ended; an augmented one, which takes as many rows at once as fit, by its limit.
+Data are generated and ingested once. Each setting runs in its own process, stopped after ``--seconds``; the table has
+one row each: its memory limit, the peak that the plan predicts (the process, the allowance and the formulas of
+``planning.memory`` together), the peak resident memory reported by the operating system (VmHWM), and their ratio. The
+ratio should be between 0.5 and 1.0, and no peak above its limit. A prediction is compared with the plan of the fit
+before it, whose process has ended; an augmented one, which takes as many rows at once as fit, with its limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A fit of DATA with options under a limit (MiB); ``then`` is what is done with its job by another process."""
+    """A fit of DATA with options under a limit (MiB); ``then`` is the next action on its job, in another process."""
 
     name: str
     data: str
@@ -100,12 +100,12 @@ SETTINGS = (
     Setting("every row weighed (map-weight)", LESS, 512, rounds(100, 3, 100.0, selection="map-weight")),
     Setting("partition size measured", MANY, 256, {"gamma": 2.0, "max_rounds": 2}),
     Setting("kernel learned", SOME, 256, rounds(100, 1, "auto")),
-    Setting("incremental, a sample", SOME, 256, rounds(400, 6, 30.0, strategy="incremental", likelihood="sample")),
-    Setting("incremental, all rows", SOME, 256, rounds(300, 4, 30.0, strategy="incremental", likelihood="full")),
+    Setting("incremental, a sample", SOME, 256, rounds(400, 6, 30.0, strategy="incremental", fit_rows="sample")),
+    Setting("incremental, all rows", SOME, 256, rounds(300, 4, 30.0, strategy="incremental", fit_rows="full")),
     Setting("split-merge, all rows", LESS, 384,
             {"gamma": 30.0, "partition_size": 300, "strategy": "split-merge"}),
     Setting("split-merge, own rows", LESS, 256,
-            {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge", "likelihood": "partition"}),
+            {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge", "fit_rows": "partition"}),
     Setting("basic, auto, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic"}),
     Setting("basic, fast, all columns kept", FEW, 320, {"gamma": 3000.0, "strategy": "basic", "solver": "fast"}),
     Setting("basic, fixed point, all kept", FEW, 320,
@@ -128,7 +128,7 @@ SETTINGS = (
     Setting("2 classes, blocks in Zarr", TWO, 256, rounds(100, 2, kernel_store="zarr")),
     Setting("2 classes, fast", TWO, 256, rounds(150, 2, solver="fast")),
     Setting("2 classes, basic", FEW_OF_TWO, 256, {"gamma": 20.0, "strategy": "basic"}),
-    Setting("2 classes, incremental", TWO, 256, rounds(200, 3, strategy="incremental", likelihood="sample")),
+    Setting("2 classes, incremental", TWO, 256, rounds(200, 3, strategy="incremental", fit_rows="sample")),
     Setting("2 classes, split-merge", FEW_OF_TWO, 256,
             {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge"}),
     Setting("50 classes", FIFTY, 512, rounds(50, 1)),
@@ -142,7 +142,7 @@ SETTINGS = (
 
 
 def make(folder: str, name: str) -> dict[str, Any]:
-    """Ingest rows of this name; those held out are of the same kind, and fewer."""
+    """Ingest rows of this name; held-out rows are of the same kind, and fewer."""
     from partirvm import ingest
 
     X, y = DATA[name]()
@@ -188,7 +188,7 @@ def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
 
 def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
-    """A line of the table."""
+    """A row of the table."""
     job = str(Path(folder, "job-" + "".join(c if c.isalnum() else "-" for c in setting.name)))
     about = {"setting": setting.name, "data": setting.data, "limit_mib": setting.limit}
     try:

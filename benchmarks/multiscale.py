@@ -3,10 +3,10 @@
     python -m benchmarks.multiscale --data DIR [--case NAME ...] [--rows N] [--output FOLDER]
 
 Cases are ``etopo20``, the demo's terrain (``terrain``: needs matplotlib, no data) and ``nyc_green_taxi``, whose two
-zone ids are categorical. Every way of a case has the same training and test rows and as many candidates. ``learn``
-learns the widths before the fit, whose seconds count. HistGradientBoosting takes the commonest 254 zones of each kind
-as categories, the others as missing. RMSE and NLPD are of held-out rows, in units of the training target's sd;
-``cpu`` are seconds of all threads, which tell more than those of the clock where a machine is shared.
+zone ids are categorical. All variants of a case have the same training and test rows and the same number of candidates.
+``learn`` learns the widths before the fit; its seconds are included. HistGradientBoosting uses the 254 most frequent
+zones of each kind as categories, the others as missing. RMSE and NLPD are of held-out rows, in units of the training
+target's sd; ``cpu`` are seconds of all threads, which depend less on other load than wall seconds.
 
 Measured on parts of the data, on a busy machine of two cores (``--case etopo20 --rows 15000 --partition-size 120``):
 
@@ -35,15 +35,15 @@ and the demo's terrain (``--case terrain --rows 20000 --partition-size 150``, 90
     terrain     learn                20,000         900      466   23  0.2687  0.103
     terrain     learn × 1, 8         20,000         900      453   27  0.2681  0.101
 
-On these parts, at equal candidates, several fixed widths are a hedge against a wrong one and no gain on a good one:
-half the candidates and more are too narrow to be worth their place. Hence the default is one width, and the demo keeps
+On these parts, at equal numbers of candidates, several fixed widths protect against a wrong one and do not improve on a
+good one: half of the candidates or more are too narrow to be useful. Hence the default is one width, and the demo keeps
 its own. Learned together they gained 3 % of RMSE over one learned width on 15,000 rows of etopo20, nothing on terrain.
-There the learned width, 28, is the best for the 500 centres that it was learned from; for 900 candidates one of 80 is
-better by a ninth.
+There the learned width, 28, is optimal for the 500 centres that it was learned from; for 900 candidates a width of 80
+is better by a ninth.
 
-nyc_green_taxi, 100,000 rows, 900 candidates, in one run: learned widths with the zones as numbers 0.4370 (200 vectors,
-14 CPU s), as categories 0.4022 (502, 39); boosting with the zones as numbers 0.4001 (10 CPU s), as categories 0.3802
-(30). By kernels given as values: one width for all 0.4369 (373), no zones at all 0.4396 (173), categories at scale
+nyc_green_taxi, 100,000 rows, 900 candidates, in one run: learned widths with numeric zones 0.4370 (200 vectors,
+14 CPU s), as categories 0.4022 (502, 39); boosting with numeric zones 0.4001 (10 CPU s), as categories 0.3802
+(30). With given kernels: one width for all 0.4369 (373), without zones 0.4396 (173), categories at scale
 0.4063 (591).
 """
 
@@ -69,12 +69,12 @@ from partirvm.errors import PartirvmWarning
 ZONES = ("PULocationID", "DOLocationID")
 TAXI = ("log_distance", "sin_hour", "cos_hour", "dayofweek", "sin_doy", "cos_doy", "year", *ZONES)
 LEVELS = 254
-"""Categories that HistGradientBoosting can tell apart, besides a missing one."""
+"""Maximum number of categories of HistGradientBoosting, besides missing."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A data set: test rows, candidates of a round, rounds, and the options of each way by its name."""
+    """A data set: test rows, candidates of a round, rounds, and the options of each variant by name."""
 
     name: str
     test_rows: int
@@ -138,7 +138,7 @@ COLUMNS = {
 
 
 def split_of(folder: str, case: Case, rows: int | None) -> Split:
-    """The case's rows, at random, seed 0; ``rows`` of them to train on, or all that do not test."""
+    """The case's rows in random order, seed 0; ``rows`` training rows, or all that are not test rows."""
     if case.name != "terrain":
         return load_random(folder, case.name, rows or 10**9, case.test_rows, 0)
     from partirvm.cli.terrain import load_terrain
@@ -183,7 +183,7 @@ def fit(folder: str, case: Case, way: str, rows: int | None, memory_limit: str) 
 
 
 def _coded(split: Split) -> tuple[Any, Any, Columns]:
-    """Rows with codes in place of the zones, as ``ingest --categorical`` has them."""
+    """Rows with codes in place of the zones, as made by ``ingest --categorical``."""
     X, X_test, categories = split.X.copy(), split.X_test.copy(), {}
     for name in ZONES:
         j = TAXI.index(name)
@@ -196,7 +196,7 @@ def _coded(split: Split) -> tuple[Any, Any, Columns]:
 
 
 def _boosted(split: Split, *, categories: bool) -> dict[str, Any]:
-    """The same of scikit-learn's HistGradientBoosting as it comes."""
+    """The same with scikit-learn's HistGradientBoosting with default options."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     X, X_test, zones = split.X.copy(), split.X_test.copy(), [TAXI.index(name) for name in ZONES] if categories else []

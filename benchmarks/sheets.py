@@ -1,4 +1,4 @@
-"""Sheets of panels for the benchmarks' pictures. Drawn with the Agg canvas, so that no screen is needed."""
+"""Figures with several panels for the benchmarks. Drawn with the Agg canvas, so that no screen is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DPI = 150
 
 
 def sheet(panels: int, title: str, columns: int = 2, panel: tuple[float, float] = PANEL) -> tuple[Any, list[Any]]:
-    """A figure of so many panels, so many in a row, with a title; their axes."""
+    """A figure with this number of panels and of columns, and a title; their axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def sheet(panels: int, title: str, columns: int = 2, panel: tuple[float, float] 
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write the picture and say where."""
+    """Write the picture and print its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     say(f"wrote {path}")

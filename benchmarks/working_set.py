@@ -2,10 +2,10 @@
 
     python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections] [--output FOLDER]
 
-R is the seconds of a whole fit, from opening DATA to the last model, over the seconds of one *bare pass* at the final
-number of vectors: the same tiles read, the same kernel columns evaluated, and one symmetric product ΦᵀΦ summed over
-them, nothing else. ``bare_rate`` is what that pass reaches of the machine's own ``dgemm`` rate, counting only M² flops
-per row. RMSE and NLPD are of held-out rows, in units of the training target's sd.
+R is the seconds of a whole fit, from opening DATA to the last model, divided by the seconds of one *bare pass* at the
+final number of vectors, which only reads the same tiles, evaluates the same kernel columns and sums one symmetric
+product ΦᵀΦ over them. ``bare_rate`` is the flop rate of that pass as a fraction of the machine's ``dgemm`` rate,
+counting only M² flops per row. RMSE and NLPD are of held-out rows, in units of the training target's sd.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def bare(place: str, repeats: int) -> dict[str, Any]:
 
 
 def measure(folder: str, case: Case, selection: str, memory_limit: str, repeats: int) -> dict[str, Any]:
-    """All figures of one case, every part in a process of its own; fit and bare pass take turns."""
+    """All figures of one case, each part in its own process; fit and bare pass in turns."""
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
         about = apart(ingest, folder, case.name, place)
         fits, passes = [], []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Make what TLS between the scheduler, the workers and the clients of a Dask cluster needs.
+"""Make the certificates for TLS between the scheduler, the workers and the clients of a Dask cluster.
 
     python deploy/certificates.py certificates
 
@@ -9,13 +9,13 @@ makes a certificate authority for one cluster and, signed by it, a certificate f
     certificates/worker/      the same
     certificates/client/      the same
 
-A machine gets the folder of its role and nothing else. ``tls.yaml`` is ``deploy/tls.yaml`` with the paths of that
-folder; ``DASK_CONFIG=certificates/worker/tls.yaml`` makes Dask use it.
+Copy to each machine only the folder of its role. ``tls.yaml`` is ``deploy/tls.yaml`` with the paths of that folder;
+``DASK_CONFIG=certificates/worker/tls.yaml`` makes Dask use it.
 
-Whoever holds any of the keys can run code on the cluster: all files have mode 0600. Dask trusts every certificate of
-this authority and looks at no host name, so one certificate serves all machines of a role, and the key of the authority
-is thrown away: nothing else can ever be signed. To renew, or to lock somebody out, make all of them again
-(``--overwrite``) and start the cluster anew.
+Anyone with one of the keys can run code on the cluster: all files have mode 0600. Dask trusts every certificate of this
+authority and does not check host names, so one certificate serves all machines of a role. The key of the authority is
+not saved, so no further certificate can be signed. To renew certificates or to revoke one, make all of them again
+(``--overwrite``) and restart the cluster.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ROLES = ("scheduler", "worker", "client")
 SERVERS = ("scheduler", "worker")
-"""Roles that others connect to. They connect to others too."""
+"""Roles that accept connections. They also open connections."""
 
 CONFIG = Path(__file__).with_name("tls.yaml")
 PLACE = "/etc/partirvm/tls"
-"""Where ``CONFIG`` looks for the folder of a role."""
+"""Folder of a role in ``CONFIG``."""
 
 SKEW = timedelta(hours=1)
-"""How far the clocks of the machines may be apart."""
+"""Maximum difference of the machines' clocks."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=(__doc__ or "").replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="where to make the folders of the roles")
-    parser.add_argument("--days", type=_days, default=365, help="how long they are valid  [default: 365]")
-    parser.add_argument("--overwrite", action="store_true", help="replace those that are there")
+    parser.add_argument("--days", type=_days, default=365, help="days of validity  [default: 365]")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     chosen = parser.parse_args(arguments)
     try:
         make(chosen.folder, chosen.days, overwrite=chosen.overwrite)

@@ -1,7 +1,7 @@
 """The exceptions and warnings of partirvm: one tree, each class also a builtin.
 
-Every message names the thing, the place, what was found and what to do. ``except PartirvmError`` catches all of them;
-``except ValueError`` (or the builtin at hand) catches what a scikit-learn or NumPy user would expect it to.
+Every message states what was found, where, and what to do. ``except PartirvmError`` catches all of them;
+``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user would expect.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from partirvm.quoting import message_text
 
 
 class PartirvmError(Exception):
-    """Base of every error that partirvm raises on purpose. The command line turns it into exit status 2 (or 4)."""
+    """Base of every error that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
 
     def __str__(self) -> str:
         """The message, safe to print on a terminal: it may quote data."""
         return message_text(super().__str__())
 
     def __reduce__(self) -> tuple[type[PartirvmError], tuple[object, ...]]:
-        """Pickle as class and message: the way a cluster sends errors fails for those of several builtin parents."""
+        """Pickle as class and message: the default fails for exceptions with several builtin base classes."""
         return type(self), self.args
 
 
 class UsageError(PartirvmError, ValueError):
-    """An option, an argument or a combination of them that cannot be meant: unknown kernel, non-positive gamma."""
+    """An invalid option, argument or combination of them: unknown kernel, non-positive gamma."""
 
 
 class DoneError(UsageError):
-    """There is nothing left to do: the command line says so, and exits 0."""
+    """There is nothing left to do: the command line prints the message and exits with status 0."""
 
 
 class DataError(PartirvmError, ValueError):
@@ -34,27 +34,27 @@ class DataError(PartirvmError, ValueError):
 
 
 class DataTypeError(DataError, TypeError):
-    """The data are of a type that cannot be used: a sparse matrix, objects that are no numbers."""
+    """The type of the data cannot be used: a sparse matrix, objects that are not numbers."""
 
 
 class MissingDataError(DataError, FileNotFoundError):
-    """A file, an array or a Zarr chunk that should be there is not, or cannot be decoded."""
+    """A file, an array or a Zarr chunk is missing or cannot be decoded."""
 
 
 class ChangedDataError(DataError):
-    """The data are not the ones that the model or job was made from."""
+    """The data differ from those that the model or job was made from."""
 
 
 class FormatError(PartirvmError, ValueError):
-    """A file of partirvm's own that this version cannot read, for instance one of a newer format."""
+    """A file of partirvm that this version cannot read, for instance of a newer format."""
 
 
 class CutShortError(FormatError):
-    """A file of partirvm's own that ends in its middle, as a killed writer leaves it where nothing can be linked."""
+    """A truncated file of partirvm: a writer was killed on a file system without links."""
 
 
 class NewerFormatError(FormatError):
-    """A file of a newer version of partirvm: nothing is wrong with it, this version cannot read it."""
+    """A valid file of a newer version of partirvm, which this version cannot read."""
 
 
 class MemoryLimitError(PartirvmError, MemoryError):
@@ -62,27 +62,27 @@ class MemoryLimitError(PartirvmError, MemoryError):
 
 
 class ExistsError(PartirvmError, FileExistsError):
-    """The output is there already, and was not asked to be replaced."""
+    """The output exists already, and overwriting was not requested."""
 
 
 class StorageError(PartirvmError, OSError):
-    """A store that is full, read-only, out of reach or otherwise refuses to be written or read."""
+    """A store is full, read-only, out of reach or refuses reads or writes for another reason."""
 
 
 class LeaseError(PartirvmError, RuntimeError):
-    """Another process is at work on the job: one at a time."""
+    """Another process is running the job: one at a time."""
 
 
 class LeaseLostError(LeaseError):
-    """Another process took the job over while this one was silent; what this one goes on to write does not count."""
+    """Another process took over the job while this one was silent; later writes of this one are ignored."""
 
 
 class TransitionError(FormatError):
-    """A job's events tell of something that cannot happen, such as a round after the end."""
+    """A job's events contain an impossible transition, such as a round after the end."""
 
 
 class NumericalError(PartirvmError, ArithmeticError):
-    """A factorisation failed for every jitter tried: the numbers given are not finite or wildly scaled."""
+    """A factorisation failed for every jitter tried: the matrix is not finite or very badly scaled."""
 
 
 class ClusterError(PartirvmError, RuntimeError):
@@ -94,11 +94,11 @@ class NoWorkersError(ClusterError, TimeoutError):
 
 
 class JobFailedError(PartirvmError, RuntimeError):
-    """The job started and failed for a reason that is not the user's input: exit status 4."""
+    """The job started and failed for a reason other than the user's input: exit status 4."""
 
 
 class PartirvmWarning(UserWarning):
-    """Base of every warning of partirvm: the fit is correct, something about it deserves a look."""
+    """Base of every warning of partirvm: the fit is correct, but something should be checked."""
 
     def __str__(self) -> str:
         """The message, safe to print on a terminal: it may quote data."""
@@ -114,7 +114,7 @@ class NoiseFloorWarning(PartirvmWarning):
 
 
 class OverconfidenceWarning(PartirvmWarning):
-    """Rows that the fit had not seen would lie far outside what it states: its noise was raised to their errors."""
+    """Leave-one-out errors are much larger than the predicted standard deviations: the noise was raised to match."""
 
 
 class LimitWarning(PartirvmWarning):

@@ -1,6 +1,6 @@
-"""Data frames of other libraries as data frames of pandas, by Arrow's PyCapsule protocol: names and categories stay.
+"""Convert data frames of other libraries to pandas by Arrow's PyCapsule protocol, keeping names and categories.
 
-Nothing is imported but where such a frame comes in.
+pandas and pyarrow are imported only when such a frame is passed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 from partirvm.errors import DataError
 
 OWN = ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm")
-"""Packages whose objects are taken as they are."""
+"""Packages whose objects are used unchanged."""
 
 
 def pandas_frame(X: Any, name: str = "X") -> Any:
-    """A data frame of polars, Arrow or another library that speaks its protocol as one of pandas; else X as it is.
+    """A data frame of polars, Arrow or another library with the protocol, converted to pandas; else X unchanged.
 
-    Raises ``DataError`` for one column, and for a frame that is not computed yet.
+    Raises ``DataError`` for a single column, and for a lazy frame.
     """
     module = type(X).__module__.partition(".")[0]
     if hasattr(X, "to_frame") and getattr(X, "ndim", 1) == 1:
         raise DataError(
-            f"{name} is one column, a {type(X).__name__} of {module}, and must have two dimensions: its to_frame() has "
+            f"{name} is one column, a {type(X).__name__} of {module}, but must have two dimensions: its to_frame() has "
             "one feature"
         )
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__arrow_c_stream__"):
@@ -37,7 +37,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
 
 
 def pandas_column(y: Any) -> Any:
-    """A polars series as one of pandas, its data frame likewise; anything else as it is."""
+    """A polars series or data frame converted to pandas; anything else unchanged."""
     if type(y).__module__.partition(".")[0] != "polars":
         return y
     if not hasattr(y, "to_frame"):

@@ -1,8 +1,8 @@
-"""Values of other people in messages: cells, labels, names of columns and files.
+"""Quote foreign values in messages: cells, labels, names of columns and files.
 
-They may be very long, and may hold characters that a terminal obeys instead of printing. Errors and warnings of
-partirvm pass their whole text through ``printable``; a value that comes from data goes into a message by ``quoted``,
-``named`` or ``listed``, so that it stays short.
+Such values may be very long, and may contain control characters that a terminal executes. Errors and warnings of
+partirvm pass their whole text through ``printable``; a value that comes from data is inserted into a message by
+``quoted``, ``named`` or ``listed``, so that it stays short.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import islice
 from typing import Any
 
 LONGEST_VALUE = 60
-"""Characters of a value that a message shows."""
+"""Maximum characters of a value in a message."""
 
 LONGEST_MESSAGE = 2000
-"""Characters of a message; of a longer one the middle is left out."""
+"""Maximum characters of a message; the middle of a longer one is left out."""
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""The text with every character escaped that ``repr`` escapes, such as those that move a cursor, except ``keep``.
+    r"""The text with every character that ``repr`` escapes escaped, such as cursor controls, except ``keep``.
 
     >>> printable("a\x1b[2Jb\r\n"), printable("two\nlines", keep="\n"), printable("Straße")
     ('a\\x1b[2Jb\\r\\n', 'two\nlines', 'Straße')
@@ -30,7 +30,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def message_text(text: str) -> str:
-    """A message as one line that a terminal can print, its middle left out where it is very long.
+    """A message as one line that a terminal can print; the middle of a very long one is left out.
 
     >>> len(message_text("x" * 200_000)) < 2100
     True
@@ -42,7 +42,7 @@ def message_text(text: str) -> str:
 
 
 def quoted(value: Any) -> str:
-    r"""A value as ``repr`` shows it, cut where it is long.
+    r"""A value as shown by ``repr``, truncated if it is long.
 
     >>> quoted("red"), quoted(7), quoted("\x1b[31m")
     ("'red'", '7', "'\\x1b[31m'")
@@ -59,7 +59,7 @@ def quoted(value: Any) -> str:
 
 
 def named(name: Any) -> str:
-    r"""A name without quotation marks, cut where it is long.
+    r"""A name without quotation marks, truncated if it is long.
 
     >>> named("fare"), named("a\nb")
     ('fare', 'a\\nb')
@@ -69,7 +69,7 @@ def named(name: Any) -> str:
 
 
 def listed(names: Iterable[Any], most: int = 20) -> str:
-    """Names with commas between them, no more than ``most``.
+    """Names separated by commas, at most ``most`` of them.
 
     >>> listed(["a", "b"]), listed("abcd", most=2)
     ('a, b', 'a, b, …')
@@ -78,7 +78,7 @@ def listed(names: Iterable[Any], most: int = 20) -> str:
 
 
 def listed_values(values: Iterable[Any], most: int = 20) -> str:
-    """The same of values, quoted.
+    """Quoted values separated by commas, at most ``most`` of them.
 
     >>> listed_values(["a", 1])
     "'a', 1"

@@ -1,4 +1,4 @@
-"""Small frozen values that every part may hold."""
+"""Small frozen values used by all parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Int = NDArray[np.int64]
 
 
 LEARNING_ROWS = 8000
-"""Most rows that a kernel is learned from: with more of them it hardly changes."""
+"""Maximum number of rows that a kernel is learned from: more rows hardly change it."""
 
 PANEL_ROWS = 2048
-"""Rows whose design is held at once. Part of the arithmetic of a pass: another number gives other rounding."""
+"""Rows whose design block is held at once. Part of the arithmetic of a pass: another number changes the rounding."""
 
 BIAS = -1
-"""Label of the bias column. Labels below zero are of *leading* columns, which no row offers and every fit has."""
+"""Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
 EXTRA_COLUMNS = 240
 """Test rows whose extra basis functions are evaluated together, a multiple of 24 (``core.rowwise``)."""
@@ -29,13 +29,13 @@ OFF = 1e-3
 
 
 SQUARABLE = 256
-"""Binary exponents up to which the squares of numbers, and sums of these, are far from the ends of a double's range."""
+"""Binary exponents up to which squares, and sums of squares, are well inside the range of float64."""
 
 
 def power_of_two(size: Any) -> Float:
-    """A unit for numbers of these sizes: 1, or for sizes with too large or small squares the power of two below them.
+    """A unit for numbers of this size: 1, or a power of two just below the size if squares would leave the range.
 
-    Multiplying by it is exact, so that a result in such a unit is that of numbers of ordinary size.
+    Multiplication by it is exact, so a result in this unit has the bits of numbers of moderate size.
 
     >>> power_of_two([3.0, 0.0, 1e-200]).tolist() == [1.0, 1.0, 2.0**-665]
     True
@@ -48,7 +48,7 @@ def power_of_two(size: Any) -> Float:
 
 
 def over_square(value: Any, scale: Any) -> Any:
-    """value / scale², where scale² itself may be beyond a double's range."""
+    """value / scale², also if scale² itself is outside the range of float64."""
     unit = power_of_two(scale)
     with np.errstate(over="ignore"):
         return value / unit / unit / (scale / unit) ** 2
@@ -56,7 +56,7 @@ def over_square(value: Any, scale: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How raw inputs and targets map to what the model sees: (x − shift) / scale, per column.
+    """Map from raw inputs and targets to the model's: (x − shift) / scale, per column.
 
     ``x_shift``, ``x_scale`` are (d,), ``t_shift``, ``t_scale`` are (T,), in the data's units.
     """
@@ -67,7 +67,7 @@ class Scaling:
     t_scale: Float
 
     def inputs(self, X: Float) -> Float:
-        """Inputs (n, d) as the kernel sees them."""
+        """Inputs (n, d) in the kernel's coordinates."""
         if not self.x_shift.any() and (self.x_scale == 1.0).all():
             return X
         scaled = X - self.x_shift
@@ -75,13 +75,13 @@ class Scaling:
         return scaled
 
     def targets(self, t: Float) -> Float:
-        """Targets (n, T) as the likelihood sees them."""
+        """Targets (n, T) in the likelihood's units."""
         return (t - self.t_shift) / self.t_scale
 
     @property
     def t_unit(self) -> Float:
-        """What variances of the targets (T,) are kept in the square of: the targets' own units, unless they are of
-        sizes whose squares are no ordinary numbers; then powers of two of these."""
+        """Variances of the targets (T,) are stored in the square of this unit: the targets' own unit, or a power of
+        two near their size if their squares would leave the range of float64."""
         return power_of_two(self.t_scale)
 
     @property
@@ -96,8 +96,8 @@ class Columns:
     """Names and meaning of the columns.
 
     ``categories`` maps a categorical feature's name to its levels in the order of their integer codes; ``classes`` are
-    the labels behind codes 0 … K−1 of the target, or None where the target is a number. Of several targets that have
-    names these are ``targets``, in their order, and ``target`` names all of them together; else ``targets`` is empty.
+    the labels of the codes 0 … K−1 of the target, or None for a numeric target. ``targets`` are the names of several
+    targets, in order, and ``target`` is all of them together; for one target ``targets`` is empty.
     """
 
     features: tuple[str, ...]
@@ -107,7 +107,7 @@ class Columns:
     targets: tuple[str, ...] = ()
 
     def target_names(self, n_targets: int) -> tuple[str, ...]:
-        """Names of so many targets; numbered where they have none of their own.
+        """Names of this many targets; numbered if they have no names.
 
         >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
         (('fare',), ('y0', 'y1'))

@@ -6,6 +6,12 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+
+def examples(number: int) -> int:
+    """So many examples of hypothesis by default, 300 in its profile ``thorough``."""
+    return 300 if settings.default.max_examples == 300 else number
 
 
 def some(cases: Iterable[Any], default: Container[Any]) -> list[Any]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
+from clusters import cluster
 from hypothesis import HealthCheck, settings
 
 from partirvm.backends.threads import one_blas_thread as _one
@@ -26,12 +31,50 @@ settings.register_profile("thorough", settings.get_profile("partirvm"), derandom
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "partirvm"))
 
 
+QUIET = {"WORKER__PROFILE__ENABLED": "False", "ADMIN__TICK__INTERVAL": "1s", "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s"}
+"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and monitors would take."""
+
+for name, value in QUIET.items():
+    os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
+
+ROOM = 4 << 30
+"""Bytes that a file system in memory must have free to hold the files of the tests."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of tests in memory where there is room: processes that tests start do not wait for a disk."""
+    memory = Path("/dev/shm")
+    if config.option.basetemp is None and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Search no module of tests for doctests: each would be collected twice."""
+    found = yield
+    return [each for each in found if not (file_path.match("test_*.py") and isinstance(each, DoctestModule))]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
     """No machine loses power in a test: what this process flushes it need not wait for."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda handle: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def one_worker() -> Iterator[Any]:
+    """A client of a cluster of one worker with one thread, which tests leave as they found it."""
+    with cluster(1) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def three_workers() -> Iterator[Any]:
+    """A client of a cluster of three workers with one thread each, which tests leave as they found it."""
+    with cluster(3) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

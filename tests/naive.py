@@ -135,13 +135,13 @@ def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):
 
     Returns the columns kept, their α, and β.
     """
-    kept, energy = np.arange(Phi.shape[1]), (Phi**2).sum(axis=0)
-    s, q = beta * energy, beta * Phi.T @ t
+    kept, sum_squares = np.arange(Phi.shape[1]), (Phi**2).sum(axis=0)
+    s, q = beta * sum_squares, beta * Phi.T @ t
     alpha = np.where(q**2 > s, s**2 / np.maximum(q**2 - s, 1e-300), s)
     for _ in range(iterations):
         alpha, beta = mackay(Phi[:, kept], t, alpha, beta, w)
         beta = min(beta, 1 / (noise_floor * t.var()))
-        stays = alpha < 1e9 * beta * energy[kept]
+        stays = alpha < 1e9 * beta * sum_squares[kept]
         kept, alpha = kept[stays], alpha[stays]
     return kept, alpha, beta
 

@@ -12,12 +12,15 @@ PATIENCE = 120.0
 
 
 def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = PATIENCE, pause: float = 0.005) -> Any:
-    """Poll until the condition holds, and return what it says."""
+    """Poll until the condition holds, and return what it says. A condition that takes long is asked less often."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what} did not come within {seconds:.0f} s"
-        time.sleep(pause)
-    return found
+    while True:
+        began = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < end, f"{what} did not come within {seconds:.0f} s"
+        time.sleep(max(pause, 3 * (now - began)))
 
 
 def stopped(pid: int) -> bool:

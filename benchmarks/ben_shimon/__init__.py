@@ -1,1 +1,1 @@
-"""Ben-Shimon & Shmilovici (2006) measured again: ``python -m benchmarks.ben_shimon --help``."""
+"""The experiments of Ben-Shimon & Shmilovici (2006), repeated: ``python -m benchmarks.ben_shimon --help``."""

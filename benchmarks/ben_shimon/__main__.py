@@ -1,4 +1,4 @@
-"""Ben-Shimon & Shmilovici (2006) measured again: their Tables 2–4, 6 and 7–9 and Figures 1 and 2, and what goes beyond.
+"""The experiments of Ben-Shimon & Shmilovici (2006), repeated: Tables 2–4, 6 and 7–9, Figures 1 and 2, and extensions.
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
@@ -6,13 +6,13 @@
 6             the working set over P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
 figures       Figures 1 and 2: vectors and RMSE over time
-likelihoods   what the posterior sees: all rows, a sample, its partition; ``literal`` is the scheme of the paper, whose
-              last fit sees its candidates' rows alone too, and whose fits end at P/2 vectors
+likelihoods   the rows used by the posterior: all rows, a sample, its partition; ``literal`` is the scheme of the paper,
+              whose last fit also uses its candidates' rows only, and whose fits end at P/2 vectors
 growth        seconds where rows double
 tradeoff      RMSE over vectors, for several P and widths
 
-Every competitor gets the same splits, the same seed and the same width, in turns in one process. A table that would
-take longer than ``--minutes`` has fewer splits, the same for all competitors of a set; the tables say how many.
+All competitors use the same splits, seed and width, in turns in one process. A table that would take longer than
+``--minutes`` has fewer splits, the same for all competitors of a set; the tables state the number.
 DIR: see ``benchmarks/datasets.py``; sizes and noise of the generated sets: ``benchmarks/ben_shimon/data.py``.
 """
 
@@ -67,7 +67,7 @@ def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the tables asked for and write them down."""
+    """Run the requested tables and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument(

@@ -3,11 +3,11 @@
 A split is a random permutation of the rows by a seed: the first ``train`` rows train, the next ``test`` rows test. A
 generated set is drawn anew for each seed. The paper gives neither the sizes nor the noise of the generated sets. Here:
 
-sinc          y = sin(x)/x + 0.1·noise, x uniform on [−10, 10]; 1,000 rows train, 1,000 noise-free ones test
-friedman_1    y = 10 sin(π x₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + noise, ten inputs uniform on [0, 1], five of which tell
-              nothing; noise sd 1; 3,000 rows train, 1,000 noise-free ones test
+sinc          y = sin(x)/x + 0.1·noise, x uniform on [−10, 10]; 1,000 training rows, 1,000 noise-free test rows
+friedman_1    y = 10 sin(π x₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + noise, ten inputs uniform on [0, 1], five of them
+              irrelevant; noise sd 1; 3,000 training rows, 1,000 noise-free test rows
 
-The others are files NAME.npz in a folder, see ``benchmarks/datasets.py``; one that is missing is left out.
+The others are files NAME.npz in a folder, see ``benchmarks/datasets.py``; missing ones are left out.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def friedman(rows: int, rng: Any) -> tuple[Float, Float]:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One set: its name, sizes, the Gaussian width, and how it is made where it is generated.
+    """One set: its name, sizes, the Gaussian width, and its generator if it is generated.
 
     ``gamma`` refers to standardised inputs. It comes from 5-fold cross-validation on the training rows of split 0:
-    ``python -m benchmarks.ben_shimon --data DIR --widths`` prints it again. None: it is found before the first fit.
-    Friedman#1's is the second best: its error cannot be told from that at half the gamma (1.127 against 1.123), where
+    ``python -m benchmarks.ben_shimon --data DIR --widths`` prints it again. None: found before the first fit.
+    Friedman#1's is the second best: its error hardly differs from that at half the gamma (1.127 against 1.123), where
     ``basic`` ends in a poor optimum.
     """
 
@@ -73,7 +73,7 @@ class Dataset:
         return Split(self.name, X, y, *self.generate(self.test, rng))
 
     def present(self, folder: str | Path) -> bool:
-        """Whether it can be had from this folder."""
+        """True if the set is available in this folder."""
         return self.generate is not None or Path(folder, f"{self.name}.npz").exists()
 
 
@@ -107,7 +107,7 @@ TABLE_6 = ("pumadyn_8fh", "pumadyn_8nm", "pumadyn_32fh", "pumadyn_32nm")
 
 
 def available(folder: str | Path, names: tuple[str, ...], wanted: tuple[str, ...] | None = None) -> list[Dataset]:
-    """Those of the named sets that are wanted and there; says which of the others are not there."""
+    """The named sets that are requested and available; prints the missing ones."""
     chosen = [DATASETS[name] for name in names if wanted is None or name in wanted]
     missing = [dataset.name for dataset in chosen if not dataset.present(folder)]
     if missing:

@@ -1,4 +1,4 @@
-"""Fits of competitors on the same random splits, in turns in one process, and what came of each.
+"""Fits of competitors on the same random splits, in turns in one process, and their results.
 
 A *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole ``fit`` call),
 rmse on the test rows, vectors, and from the history: lines (fits of basic RVMs), iterations, heuristic_seconds, ended.
@@ -26,7 +26,7 @@ Fit = dict[str, Any]
 
 @dataclass(frozen=True)
 class Competitor:
-    """A name for the tables, and the options of the table that make it."""
+    """A name for the tables, and the options of the fit."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for: folder of the data, splits, a cap on training rows, widths by set, seconds per table."""
+    """The settings: data folder, splits, maximum training rows, widths by set, seconds per table."""
 
     folder: str
     repeats: int
@@ -44,7 +44,7 @@ class Settings:
 
 
 def warm_up() -> None:
-    """A small fit of each kind, so that no competitor pays for loading libraries."""
+    """A small fit of each kind, so that no competitor's time includes loading libraries."""
     X = np.random.default_rng(0).uniform(-3, 3, size=(300, 1))
     for strategy in ("basic", "working-set"):
         fit_once(
@@ -53,10 +53,10 @@ def warm_up() -> None:
 
 
 def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
-    """One fit: what it took and what it reached."""
+    """One fit: its cost and its scores."""
     estimator = RVMRegressor(gamma=gamma, random_state=seed, **grouped(competitor.options))
     with warnings.catch_warnings():
-        # Duplicate rows and the heuristic's caps are facts of these data, known and the same for all.
+        # Duplicate rows and the heuristic's caps are properties of these data, the same for all competitors.
         warnings.simplefilter("ignore", PartirvmWarning)
         began, cpu_began = time.perf_counter(), time.process_time()
         estimator.fit(split.X, split.y)
@@ -68,7 +68,7 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "split": seed,
         "competitor": competitor.name,
         "strategy": estimator.plan_.strategy,
-        "likelihood": sorted({line.get("likelihood", "full") for line in history if line["kind"] != "heuristic"}),
+        "likelihood": sorted({line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}),
         "partition_size": estimator.plan_.partition_size,
         "gamma": gamma,
         "rows": len(split.y),
@@ -87,10 +87,10 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
 def compare(
     title: str, dataset: Dataset, competitors: Sequence[Competitor], settings: Settings, share: float
 ) -> list[Fit]:
-    """All competitors on one split after another, in an order that turns with the split.
+    """All competitors on one split after another, in an order that rotates with the split.
 
-    Another split begins only if, at the pace so far, it ends within ``share`` seconds; the first always does. So every
-    competitor has the same splits.
+    Another split begins only if it is expected to end within ``share`` seconds; the first always runs. So all
+    competitors have the same splits.
     """
     fits: list[Fit] = []
     began = time.perf_counter()
@@ -113,7 +113,7 @@ def compare(
 def compare_all(
     title: str, datasets: Iterable[Dataset], competitors: Sequence[Competitor], settings: Settings
 ) -> list[Fit]:
-    """``compare`` on each set; they share the seconds of a table evenly, and what one leaves goes to the next."""
+    """``compare`` on each set; they share the seconds of a table evenly, and unused seconds go to the next set."""
     datasets, fits, left = list(datasets), [], settings.budget
     for number, dataset in enumerate(datasets):
         began = time.perf_counter()
@@ -123,6 +123,6 @@ def compare_all(
 
 
 def turned(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
-    """The same in a circle, beginning with another one."""
+    """The competitors in cyclic order, starting with another one."""
     by %= max(len(competitors), 1)
     return [*competitors[by:], *competitors[:by]]

@@ -1,4 +1,4 @@
-"""What the tables were to show: each goal with its number, its bound, and whether it was met."""
+"""The goals of the tables, each with its number, its bound, and whether it is met."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from benchmarks.ben_shimon.tables import heuristic_quality, names, ratios_to_bas
 from benchmarks.measure import table
 
 VECTORS = 1.5
-"""Vectors may be this × the paper's (the most of its range)."""
+"""Maximum number of vectors, as a multiple of the paper's (the upper end of its range)."""
 
 TIMES = {"abalone": 0.5, "friedman_1": 1.5}
-"""Seconds of a strategy may be this × those of ``basic`` in the same run. Elsewhere the ratio is only shown."""
+"""Maximum seconds of a strategy, as a multiple of those of ``basic`` in the same run; other ratios are only shown."""
 
 HEURISTIC = 1.5
-"""Seconds at the heuristic's P may be this × those at the best P."""
+"""Maximum seconds at the heuristic's P, as a multiple of those at the best P."""
 
 GROWTH = 2.3
-"""Seconds may grow by this factor where rows double, for likelihoods that are linear in rows."""
+"""Maximum growth of seconds per doubling of rows, for fit rows whose cost is linear."""
 
 COLUMNS = {"goal": "", "data": "", "competitor": "", "reached": ".4g", "bound": ".4g", "met": ""}
 
 
 def goal(what: str, name: str, competitor: str, reached: float, bound: float) -> dict[str, Any]:
-    """One line; a bound is an upper one."""
+    """One table row; ``bound`` is an upper bound."""
     met = "yes" if reached <= bound else "NO"
     return {"goal": what, "data": name, "competitor": competitor, "reached": reached, "bound": bound, "met": met}
 
@@ -34,7 +34,7 @@ def goal(what: str, name: str, competitor: str, reached: float, bound: float) ->
 def accuracy_goals(fits: list[Fit]) -> list[dict[str, Any]]:
     """RMSE ≤ the paper's mean + one standard deviation, and vectors ≤ 1.5 × the paper's, of the partition strategies.
 
-    The paper's standard deviations are not known here, so that of our own splits stands in.
+    The paper's standard deviations are unknown; those of our own splits are used instead.
     """
     goals = []
     for name in names(fits, "data"):
@@ -77,7 +77,7 @@ def heuristic_goals(fits: list[Fit]) -> list[dict[str, Any]]:
 
 
 def growth_goals(rows: list[dict[str, Any]], linear: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The largest factor by which seconds grew where rows doubled, of the competitors that should be linear."""
+    """Largest growth of seconds per doubling of rows, for the competitors whose cost should be linear."""
     return [
         goal("growth per doubling", "friedman_1", name, max(factors), GROWTH)
         for name in linear

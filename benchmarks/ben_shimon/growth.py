@@ -1,8 +1,8 @@
 """How the cost grows: rows doubled at fixed P and width, on Friedman#1-like data.
 
 ``sample`` and ``partition`` with a fixed number of noise rows are linear in the rows; ``partition`` with the residual
-of all rows and ``full`` are quadratic. A run that, by the growth so far, would take longer than ``LONGEST`` seconds is
-left out, and with it all larger ones of the same competitor.
+of all rows and ``full`` are quadratic. A run whose predicted time exceeds ``LONGEST`` seconds is left out, and so are
+all larger ones of the same competitor.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ TEST_ROWS = 2_000
 PARTITION_SIZE = 50
 
 GAMMA = 0.0125
-"""The width of Friedman#1's table, the same for all sizes."""
+"""The width of Friedman#1's table, used for all sizes."""
 
 NOISE_ROWS = 2_000
 """Rows whose residual gives σ² in ``partition, fixed noise rows``."""
 
 LONGEST = 60.0
-"""Seconds of the longest run that is still begun."""
+"""Maximum predicted seconds of a run."""
 
 QUICK, RUNS = 10.0, 3
-"""Fits of fewer seconds than ``QUICK`` are run ``RUNS`` times, in turns; the median is quoted."""
+"""Fits shorter than ``QUICK`` seconds are run ``RUNS`` times, in turns; the table has the median."""
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
-    "sample": {"likelihood": "sample"},
-    f"partition, {NOISE_ROWS:,} noise rows": {"likelihood": "partition", "noise_rows": NOISE_ROWS},
-    "partition, all noise rows": {"likelihood": "partition"},
-    "full": {"likelihood": "full"},
+    "sample": {"fit_rows": "sample"},
+    f"partition, {NOISE_ROWS:,} noise rows": {"fit_rows": "partition", "noise_rows": NOISE_ROWS},
+    "partition, all noise rows": {"fit_rows": "partition"},
+    "full": {"fit_rows": "full"},
 }
 
 STRATEGIES = ("split-merge", "incremental")
@@ -50,12 +50,12 @@ COMPETITORS = tuple(
 )
 
 LINEAR = tuple(one.name for one in COMPETITORS if one.options["likelihood"] == "sample" or "noise_rows" in one.options)
-"""Those that should be linear in the rows."""
+"""Competitors whose cost should be linear in the rows."""
 
 COLUMNS = {
     "competitor": "", "rows": ",", "seconds": ".2f", "factor": ".2f", "vectors": "", "rmse": ".3f", "runs": ""
 }  # fmt: skip
-"""``seconds`` are those of all cores, which what else runs beside hardly changes; ``factor`` is over half the rows."""
+"""``seconds`` are CPU seconds of all cores, which depend little on other load; ``factor``: over half the rows."""
 
 
 def data(rows: int) -> Split:
@@ -101,7 +101,7 @@ def _line(name: str, rows: int, fits: list[dict[str, Any]], before: list[dict[st
 
 
 def _affordable(before: list[dict[str, Any]], rows: int, longest: float) -> bool:
-    """Whether the growth so far foretells a run of at most ``longest`` seconds; that of the first is not known."""
+    """True if the predicted time is at most ``longest`` seconds, or if nothing is known yet."""
     if not before:
         return rows == min(ROWS[0], rows)
     last = before[-1]

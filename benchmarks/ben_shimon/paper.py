@@ -1,8 +1,8 @@
-"""What Ben-Shimon & Shmilovici (2006) report, as far as it is used here. They give means over random splits.
+"""Results reported by Ben-Shimon & Shmilovici (2006), as far as they are used here: means over random splits.
 
 *Accelerating the relevance vector machine via data partitioning*. Seconds are those of their machine: only ratios to
-``basic`` in the same row compare. Their standard deviations are not known here; where one is needed, that of our own
-splits stands in for it, and the tables say so.
+``basic`` in the same row are comparable. Their standard deviations are unknown; those of our own splits are used
+instead, and the tables state it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PARTITION_SIZE = 50
 """P of Tables 2–4."""
 
 PARTITION_SIZES = (25, 50, 100, 200, 400, 800)
-"""P of Table 6, beside the heuristic's."""
+"""P of Table 6, in addition to the heuristic's."""
 
 TABLE_2 = {
     "boston": (3.8, 4.2, 4.0, 3.9),
@@ -25,7 +25,7 @@ TABLE_2 = {
 """RMSE."""
 
 MISPRINT = 0.01
-"""What the last number of Sinc probably is."""
+"""Probable meaning of the last number of Sinc."""
 
 TABLE_3 = {
     "boston": (53.6, 41.3, 45.7, 43.4),
@@ -71,7 +71,7 @@ TABLE_8 = {
 """Relevance vectors: the fewest and the most of the three strategies."""
 
 LIMIT_32FH = 0.0215
-"""What counts as reached on 32fh, where the paper prints both 0.02 and 0.021."""
+"""Target values for 32fh, where the paper prints both 0.02 and 0.021."""
 
 
 def rmse(name: str, strategy: str) -> float | None:

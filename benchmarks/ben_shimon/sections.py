@@ -1,4 +1,4 @@
-"""The parts of the benchmark: each runs its fits and says what came of them, as headings and Markdown."""
+"""The parts of the benchmark: each runs its fits and returns the results as headings and Markdown."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Section = tuple[str, str]
 """A heading and its text."""
 
 Answer = tuple[list[Fit], list[Section]]
-"""The fits of a part, and what is to be read about them."""
+"""The fits of a part, and the text of its results."""
 
 THREE = paper.STRATEGIES[1:]
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
-    "full": {"likelihood": "full"},
-    "sample": {"likelihood": "sample"},
-    "partition": {"likelihood": "partition"},
-    "auto": {"likelihood": "auto"},
-    "literal": {"likelihood": "partition", "final_likelihood": "partition", "stop_rule": "partition"},
+    "full": {"fit_rows": "full"},
+    "sample": {"fit_rows": "sample"},
+    "partition": {"fit_rows": "partition"},
+    "auto": {"fit_rows": "auto"},
+    "literal": {"fit_rows": "partition", "last_rows": "partition", "stop_rule": "partition"},
 }
 
 OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")
@@ -52,7 +52,7 @@ OF_TRADEOFF = ("boston", "sinc", "friedman_1", "abalone", *TABLE_6)
 
 
 def size_of(name: str) -> int | str:
-    """P of a set in the paper: 50, or the heuristic's on the pumadyn sets."""
+    """P of a set in the paper: 50, or the heuristic's value for the pumadyn sets."""
     return "auto" if name in PUMADYN else paper.PARTITION_SIZE
 
 
@@ -163,9 +163,9 @@ def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
 
 @dataclass(frozen=True)
 class Part:
-    """What ``--table`` may name it, its data sets, the minutes that its fits may take, and how it is run.
+    """A part: its names for ``--table``, its data sets, the maximum minutes of its fits, and its function.
 
-    All parts together stay below half an hour on two cores.
+    All parts together take less than half an hour on two cores.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Fits → Markdown tables beside the paper's numbers, and what was to be shown, met or not."""
+"""Markdown tables of the fits with the paper's numbers, and of the goals and whether they are met."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmarks.ben_shimon.fits import Fit
 from benchmarks.measure import table
 
 NEAR_BEST = 1.02
-"""An RMSE counts as the best within this factor."""
+"""RMSE values within this factor of the best count as equal to it."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a table shows: its title, a fit's key, and the paper's number of a set and a strategy as a text."""
+    """A quantity of a table: its title, its key in a fit, and the paper's number for a set and a strategy as text."""
 
     title: str
     key: str
@@ -31,7 +31,7 @@ SECONDS = Quantity("seconds of a fit", "seconds", paper.seconds)
 
 
 def values(fits: Iterable[Fit], key: str, **where: Any) -> list[float]:
-    """A quantity of all fits with these values of other keys, in the order of the splits."""
+    """Values of a quantity over all fits that match ``where``, in the order of the splits."""
     chosen = [fit for fit in fits if all(fit[name] == value for name, value in where.items())]
     return [fit[key] for fit in sorted(chosen, key=lambda fit: int(fit["split"]))]
 
@@ -47,7 +47,7 @@ def spread(numbers: Sequence[float]) -> float:
 
 
 def decimals(number: float, digits: int = 3) -> int:
-    """Decimals that show so many significant digits."""
+    """Decimals for this number of significant digits."""
     return 0 if not number else max(0, digits - 1 - math.floor(math.log10(abs(number))))
 
 
@@ -71,7 +71,7 @@ def printed(number: Any) -> str:
 
 
 def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = True) -> str:
-    """One row per set; per competitor our mean ± sd over splits, and the paper's number where it has one."""
+    """One row per set; per competitor our mean ± sd over splits, and the paper's number if there is one."""
     competitors, rows = sorted_names(fits), []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
@@ -90,7 +90,7 @@ def sorted_names(fits: list[Fit]) -> list[str]:
 
 
 def ratios(fits: list[Fit]) -> str:
-    """Seconds of each strategy over those of ``basic``, split by split, and the paper's ratio."""
+    """Seconds of each strategy divided by those of ``basic``, split by split, and the paper's ratio."""
     rows = []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
@@ -127,7 +127,7 @@ def what_was_run(fits: list[Fit]) -> str:
 
 
 def partition_sizes(fits: list[Fit]) -> str:
-    """Table 6: one row per set and P; the heuristic's is marked, and its seconds contain the finding of P."""
+    """Table 6: one row per set and P; the heuristic's is marked, and its seconds include the choice of P."""
     rows = []
     for name in names(fits, "data"):
         for competitor in sorted_names(fits):

@@ -1,4 +1,4 @@
-"""RMSE over vectors and over P, for several widths: where a goal is missed, what would have to give.
+"""RMSE over vectors and over P, for several widths: how far missed goals depend on P and width.
 
 A working set with each P and each width, on the same splits; and the three strategies at the width of the tables.
 """
@@ -17,16 +17,16 @@ SIZES = (25, 50, 100, 200, 400)
 """P."""
 
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Widths: these × the width of the tables."""
+"""Widths, as multiples of the width of the tables."""
 
 SPLITS = 3
-"""At most so many splits per point."""
+"""Maximum number of splits per point."""
 
 COLUMNS = {"data": "", "gamma": "g", "P": "", "splits": "", "RMSE": "", "vectors": "", "seconds": "", "paper": ""}
 
 
 def tradeoff(datasets: list[Dataset], settings: Settings) -> list[dict[str, Any]]:
-    """All fits: sets × splits × widths × P, a set left after its share of the table's seconds."""
+    """All fits: sets × splits × widths × P; each set ends after its share of the table's seconds."""
     fits: list[dict[str, Any]] = []
     for dataset in datasets:
         fits += _fits(dataset, settings, settings.budget / len(datasets))
@@ -54,7 +54,7 @@ def _fits(dataset: Dataset, settings: Settings, share: float) -> list[dict[str, 
 
 
 def tradeoff_rows(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line per set, width and P."""
+    """One row per set, width and P."""
     rows = []
     for name in names(fits, "data"):
         theirs, most = paper.rmse(name, "working-set"), paper.vectors(name, "working-set")

@@ -1,8 +1,8 @@
 """One Gaussian width per data set, by 5-fold cross-validation on the training rows of split 0.
 
 A working set with P = 100 is fitted to four fifths of the rows and scored on the rest. First, on at most ``ROWS`` rows,
-gamma·d goes through powers of 2; then, on all training rows, through steps of √2 around the best of them, further
-towards narrow kernels than towards wide ones, as more rows allow narrower ones, and on while the error falls.
+gamma·d takes powers of 2; then, on all training rows, steps of √2 around the best of them, further towards narrow
+kernels than towards wide ones, since more rows allow narrower ones, and further on while the error decreases.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from benchmarks.ben_shimon.fits import Competitor, fit_once, say
 from benchmarks.datasets import Split
 
 ROWS = 1500
-"""Training rows of the first look."""
+"""Training rows of the first search."""
 
 FOLDS = 5
 
 POWERS = (-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
-"""Binary logarithms of gamma·d in the first look."""
+"""Binary logarithms of gamma·d in the first search."""
 
 NEARER = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
-"""Those of the second look, from the best of the first."""
+"""Binary logarithms in the second search, relative to the best of the first."""
 
 MODEL = Competitor("width", {"strategy": "working-set", "partition_size": 100})
 
@@ -74,11 +74,11 @@ def find_width(dataset: Dataset, folder: str, rows: int | None = None) -> dict[s
 
 
 COLUMNS = {"data": "", "rows": ",", "gamma": "", "power": "g", "rmse": ".4g", "next_best": ".4g"}
-"""Of the table of widths; ``power`` is log₂(gamma·d), ``next_best`` the better error of the two widths beside."""
+"""Columns of the table; ``power`` is log₂(gamma·d), ``next_best`` the lower error of the two neighbouring widths."""
 
 
 def widths(datasets: Iterable[Dataset], folder: str, rows: int | None = None) -> dict[str, float]:
-    """The width of each set: the recorded one, or where there is none yet, one found now."""
+    """The width of each set: the recorded one, or one found now if there is none."""
     return {
         dataset.name: find_width(dataset, folder, rows)["gamma"] if dataset.gamma is None else dataset.gamma
         for dataset in datasets

@@ -1,1 +1,1 @@
-"""Classification beside other probabilistic classifiers: error, log loss, calibration, vectors, time, memory."""
+"""Comparison of probabilistic classifiers: error, log loss, calibration, vectors, time, memory."""

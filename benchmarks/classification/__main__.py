@@ -1,14 +1,14 @@
-"""Classification beside other probabilistic classifiers, on public sets and on moons.
+"""Comparison of probabilistic classifiers, on public sets and on moons.
 
     python -m benchmarks.classification --data DIR [--sets NAME ...] [--methods NAME ...] [--repeats R] [--output OUT]
     python -m benchmarks.classification --data DIR --trial selection|multiclass|moderate|strategy
     python -m benchmarks.classification --data DIR --report
 
-Error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each method on each
-set, which has processes of its own: one chooses parameters by 5-fold cross-validation on training rows (log loss, one
-grid, the same folds for all), another fits with them. Features are standardised by training moments. Runs stay in
-OUT, a file for each method and set; the tables and pictures are made of all that are there, so that some can be run
-again. A trial compares our own options at the widths chosen for ``partirvm``. Sets: data.py, methods and grids:
+The tables have error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each
+method on each set, in separate processes: one chooses parameters by 5-fold cross-validation on training rows (log loss,
+one grid, the same folds for all), another fits with them. Features are standardised by training moments. Runs are
+stored in OUT, one file per method and set; tables and pictures are made from all stored runs, so that some can be
+repeated. A trial compares our own options at the widths chosen for ``partirvm``. Sets: data.py, methods and grids:
 methods.py, both in ``benchmarks/classification``.
 """
 
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is asked for and write it down."""
+    """Run what is requested and write the results."""
     options = parser().parse_args(arguments)
     output = Path(options.output) / "classification"
     trial = TRIALS[options.trial] if options.trial else None

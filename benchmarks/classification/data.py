@@ -137,7 +137,7 @@ class Dataset:
         return self.make(folder, number)
 
     def present(self, folder: str | Path) -> bool:
-        """Whether it can be had from this folder."""
+        """True if the set is available in this folder."""
         return self.file is None or Path(folder, f"{self.file}.npz").exists()
 
 

@@ -1,4 +1,4 @@
-"""What the benchmark was to show: each goal with its number, its bound, and whether it was met."""
+"""The goals of the benchmark, each with its number, its bound, and whether it is met."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.measure import table
 OURS, LEARNED = "partirvm", "learned"
 
 VECTORS = 2.5
-"""Vectors may be this × those of Tipping's RVM."""
+"""Maximum number of vectors, as a multiple of Tipping's RVM."""
 
 SETS_WON = 5
-"""Log loss is to be better than the calibrated SVC's on so many sets."""
+"""Number of sets on which log loss must be better than the calibrated SVC's."""
 
 MOONS = {"log_loss": 0.205, "vectors": 15.0}
 
 SPEED = 20.0
-"""fastrvm's seconds on moons are to be this × ours."""
+"""Minimum ratio of fastrvm's seconds to ours on moons."""
 
 SKIN_ERROR = 0.005
 """Of unseen colours."""
@@ -30,7 +30,7 @@ COLUMNS = {"goal": "", "data": "", "reached": ".4g", "bound": "", "met": ""}
 
 
 def goal(what: str, name: str, reached: float, bound: float, *, least: bool = False) -> dict[str, Any]:
-    """One line; ``bound`` is the most that is allowed, or the least."""
+    """One table row; ``bound`` is the maximum, or with ``least`` the minimum."""
     met = reached >= bound if least else reached <= bound
     return {
         "goal": what,
@@ -55,7 +55,7 @@ def published_goals(runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def log_loss_difference(runs: list[Run], name: str, method: str = OURS) -> float | None:
-    """Ours less the calibrated SVC's, over the splits that both have; None where one of them has none."""
+    """Our log loss minus the calibrated SVC's, over the splits that both have; None without common splits."""
     ours, svc = find(runs, name, method), find(runs, name, "svc")
     if ours is None or svc is None:
         return None
@@ -88,13 +88,13 @@ def moons_goals(runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def skin_goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """Error on colours never seen."""
+    """Error on colours that are not in the training rows."""
     run = find(runs, "skin_nonskin", OURS)
     return [goal("error on unseen colours", "skin_nonskin", fmean(values(run, "error")), SKIN_ERROR)] if run else []
 
 
 def goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """All of them, as far as there are runs."""
+    """All goals for which there are runs."""
     return published_goals(runs) + log_loss_goals(runs) + moons_goals(runs) + skin_goals(runs)
 
 

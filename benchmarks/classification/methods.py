@@ -1,7 +1,7 @@
-"""The methods: how each is made, what is chosen by cross-validation, and what counts as its vectors.
+"""The methods: construction, the grid of cross-validation, and the number of vectors.
 
 partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
-learned      ``RVMClassifier`` with its defaults: the kernel learns its widths, nothing is cross-validated
+learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
 fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
 svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
 nystroem     ``LogisticRegression`` on 200 Nystroem features
@@ -63,10 +63,10 @@ def trees(features: int) -> list[Parameters]:
 
 @dataclass(frozen=True)
 class Method:
-    """How an estimator is made of chosen parameters and a seed; the grid for d features; vectors of a fitted one.
+    """Construction of an estimator from chosen parameters and a seed; the grid for d features; vectors of a fitted one.
 
-    ``vectors`` returns the points (n, d), or their number where only that is known, or None. ``quick`` are parameters
-    that hold in cross-validation only; ``max_rows`` the most training rows it can take; ``borrows`` the method whose
+    ``vectors`` returns the points (n, d), or their number if only that is known, or None. ``quick`` are parameters
+    used in cross-validation only; ``max_rows`` the maximum number of training rows; ``borrows`` the method whose
     chosen parameters it uses.
     """
 
@@ -80,7 +80,7 @@ class Method:
     borrows: str | None = None
 
     def missing(self) -> bool:
-        """Whether the package (or the name in it) that it needs is not there."""
+        """True if the required package (or the name in it) is missing."""
         module, _, name = self.needs.partition(":")
         try:
             return bool(name) and not hasattr(importlib.import_module(module), name)
@@ -195,7 +195,7 @@ def method_of(name: str) -> Method:
 
 
 BASIC_ROWS = 4000
-"""The strategy that makes every row a candidate is run on sets of up to so many training rows."""
+"""Maximum number of training rows for the strategy that makes every row a candidate."""
 
 
 def points(vectors: Any) -> tuple[int | None, Sequence[Sequence[float]]]:

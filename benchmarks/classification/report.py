@@ -1,4 +1,4 @@
-"""What is written of the runs: Markdown, JSON, two pictures; and the tables of a trial."""
+"""Output of the runs: Markdown, JSON, two pictures, and the tables of a trial."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTE = (
 
 
 def versions() -> dict[str, str]:
-    """Of the other packages that were compared, where they are installed."""
+    """Versions of the compared packages, if installed."""
     found = {}
     for name in ("scikit-learn", "fastrvm"):
         try:
@@ -48,7 +48,7 @@ def write(output: Path, name: str, title: str, sections: list[tuple[str, str]], 
 
 
 def without_pictures(runs: list[Run]) -> list[Run]:
-    """The runs, less what only pictures need."""
+    """The runs without the values that only pictures need."""
     unwanted = ("picture", "reliability")
     return [
         {**run, "fits": [{key: fit[key] for key in fit if key not in unwanted} for fit in run["fits"]]} for run in runs

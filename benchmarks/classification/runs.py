@@ -1,8 +1,8 @@
-"""One method on one set: what is chosen in one process, the fits in another, and the files that keep them.
+"""One method on one set: parameters are chosen in one process, fits run in another, and results are stored in files.
 
 A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process
-that did the fits: interpreter, libraries and data included), tuning_seconds; or instead of fits a ``note`` why there
-are none.
+of the fits, including interpreter, libraries and data), tuning_seconds; or instead of fits a ``note`` with the reason
+why there are none.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ GRID = 80
 """Points per side of the grid of a picture of two inputs."""
 
 HARD = 2
-"""A process ends at this × its time, whatever it is doing; no further split is begun that would not end within it."""
+"""A process is stopped at this × its time limit; no split is started that would not end within it."""
 
 SHOWN = 1000
-"""Most vectors that a picture keeps."""
+"""Maximum number of vectors in a picture."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Folder of the data, folder of what comes out, splits at most, seconds of a process, whether to tune again."""
+    """Data folder, output folder, maximum number of splits, seconds of a process, whether to tune again."""
 
     folder: str
     output: Path
@@ -47,16 +47,16 @@ class Settings:
 
 
 def warm_up(name: str, parameters: Parameters) -> None:
-    """A small fit, so that no method pays for loading libraries."""
+    """A small fit, so that no method's time includes loading libraries."""
     from sklearn.datasets import make_moons
 
     X, y = make_moons(60, noise=0.3, random_state=0)
-    with suppress(ValueError):  # fastrvm cannot predict where no vector is left, as may happen with these few rows
+    with suppress(ValueError):  # fastrvm cannot predict without vectors, which may happen with these few rows
         method_of(name).make(parameters, 0).fit(X, y).predict_proba(X)
 
 
 def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> dict[str, Any]:
-    """One fit: scores on the test rows, vectors, passes, seconds; a picture of split 0 where there are two inputs."""
+    """One fit: scores on the test rows, vectors, passes, seconds; a picture of split 0 for two inputs."""
     method = method_of(name)
     estimator = method.make(parameters, number)
     began = time.perf_counter()
@@ -95,7 +95,7 @@ def picture(estimator: Any, split: Split, places: Any) -> dict[str, Any]:
 
 
 def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], seconds: float) -> dict[str, Any]:
-    """The fits of a method on the splits that have parameters, as long as the time lasts; the first split always."""
+    """The fits of a method on the splits that have parameters, within the time limit; the first split always runs."""
     fits: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -116,7 +116,7 @@ def place(output: Path, kind: str, name: str, method: str) -> Path:
 
 
 def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, Any]:
-    """What cross-validation chose for each split: kept from before, borrowed, or found now."""
+    """Parameters chosen by cross-validation for each split: stored, from another method, or found now."""
     owner = method_of(method).borrows or method
     path = place(settings.output, "chosen", name, owner)
     if path.exists() and (settings.keep_widths or owner != method):
@@ -129,7 +129,7 @@ def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, A
 
 
 def run(name: str, method: str, settings: Settings) -> Run:
-    """Choose, fit, keep: the run, also where there are only reasons why not."""
+    """Choose, fit, store: the run, also if it has only a note."""
     about: Run = {"data": name, "method": method}
     try:
         about |= attempt(name, method, settings)
@@ -143,7 +143,7 @@ def run(name: str, method: str, settings: Settings) -> Run:
 
 
 def attempt(name: str, method: str, settings: Settings) -> Run:
-    """The fits, or a note; TimeoutError and ChildProcessError where a process did not end well."""
+    """The fits, or a note; raises TimeoutError or ChildProcessError if a process fails."""
     if method_of(method).missing():
         return {"fits": [], "note": f"{method_of(method).needs} is not installed"}
     rows, most = len(DATASETS[name].split(settings.folder, 0).y), method_of(method).max_rows

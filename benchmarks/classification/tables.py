@@ -1,4 +1,4 @@
-"""Runs → Markdown tables: one per set, what was published beside what was measured, and trials."""
+"""Runs → Markdown tables: one per set, published and measured figures, and trials."""
 
 from __future__ import annotations
 

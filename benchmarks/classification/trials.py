@@ -10,14 +10,14 @@ from benchmarks.classification.data import DATASETS
 
 @dataclass(frozen=True)
 class Trial:
-    """Names of the methods, asked for when it runs, and of the sets where it means something."""
+    """Names of the methods, evaluated when it runs, and of the sets for which it is meaningful."""
 
     methods: Callable[[], list[str]]
     sets: tuple[str, ...] = tuple(DATASETS)
 
 
 def selections() -> list[str]:
-    """A working set by each way of choosing candidates that the package knows."""
+    """A working set with each selection of candidates in the package."""
     from partirvm.strategies.selection import SELECTIONS
 
     return [f"partirvm strategy=working-set selection={name}" for name in SELECTIONS]

@@ -1,1 +1,1 @@
-"""The small examples of the papers on RVMs and of other libraries, measured again: ``python -m benchmarks.family``."""
+"""The small examples of RVM papers and of other libraries, repeated: ``python -m benchmarks.family``."""

@@ -1,11 +1,11 @@
-"""The small examples of the literature beside what is printed of them.
+"""The small examples of the literature, with the published figures.
 
     python -m benchmarks.family --data DIR [--tables goals report] [--draws 100] [--output FOLDER]
 
 ``goals``: sinc with the linear spline kernel without noise, with uniform and with Gaussian noise, and mcycle with a
-Gaussian kernel, each beside its figure in Tipping (2001), a KTH report, or kernlab, with a note on what differs.
-``report``: five folds of the KTH report's sets, with our seconds of a fit; a set stays in a file of its own in
-FOLDER/family/runs, and what is there is not run again. Seconds are the processor's.
+Gaussian kernel, each with its figure in Tipping (2001), a KTH report, or kernlab, and a note on differences.
+``report``: five folds of the KTH report's sets, with our seconds of a fit; each set is stored in its own file in
+FOLDER/family/runs, and existing files are not computed again. Seconds are CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLES = ("goals", "report")
 
 
 def write_goals(folder: str, draws: int, output: Path) -> None:
-    """Run the cases, write the table and below it why each differs from what is printed."""
+    """Run the cases, write the table and the reasons of differences from the published figures."""
     rows = []
     for goal in goals.GOALS:
         rows.append(goal.row(folder, draws))
@@ -35,7 +35,7 @@ def write_goals(folder: str, draws: int, output: Path) -> None:
 
 
 def write_report(folder: str, output: Path) -> None:
-    """Run the folds of each set that were not run before, and write the table."""
+    """Run the folds of each set that is not stored yet, and write the table."""
     rows = []
     for one in REPORT_SETS:
         for gamma in report.GAMMAS:
@@ -49,7 +49,7 @@ def write_report(folder: str, output: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the tables asked for and write them down."""
+    """Run the requested tables and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="which (all)")

@@ -8,7 +8,7 @@ cancer      Wisconsin breast cancer (diagnostic), 569 × 30, as scikit-learn bri
 boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``, ``benchmarks/learning/data.py``
 
 Sizes and noise of cos, Friedman 2 and 3, linear are those of the public code of four students of KTH
-(``run_dataset.py``), which has all that the report tells of: whether it made the printed figures is not certain.
+(``run_dataset.py``), which has all experiments of the report; it is not certain that it produced the printed figures.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def cancer() -> tuple[Float, Float]:
 
 
 def read(folder: str | Path, name: str) -> tuple[Float, Float]:
-    """X (N, d) and y (N,) of NAME.npz; SystemExit where it is not there."""
+    """X (N, d) and y (N,) of NAME.npz; SystemExit if it does not exist."""
     path = Path(folder, f"{name}.npz")
     if not path.exists():
-        raise SystemExit(f"{path} is not there; benchmarks/family/data.py says where to get it")
+        raise SystemExit(f"{path} does not exist; benchmarks/family/data.py lists the sources")
     with np.load(path) as file:
         return file["X"], file["y"]
 

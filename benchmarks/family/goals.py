@@ -1,8 +1,8 @@
-"""Small problems with a figure in print: vectors, error and noise beside it, and why they differ.
+"""Small problems with published figures: vectors, error and noise of our fits, and reasons for differences.
 
-Fits have their defaults but for what a case says: with the linear spline kernel, which has no width, on inputs as they
-are. A row is: case, draws, vectors (median over the draws), most (vectors of any draw), error (median), noise (median
-of the estimated sd, or the variance of mcycle), goal, met, published, why.
+Fits have default options except where a case states others; the linear spline kernel, which has no width, is used on
+unscaled inputs. A row is: case, draws, vectors (median over the draws), most (maximum of vectors), error (median),
+noise (median of the estimated sd, or the variance for mcycle), goal, met, published, why.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """Of one fit: vectors, error, noise in the case's measure, processor's seconds."""
+    """Results of one fit: vectors, error, noise in the case's measure, CPU seconds."""
 
     vectors: int
     error: float | None
@@ -50,7 +50,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Goal:
-    """A case: its fits from folder and draws, when it has met its goal, what is printed elsewhere, why ours differs."""
+    """A case: its fits given folder and draws, the condition of its goal, the published figure, the difference."""
 
     name: str
     run: Callable[[str, int], Sequence[Fit]]
@@ -77,7 +77,7 @@ class Goal:
 
 
 def timed(model: RVMRegressor, X: Float, y: Float) -> float:
-    """Fit; the processor's seconds."""
+    """Fit; returns CPU seconds."""
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartirvmWarning)  # mcycle has equal inputs
@@ -86,12 +86,12 @@ def timed(model: RVMRegressor, X: Float, y: Float) -> float:
 
 
 def spline(**options: Any) -> RVMRegressor:
-    """An RVM with the linear spline kernel on inputs as they are."""
+    """An RVM with the linear spline kernel on unscaled inputs."""
     return RVMRegressor(kernel="linear-spline", standardize=False, random_state=0, **options)
 
 
 def without_noise(folder: str, draws: int) -> list[Fit]:
-    """Largest error on 1,001 points: 100 train."""
+    """Largest error on 1,001 points for 100 training points."""
     X, y = sinc()
     model = spline(noise_variance=FIXED_NOISE**2)
     seconds = timed(model, X, y)

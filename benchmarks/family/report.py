@@ -1,7 +1,7 @@
 """The sets of the KTH report, by its protocol: five folds, mean squared error or accuracy, vectors, seconds of a fit.
 
-Its code cuts folds in the order of the rows, here they are random: the files at hand have not its order. The printed
-figures of its Tables 1 and 2 are not at hand either and not repeated: what stands here is ours, with one fixed width
+Its code cuts folds in row order; here they are random, since the available files have another order. The printed
+figures of its Tables 1 and 2 are not available and not repeated: the table has only our results, with one fixed width
 ("scale") and with the default, which learns it.
 """
 
@@ -42,7 +42,7 @@ def folds(rows: int) -> NDArray[np.int64]:
 
 
 def fit(X: Float, y: Float, X_test: Float, y_test: Float, gamma: str, classes: bool) -> dict[str, Any]:
-    """One fold: squared error or share of right classes, vectors, the sd of the noise, processor's seconds."""
+    """One fold: squared error or fraction of correct classes, vectors, sd of the noise, CPU seconds."""
     model = (RVMClassifier if classes else RVMRegressor)(gamma=gamma, random_state=0)
     began = time.process_time()
     with warnings.catch_warnings():

@@ -1,1 +1,1 @@
-"""Kernels that learn themselves: beside a width chosen by cross-validation, and on the experiments of papers."""
+"""Kernel learning, compared with widths chosen by cross-validation and on the experiments of papers."""

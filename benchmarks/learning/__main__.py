@@ -1,10 +1,10 @@
-"""Kernels that learn themselves, beside widths that others choose.
+"""Kernel learning, compared with widths chosen by other methods.
 
     python -m benchmarks.learning --data DIR [--table NAME] [--sets NAME ...] [--repeats R] [--output FOLDER]
 
 Tables: ``forms`` (``gamma`` by cross-validation, "scale", "learn", "learn-per-feature", "auto"). A table is a module of
-this package with a ``main(names, folder, output, repeats)``. Fits stay in FOLDER/learning, one file each: what is
-there is not run again, so that a run can be broken off and goes on.
+this package with a ``main(names, folder, output, repeats)``. Fits are stored in FOLDER/learning, one file each;
+existing files are not computed again, so that an interrupted run can be continued.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLES = {"forms": forms.main}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the table asked for and write it down."""
+    """Run the requested table and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--table", choices=TABLES, default="forms", help="which (forms)")

@@ -27,7 +27,7 @@ FIRST_SEED = 100
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set: rows that train and test, splits unless told otherwise, and where its rows come from.
+    """A set: rows that train and test, default splits, and where its rows come from.
 
     ``rows`` gives X and y of a split's seed for a generated or bundled set; the others are read from ``file``. With
     ``smooth`` the test rows of a generated set come from another draw, without noise.

@@ -1,14 +1,14 @@
-"""Ways to a kernel's width, side by side on the same splits: errors, vectors, seconds.
+"""Methods to choose a kernel's width, compared on the same splits: errors, vectors, seconds.
 
 auto, learn, learn-per-feature      the default fit with that ``gamma``
-scale, 2^-3 … 2^3                   the same with that gamma, or so many times "scale"
+scale, 2^-3 … 2^3                   the same with that gamma, or that multiple of "scale"
 cv                                  cross-validation of default fits over 2^-3 … 2^3, then a fit with the best: 10 folds
-                                    of up to ``MANY`` training rows, 5 of more; squared error, of classes the log loss
+                                    for up to ``MANY`` training rows, 5 for more; squared error, for classes log loss
 
-"Best width" is that of 2^-3 … 2^3 whose mean error on the *test* rows is the least: better than anybody can choose one
-width for a set. Cross-validation takes most of the time; it may be run on fewer splits, and is compared on these.
-Seconds are the processor's, of choosing or learning and of the fit together: a busy machine does not change them much.
-Each fit stays in a file of its own.
+"Best width" is the one of 2^-3 … 2^3 with the lowest mean error on the *test* rows: a lower bound for any method that
+chooses one width per set. Cross-validation takes most of the time; it may be run on fewer splits, and is compared on
+these. Seconds are CPU seconds, of choosing or learning and of the fit together; they depend little on other load.
+Each fit is stored in its own file.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def fit(dataset: Dataset, folder: str, number: int, method: str) -> Fit:
 
 
 def run(names: list[str], methods: Iterable[str], folder: str, output: Path, repeats: int | None) -> None:
-    """The fits that are asked for and not there yet: the first split of every set, then the second, and so on."""
+    """The requested fits that are not stored yet: the first split of every set, then the second, and so on."""
     for number in range(repeats or max(DATASETS[name].repeats for name in names)):
         for name in names:
             for method in methods if number < (repeats or DATASETS[name].repeats) else ():
@@ -113,7 +113,7 @@ def run(names: list[str], methods: Iterable[str], folder: str, output: Path, rep
 
 @dataclass(frozen=True)
 class Results:
-    """What is there of a set: by method an array of each quantity, over splits that all methods but cv have done.
+    """Stored results of a set: by method an array of each quantity, over splits that all methods except cv have done.
 
     ``compared`` are the positions of those splits that cv has done as well.
     """
@@ -127,7 +127,7 @@ class Results:
         return float(self.values[method][key].mean())
 
     def best_width(self, key: str) -> float:
-        """The least mean of any one width."""
+        """The lowest mean of any one width."""
         return min(self.mean(method, key) for method in ("scale", *WIDTHS))
 
     def ratio(self, key: str) -> str:
@@ -144,7 +144,7 @@ QUANTITIES = ("rmse", "nlpd", "log_loss", "error", "vectors", "seconds")
 
 
 def kept(output: Path, name: str) -> Results | None:
-    """What is there of a set; None where no split is whole."""
+    """Stored results of a set; None if no split is complete."""
     methods = (*METHODS, *WIDTHS)
     numbers = set.intersection(*({path.name for path in (output / name / m).glob("*.json")} for m in methods))
     if not numbers:
@@ -195,7 +195,7 @@ ERRORS = {"RMSE": "rmse", "NLPD, target's sd 1": "nlpd", "Log loss": "log_loss",
 
 
 def main(names: list[str], folder: str, output: Path, repeats: int | None) -> None:
-    """Run what is missing, and write the tables of what is there into OUTPUT/forms.md."""
+    """Run what is missing, and write the tables of all results into OUTPUT/forms.md."""
     output = output / "forms"
     output.mkdir(parents=True, exist_ok=True)
     run(names, (*METHODS, *WIDTHS, "cv"), folder, output, repeats)

@@ -1,9 +1,9 @@
-"""The pumadyn family as Ben-Shimon & Shmilovici (2006) split it: 6,144 rows at random train, 2,048 test.
+"""The pumadyn family with the splits of Ben-Shimon & Shmilovici (2006): 6,144 random training rows, 2,048 test rows.
 
     python -m benchmarks.learning.pumadyn --data DIR [--sets NAME ...] [--repeats 5] [--output FOLDER]
 
-``RVMRegressor`` with its defaults, which learn a width for each feature. Mean and sd over splits; ``inputs`` are those
-that the learned kernel sees (relevance ≥ 1e-3), with the number of splits that chose them where that is not all.
+``RVMRegressor`` with defaults, which learn one width per feature. Mean and sd over splits; ``inputs`` are the features
+of relevance ≥ 1e-3, with the number of splits that selected them if not all did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.datasets import load_random
 from benchmarks.measure import apart, say, write
 
 GOALS = {"pumadyn_32nm": 0.0070, "pumadyn_8nm": 0.96, "pumadyn_8fh": 3.16, "pumadyn_32fh": 0.021}
-"""RMSE that was to be reached, in the target's units."""
+"""Goal of RMSE, in the target's units."""
 
 COLUMNS = {
     "data": "",

@@ -1,16 +1,16 @@
-"""Regression on tens of thousands of rows beside other ways to scale a kernel method.
+"""Regression on tens of thousands of rows, compared with other scalable kernel methods and boosting.
 
     python -m benchmarks.learning.rivals --data DIR [--sets kin40k protein] [--methods NAME ...] [--output FOLDER]
 
 Public test masks (the first), inputs and target standardised by training moments, every method in a process of its own
 with two threads. RMSE and NLPD (where a method has one) are in units of the training target's sd.
 
-partirvm    ``RVMRegressor(time_limit=270)``, nothing chosen by hand; ``tol=1e-5``
+partirvm    ``RVMRegressor(time_limit=270)``, no option tuned by hand; ``tol=1e-5``
 svgp        GPyTorch: stochastic variational GP, 500 inducing points, a width per feature, batches of 1,024, 15 epochs
 sgpr        GPyTorch: collapsed bound with 512 inducing points (Titsias 2009), a width per feature, 40 steps of Adam
 nystroem    ``Nystroem`` with 1,000 components, γ = 1/d, and ``BayesianRidge``
 boosting    ``HistGradientBoostingRegressor``, its defaults
-svr         ``SVR(C=10)`` with γ = 1/d on 8,000 rows at random, what it can hold in the time
+svr         ``SVR(C=10)`` with γ = 1/d on 8,000 random rows, the maximum for its time limit
 
 GPyTorch 1.15 and PyTorch 2.13 (CPU) were used; methods whose package is missing are left out.
 """
@@ -34,10 +34,10 @@ from benchmarks.measure import say, within, write
 
 Float = NDArray[np.float64]
 Moments = tuple[Float, Float | None]
-"""Mean and variance of the test rows, (n,) each; no variance where a method has none."""
+"""Mean and variance of the test rows, (n,) each; variance is None if a method has none."""
 
 SECONDS = 540.0
-"""Most seconds of a method."""
+"""Time limit of a method in seconds."""
 
 COLUMNS = {
     "data": "",

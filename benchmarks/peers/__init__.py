@@ -1,1 +1,1 @@
-"""RVMs of other libraries, and other Bayesian regressions, beside ours: ``python -m benchmarks.peers``."""
+"""Comparison with RVMs of other libraries and other Bayesian regressions: ``python -m benchmarks.peers``."""

@@ -3,10 +3,11 @@
     python -m benchmarks.peers --data DIR [--sets NAME ...] [--sizes N ...] [--methods NAME ...] [--limit SECONDS]
                                [--output FOLDER]
 
-Seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. Methods and sets: methods.py and
-data.py in ``benchmarks/peers``; a method whose package is missing is left out, and so are sizes beyond one that took
-too long. Every fit has a process of its own and a file of its own in FOLDER/peers/runs: what is there is not run again.
-The number of BLAS threads is that of the environment (OPENBLAS_NUM_THREADS).
+The table has seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. Methods and sets
+are in methods.py and data.py of ``benchmarks/peers``; methods with a missing package, and sizes beyond one that took
+too long, are left out. Every fit has its own process and its own file in FOLDER/peers/runs; existing files are not
+computed again. The number of BLAS threads is set by the environment
+(OPENBLAS_NUM_THREADS).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COLUMNS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is missing, and write the table of all that is there."""
+    """Run what is missing, and write the table of all results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument(
@@ -48,9 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="which (all)"
     )
-    parser.add_argument(
-        "--limit", type=float, default=600.0, help="most seconds of a fit with what belongs to it (600)"
-    )
+    parser.add_argument("--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (600)")
     parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
     options = parser.parse_args(arguments)
     settings = Settings(options.data, Path(options.output) / "peers", options.limit)

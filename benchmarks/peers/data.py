@@ -1,10 +1,10 @@
-"""The sets, their sizes and the one Gaussian width that all kernel methods have on a set.
+"""The sets, their sizes and the common Gaussian width of all kernel methods on a set.
 
-Inputs and target are standardised by the moments of the training rows before any method sees them, so that the gamma
-of one kernel is that of all. It is not tuned for a method: for sinc and Boston it is that of ``benchmarks/ben_shimon``
-(cross-validated there), for kin40k 0.1, for airfoil and protein 1/d. Friedman#1's 0.03 is wide, so that solvers end far
-apart: adding one column after the other at −286 nats of 1,000 rows, the fixed point of all at −213; both are better off
-at 0.05. Generated test targets have noise like the training ones: NLPD and coverage are about such.
+Inputs and target are standardised by the moments of the training rows before any method uses them, so that gamma has
+the same meaning for all. It is not tuned for a method: for sinc and Boston it is that of ``benchmarks/ben_shimon``
+(cross-validated there), for kin40k 0.1, for airfoil and protein 1/d. Friedman#1's 0.03 is wide, so that solvers end in
+different optima: adding one column after the other at −286 nats for 1,000 rows, the fixed point of all at −213; both
+are better at 0.05. Generated test targets have noise like the training targets, for NLPD and coverage.
 
 Training rows are the first N of a random order of the training part, so that small sets are parts of larger ones.
 boston, airfoil, kin40k, protein are files NAME.npz, see ``benchmarks/datasets.py``.
@@ -30,7 +30,7 @@ TEST_ROWS = 4000
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set: its width, and how its rows are made, where it is no file."""
+    """A set: its width, and its generator unless it is a file."""
 
     name: str
     gamma: float
@@ -38,7 +38,7 @@ class Dataset:
     noise: float = 0.0
 
     def split(self, folder: str | Path, rows: int) -> Split:
-        """Standardised training and test rows; as many as there are where these are fewer than ``rows``."""
+        """Standardised training and test rows; all rows if there are fewer than ``rows``."""
         return standardised(self._raw(folder, rows))
 
     def _raw(self, folder: str | Path, rows: int) -> Split:
@@ -55,14 +55,14 @@ class Dataset:
         return Split(self.name, *parts)
 
     def sizes(self, folder: str | Path, wanted: list[int]) -> list[int]:
-        """Of the sizes wanted those that there are, and all rows where more are wanted than there are."""
+        """The requested sizes that are available, and the number of all rows if a larger size is requested."""
         if self.generate is not None:
             return sorted(set(wanted))
         there = len(load(folder, self.name).y)
         return sorted({min(size, there) for size in wanted})
 
     def present(self, folder: str | Path) -> bool:
-        """Whether it can be had from this folder."""
+        """True if the set is available in this folder."""
         return self.generate is not None or Path(folder, f"{self.name}.npz").exists()
 
 

@@ -4,7 +4,7 @@ log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) without the N × N
 
     −½ [N log 2π − N log β − Σ log α + 2 Σ log|R_ii| + min_w (β‖t − Φw‖² + wᵀAw)].
 
-The minimum is taken from its w, as a sum of squares: nothing cancels where the noise is next to nothing.
+The minimum is computed from its w, as a sum of squares: nothing cancels if the noise is very small.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def log_evidence(design: Float, t: Float, alpha: Float, beta: float) -> float:
 
 
 def best_alpha(design: Float, t: Float, alpha: Float, beta: float, column: Float) -> float:
-    """α of most evidence of one more column (N,), s²/(q² − s) (Tipping & Faul 2003, eq. 20); infinity: leave it out."""
+    """The optimal α of an additional column (N,), s²/(q² − s) (Tipping & Faul 2003, eq. 20), or infinity."""
     inner = beta * design.T @ column
     share = np.linalg.solve(beta * design.T @ design + np.diag(alpha), inner)
     s = beta * column @ column - inner @ share

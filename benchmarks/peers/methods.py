@@ -1,8 +1,8 @@
-"""The methods: how each is fitted, what it predicts, and the α and β that its evidence is computed from.
+"""The methods: fit, prediction, and the α and β from which the evidence is computed.
 
-partirvm                ``RVMRegressor`` with its defaults but for the width: a working set beyond 200 rows
+partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than 200 rows
 partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
-partirvm fast           the same by fast marginal likelihood maximisation; left out where ``solver`` has no such value
+partirvm fast           the same by fast marginal likelihood maximisation; left out if ``solver`` has no such value
 partirvm auto           the same with ``solver="auto"``
 fastrvm                 ``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
 sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a candidate
@@ -10,10 +10,10 @@ ard                     scikit-learn's ``ARDRegression`` on the kernel matrix an
 gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise by evidence
 nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
 
-All have a bias but gp; all see the same standardised rows and the same gamma. sklearn-rvm need not be installed:
-``pip install --target FOLDER --no-deps sklearn_rvm`` and FOLDER in PYTHONPATH do; it runs unchanged on scikit-learn
-1.9. The evidence of gp and nystroem would be that of another prior or basis, and is not told. R's kernlab is not among
-them.
+All have a bias except gp; all use the same standardised rows and the same gamma. sklearn-rvm need not be installed:
+``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough; it runs unchanged on
+scikit-learn 1.9. The evidence of gp and nystroem refers to another prior or basis, and is not listed. R's kernlab
+is not included.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def partirvm(X: Float, y: Float, gamma: float, **options: Any) -> Fitted:
 
 
 def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """It does not tell the bias's α, which is taken to be the best beside the others.
+    """fastrvm does not report the bias's α; it is set to the optimum given the others.
 
-    Its columns are of length one inside, and its ``alpha_`` are divided by their squared lengths where they should be
-    multiplied: only times the fourth power of the length do they belong to its weights and covariance.
+    Its columns have unit length internally, and its ``alpha_`` are divided by their squared lengths where they should
+    be multiplied: only after multiplication by the fourth power of the length do they match its weights and covariance.
     """
     from fastrvm import RVR
 
@@ -91,7 +91,7 @@ def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def sklearn_rvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """Its columns are divided by a constant, to which its α refer; ``predict`` of many rows makes an n × n matrix."""
+    """Its columns are divided by a constant, to which its α refer; ``predict`` of n rows allocates an n × n matrix."""
     from sklearn_rvm import EMRVR
 
     model = EMRVR(kernel="rbf", gamma=gamma, bias_used=True)

@@ -1,9 +1,9 @@
-"""One method on one set of one size, in a process of its own, and the files that keep what came of it.
+"""One method on one set of one size, in a process of its own, and the files of its results.
 
 A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib (peak of the
-process: interpreter, libraries and data included, the check of the evidence not), rmse (in units of the training
+process, including interpreter, libraries and data, without the check of the evidence), rmse (in units of the training
 target's sd), nlpd (mean, of the standardised target), coverage (of the central 95 % interval), vectors, evidence (nats,
-the standardised target); or a ``note`` why there is none of it.
+of the standardised target); or a ``note`` with the reason why there is no result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Settings:
-    """Folder of the data, folder of what comes out, most seconds of a process."""
+    """Data folder, output folder, time limit of a process in seconds."""
 
     folder: str
     output: Path
@@ -48,14 +48,14 @@ def scores(mean: Any, sd: Any, y: Any) -> dict[str, float]:
 
 
 def measured(folder: str, name: str, rows: int, method: str) -> Run:
-    """A fit and its scores; a note where our own estimator has not got what the method asks for."""
+    """A fit and its scores; a note if our own estimator does not support the method."""
     from partirvm.backends.process import peak_memory
     from partirvm.errors import UsageError
 
     dataset, chosen = DATASETS[name], METHODS[method]
     split = dataset.split(folder, rows)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ends without convergence: the scores tell
+        warnings.simplefilter("ignore")  # fits that do not converge: the scores show it
         try:
             warm_up(method)
             began, cpu_began = time.perf_counter(), time.process_time()
@@ -73,7 +73,7 @@ def measured(folder: str, name: str, rows: int, method: str) -> Run:
 
 
 def warm_up(method: str) -> None:
-    """A small fit, so that no method pays for loading libraries; what fails here fails again where it counts."""
+    """A small fit, so that no method's time includes loading libraries; errors here occur again in the real fit."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(40)
@@ -87,7 +87,7 @@ def place(output: Path, name: str, rows: int, method: str) -> Path:
 
 
 def run(name: str, rows: int, method: str, settings: Settings) -> Run:
-    """What was kept, or what comes of it now; that time ran out is kept, that something is missing or died is not."""
+    """The stored run, or a new one. A time-out is stored; a missing package or a crash is not."""
     path = place(settings.output, name, rows, method)
     if path.exists():
         return dict(json.loads(path.read_text()))
@@ -107,7 +107,7 @@ def run(name: str, rows: int, method: str, settings: Settings) -> Run:
 
 
 def run_sizes(name: str, sizes: list[int], method: str, settings: Settings) -> list[Run]:
-    """A method on growing sets; it ends where the next size, at N² × the seconds of this one, would take too long."""
+    """A method on increasing sizes; stops if the next size is expected (as N²) to exceed the time limit."""
     runs: list[Run] = []
     for rows in sizes:
         last = runs[-1] if runs else None

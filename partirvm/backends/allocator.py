@@ -1,7 +1,7 @@
-"""How this process gives memory back.
+"""Control how this process returns memory to the operating system.
 
-glibc keeps freed blocks of up to 32 MiB for itself once it has seen one of that size. A fit, which frees many matrices
-of slowly growing size, then ends up with half as much again as it ever held: 422 MiB for 285 MiB in one measured fit.
+Once glibc has freed a block of up to 32 MiB, it keeps freed blocks of that size. A fit frees many matrices of slowly
+growing size, so its resident memory grows to half more than it ever used: 422 MiB for 285 MiB in one measured fit.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Numbers of the options in glibc's malloc.h."""
+"""Option numbers of glibc's malloc.h."""
 
 THRESHOLD = 256 << 10
-"""Bytes from which a block is returned to the system as soon as it is freed."""
+"""Blocks of this many bytes or more are returned to the system as soon as they are freed."""
 
 
 def return_freed_memory() -> bool:
-    """From now on return freed blocks at once. Returns whether that is possible: only glibc has a threshold."""
+    """From now on return freed blocks at once. Returns True if supported (glibc only)."""
     return _set(M_MMAP_THRESHOLD, THRESHOLD)
 
 
 def keep_freed_memory() -> bool:
-    """From now on keep freed blocks, as glibc does by itself: faster where blocks of the same sizes come again."""
+    """From now on keep freed blocks (glibc's default): faster if blocks of the same sizes are allocated again."""
     return _set(M_MMAP_THRESHOLD, 32 << 20) and _set(M_TRIM_THRESHOLD, 64 << 20)
 
 
@@ -39,26 +39,26 @@ def _set(option: int, value: int) -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Return to the system what glibc keeps of freed blocks now. Slower than not to, so for few moments."""
+    """Return the freed blocks that glibc holds now to the system. Slow: call it rarely."""
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""Environment variable that says where Arrow, which reads it when it is imported, takes memory from."""
+"""Environment variable that selects Arrow's allocator; Arrow reads it on import."""
 
 
 @contextmanager
 def arrow_from_system() -> Iterator[None]:
-    """Inside the block Arrow, unless imported before or told otherwise, takes to the system's allocator for good.
+    """Inside the block, importing Arrow makes it use the system's allocator permanently, unless the user set another.
 
-    Its other ones keep for themselves what was freed.
+    Arrow's other allocators keep freed memory.
     """
-    told = ARROW_POOL in os.environ
+    chosen = ARROW_POOL in os.environ
     os.environ.setdefault(ARROW_POOL, "system")
     try:
         yield
     finally:
-        if not told:
+        if not chosen:
             os.environ.pop(ARROW_POOL, None)

@@ -1,4 +1,4 @@
-"""What a driver asks of a backend."""
+"""The interface of executors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
 
 Progress = Callable[[int, int], None]
-"""Called with things done and things in all; may raise to leave."""
+"""Called with the number of things done and their total; may raise an exception to stop."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a dense fit ended and why, and from when to when it ran (seconds since the epoch)."""
+    """The final state of a dense fit, the reason for its end, and its start and end (seconds since the epoch)."""
 
     fit: Fit
     reason: Termination
@@ -32,7 +32,7 @@ class Solution:
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
-    """A dense fit from beginning to end, where it is called. ``on_step`` hears of each step, and may raise to leave."""
+    """Run a dense fit to its end. ``on_step`` is called at each step; it may raise an exception to stop."""
     began = time.time()
     fit, reason = solve.run(on_step)
     return Solution(fit, reason, began, time.time())
@@ -40,10 +40,10 @@ def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info:
 
 @dataclass
 class Blocks:
-    """How the kernel blocks of a fit are kept, and how that went.
+    """How the kernel blocks of a fit are stored, and counts of their use.
 
-    ``room`` says how many bytes each process may keep while the fit has so many columns; ``fetched`` counts, and
-    ``keeping`` is of the run of passes that began last.
+    ``room`` gives the bytes that each process may use for a number of columns; ``fetched`` holds the counts, and
+    ``keeping`` the settings of the current run of passes.
     """
 
     keeping: Keeping
@@ -51,25 +51,25 @@ class Blocks:
     fetched: Fetched = field(default_factory=Fetched)
 
     def begin(self, columns: int) -> None:
-        """A run of passes begins, with so many columns."""
+        """Start a run of passes with this many columns."""
         self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
 
-    def heard(self, fetched: Iterable[Fetched]) -> None:
-        """Count what a run fetched."""
+    def count_fetched(self, fetched: Iterable[Fetched]) -> None:
+        """Add the counts of a run."""
         self.fetched = sum(fetched, self.fetched)
 
 
 class Executor(Protocol):
-    """Runs passes over the tiles of a source. The statistic does not depend on which executor, or how many workers."""
+    """Runs passes over the tiles of a source. Statistics do not depend on the executor or the number of workers."""
 
-    elastic: bool  # whether ``use`` can take fewer threads
+    elastic: bool  # True if ``use`` can reduce the number of threads
 
     def machine(self, limit: int | None) -> Machine:
-        """Threads, bytes in use and limit of the tightest process; the limit is 70 % of what it has unless given."""
+        """Threads, bytes in use and memory limit of the most limited process; default limit: 70 % of its memory."""
         ...
 
     def use(self, threads: int) -> None:
-        """Take this many threads from now on, where the executor can choose."""
+        """Use this many threads from now on, if the executor can choose."""
         ...
 
     def run(
@@ -79,18 +79,18 @@ class Executor(Protocol):
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed over its tiles in the fixed tree. A tile that several want is read once.
+        """The statistic of each pass, summed over its tiles in the fixed tree. A tile of several passes is read once.
 
-        ``progress`` hears of tiles; ``blocks`` says how kernel blocks are kept, and hears how that went.
+        ``progress`` is called after each tile; ``blocks`` sets how kernel blocks are stored, and receives the counts.
         """
         ...
 
     def forget(self, token: str) -> None:
-        """Drop the kernel blocks that were kept of a fit."""
+        """Delete the stored kernel blocks of a fit."""
         ...
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Dense fits side by side, in the order given; ``progress`` hears of fits."""
+        """Run dense fits in parallel; results in the given order; ``progress`` is called after each fit."""
         ...
 
     def map(self, function: Callable[..., Any], source: Source, tiles: Sequence[int], progress: Progress | None) -> Any:
@@ -102,5 +102,5 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back threads and whatever was sent to workers."""
+        """Release threads and data sent to workers."""
         ...

@@ -1,12 +1,12 @@
-"""Kernel blocks Φ[tile, :] that are kept from pass to pass, so that a column is evaluated once for each row.
+"""Kernel blocks Φ[tile, :] that are stored from pass to pass, so that a column is evaluated once for each row.
 
-A *shelf* holds, in one process and for one fit, columns of Φ by the rows of a panel: in memory or on disk
-(``backends.segments``). Every request names the columns that it wants; those that are there are copied, the others are
-evaluated and kept as long as the budget lasts, and those that no pass of this run or the one before wanted go. A column
-evaluated on its own has the bits that it has among others (``Design.origin``), and where a machine's arithmetic should
-not keep to that, nothing is kept: results never tell what was kept.
+A *shelf* holds columns of Φ for the panels of one fit in one process: in memory or on disk (``backends.segments``).
+Every request lists the columns it needs. Stored columns are copied; the others are evaluated, and stored within the
+memory budget; columns that no pass of this run or the previous one requested are deleted. A column evaluated on its own
+has the same bits as among others (``Design.origin``); on a machine where this does not hold nothing is stored, so that
+results do not depend on storage.
 
-Rows of a sample are kept from their second pass on: most samples are looked at once.
+Rows of a sample are stored from their second pass on: most samples are used once.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 STALE = 8
-"""Runs after which columns that nobody asked for any more are dropped."""
+"""Runs after which columns that were not requested are deleted."""
 
 IDLE = 600.0
-"""Seconds after which the shelf of a fit that left without a word is dropped."""
+"""Seconds after which the shelf of an unused fit is deleted."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """What a task must know to keep blocks: of which fit, where, bytes of each process, and which run of passes it is.
+    """Settings for storing blocks: the fit, the place, the bytes per process, and the number of the run of passes.
 
-    ``where`` is "memory" or "zarr", ``folder`` where Zarr arrays go; nothing is kept where that is not there.
+    ``where`` is "memory" or "zarr", ``folder`` the folder for Zarr arrays; if it does not exist nothing is stored.
     """
 
     token: str
@@ -51,7 +51,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Elements of Φ that passes evaluated and that they found kept, and how often keeping failed."""
+    """Elements of Φ that passes evaluated, elements they found stored, and the number of failed writes."""
 
     evaluated: int = 0
     kept: int = 0
@@ -62,26 +62,26 @@ class Fetched:
 
 
 Key = tuple[int, str, int, str]
-"""A tile, which of its rows (a digest; empty for all), which panel of these, and the identity of the columns."""
+"""Tile, row selection (a digest; empty for all rows), panel number, and the identity of the columns."""
 
 
 @dataclass
 class _Kept:
-    """What is kept of one panel. ``wanted`` are the labels that its last run asked for."""
+    """The stored columns of one panel. ``wanted`` are the labels requested in its last run."""
 
     run: int = -1
     wanted: Int = field(default_factory=lambda: NONE)
     segments: list[Segment] = field(default_factory=list)
 
     def turn(self, run: int, labels: Int) -> Int:
-        """Begin or go on with a run that wants these labels; the labels to be kept through it."""
+        """Register a request of a run for these labels; returns the labels to keep through this run."""
         alive = np.union1d(self.wanted, labels)
         self.run, self.wanted = run, labels if run != self.run else alive
         return alive
 
 
 class Shelf:
-    """Blocks of one fit in this process, within a budget of bytes; safe to use from several threads."""
+    """Stored blocks of one fit in this process, within a budget of bytes; thread-safe."""
 
     def __init__(self, place: Segments) -> None:
         self._place = place
@@ -93,16 +93,16 @@ class Shelf:
 
     @property
     def used(self) -> int:
-        """Bytes kept."""
+        """Bytes stored."""
         return self._used
 
     @property
     def n_panels(self) -> int:
-        """Panels of which something is kept."""
+        """Number of panels with stored columns."""
         return len(self._kept)
 
     def begin(self, keeping: Keeping) -> None:
-        """Hear of a run: drop what has become stale or exceeds the budget that holds from now on."""
+        """Start a run: delete what is outdated or exceeds the new budget."""
         self.touched = time.monotonic()
         with self._lock:
             if keeping.run == self._run:
@@ -115,7 +115,7 @@ class Shelf:
             self._seen = {rows: run for rows, run in self._seen.items() if run >= keeping.run - STALE}
 
     def again(self, tile: int, digest: str, run: int) -> bool:
-        """Whether an earlier run asked for these rows of a tile."""
+        """True if an earlier run requested these rows of a tile."""
         with self._lock:
             return self._seen.setdefault((tile, digest), run) < run
 
@@ -127,14 +127,14 @@ class Shelf:
         try:
             return self._fill(kept, run, design, X, out.T[design.n_leading :])
         finally:
-            if kept.segments:  # a panel of which there is no room to keep anything costs nothing
+            if kept.segments:  # a panel without stored columns takes no memory
                 with self._lock:
                     twin = self._kept.setdefault(key, kept)
-                    if twin is not kept:  # the same task ran twice at once
+                    if twin is not kept:  # the same task ran twice at the same time
                         self._release(kept.segments)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Delete everything."""
         with self._lock:
             for key in list(self._kept):
                 self._drop(key)
@@ -163,7 +163,7 @@ class Shelf:
         return Fetched(len(new) * len(X), (len(labels) - len(new)) * len(X), failures)
 
     def _evaluate(self, kept: _Kept, design: Design, new: Int, X: Float, rows: Float) -> int:
-        """Evaluate the columns at these positions and keep as many as there is room for; returns failures to do so."""
+        """Evaluate the columns at these positions and store as many as fit; returns the number of failed writes."""
         sub = design.take(new, leading=NONE)
         count, nbytes = self._reserve(len(new), rows.shape[1])
         if not count and len(new) == len(rows):
@@ -179,7 +179,7 @@ class Shelf:
         except Damaged:
             with self._lock:
                 self._used -= nbytes
-                self._budget = 0  # the disk is full, or gone
+                self._budget = 0  # the disk is full or missing
             return 1
         return 0
 
@@ -214,22 +214,22 @@ class Shelf:
 
 
 def _lookup(labels: Int, wanted: Int) -> tuple[NDArray[np.bool_], Int]:
-    """Which of the wanted labels are among ``labels``, and where (any number where not)."""
+    """Which of the wanted labels are among ``labels``, and their positions (arbitrary for missing labels)."""
     order = np.argsort(labels, kind="stable")
     places = order[np.minimum(np.searchsorted(labels, wanted, sorter=order), len(labels) - 1)]
     return labels[places] == wanted, places
 
 
 def _run(positions: Int) -> Any:
-    """Positions as a slice where they are consecutive."""
+    """Positions as a slice if they are consecutive."""
     first, last = int(positions[0]), int(positions[-1])
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
 
 
 class OneDesign:
-    """Blocks of one design over rows that are held in memory, as they were evaluated: for one pass after another.
+    """Stored blocks of one design over rows held in memory, for repeated passes.
 
-    ``room`` is in bytes; where all blocks take more none is kept.
+    ``room`` is in bytes; if all blocks together need more, none is stored.
     """
 
     def __init__(self, n_rows: int, room: int) -> None:
@@ -240,21 +240,21 @@ class OneDesign:
 
     @property
     def keeping(self) -> OneDesign:
-        """What the tasks of a run need: itself."""
+        """The settings for the tasks of a run: the object itself."""
         return self
 
-    def heard(self, fetched: Iterable[Fetched]) -> None:
-        """Count what a run fetched."""
+    def count_fetched(self, fetched: Iterable[Fetched]) -> None:
+        """Add the counts of a run."""
         self.fetched = sum(fetched, self.fetched)
 
     def turn(self, design: Design) -> None:
-        """Keep the blocks of this design from now on, and let those of another one go."""
+        """Store the blocks of this design from now on, and delete those of another one."""
         if design is not self._design:
             self._blocks.clear()
             self._design = design if 8 * self._n_rows * design.n_columns <= self._room else None
 
     def block(self, tile: int, panel: int, design: Design, X: Float, out: Float) -> tuple[Float, bool]:
-        """Φ of a panel's rows (n, M), not to be written to, and whether it was kept; ``out`` is for what is not."""
+        """Φ of a panel's rows (n, M), read-only, and True if it was stored; ``out`` receives blocks that are not."""
         if design is not self._design:
             return design.block(X, out), False
         found = self._blocks.get((tile, panel))
@@ -268,18 +268,18 @@ class OneDesign:
 
 @dataclass
 class TileBlocks:
-    """What the passes over one tile ask for blocks; counts what they got."""
+    """Source of kernel blocks for the passes over one tile; counts evaluated and stored elements."""
 
     number: int
     keeping: Keeping | OneDesign | None = None
     fetched: Fetched = field(default_factory=Fetched)
 
     def digest(self, rows: Int | None) -> str:
-        """Which of the tile's rows: empty for all."""
+        """Digest of the selected rows of the tile; empty for all rows."""
         return "" if rows is None else hashlib.blake2b(rows.tobytes(), digest_size=16).hexdigest()
 
     def block(self, design: Design, X: Float, out: Float, digest: str, panel: int) -> Float:
-        """Φ of a panel's rows (n, M), which may be in ``out``."""
+        """Φ of a panel's rows (n, M), possibly in ``out``."""
         if isinstance(self.keeping, OneDesign):
             found, kept = self.keeping.block(self.number, panel, design, X, out)
             elements = len(X) * len(design.centres)
@@ -306,12 +306,12 @@ class TileBlocks:
 
 
 COPIES = (1, 17, 64)
-"""Numbers of columns among which a column is compared with itself."""
+"""Numbers of columns for which a column is compared with itself."""
 
 
 @lru_cache(maxsize=256)
 def independent(kernel: Any, d: int, n: int) -> bool:
-    """Whether a column of n rows has the same bits wherever it stands among others, on this machine."""
+    """True if a column of n rows has the same bits at every position among other columns, on this machine."""
     rng = np.random.default_rng(0)
     points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
     first: Float | None = None
@@ -329,7 +329,7 @@ _shelves_lock = threading.Lock()
 
 
 def shelf_of(keeping: Keeping) -> Shelf:
-    """This process's shelf of a fit, made where there is none; it hears of the run."""
+    """This process's shelf of a fit, created if necessary; registers the run."""
     with _shelves_lock:
         shelf = _shelves.get(keeping.token)
         if shelf is None:
@@ -352,7 +352,7 @@ def _segments(keeping: Keeping) -> Segments:
 
 
 def forget(token: str) -> None:
-    """Drop what this process keeps of a fit."""
+    """Delete this process's stored blocks of a fit."""
     with _shelves_lock:
         shelf = _shelves.pop(token, None)
     if shelf is not None:

@@ -1,4 +1,4 @@
-"""The state of a Dask cluster as its client sees it: which workers it has, and whether the scheduler still answers."""
+"""The state of a Dask cluster as its client reports it: its workers, and whether the scheduler still responds."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from partirvm.backends.window import POLL
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
 
 QUESTION = 5.0
-"""Seconds to wait for one answer of the scheduler."""
+"""Seconds to wait for one response of the scheduler."""
 
 SILENCE = 20.0
-"""Seconds without an answer after which a scheduler counts as gone; one that is started again can answer in time."""
+"""Seconds without response after which a scheduler counts as gone; a restarted one can respond within this time."""
 
 
 class Cluster:
-    """A ``distributed.Client`` and how long to wait for a worker before giving up (``patience``, seconds)."""
+    """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``)."""
 
     def __init__(self, client: Any, patience: float) -> None:
         self.client, self.patience = client, patience
         self.address: str = client.scheduler.address
-        self.n_threads = 1  # of all workers, when last looked at
+        self.n_threads = 1  # of all workers, at the last poll
 
     def watch(self) -> Watch:
-        """A watch over the cluster, from now on."""
+        """Start watching the cluster."""
         return Watch(self)
 
     def workers(self) -> dict[str, Any]:
-        """The scheduler's record of each worker, as soon as there is one.
+        """The scheduler's record of each worker, as soon as there is at least one.
 
-        Raises ``NoWorkersError`` if none joins, ``ClusterError`` if the scheduler does not answer.
+        Raises ``NoWorkersError`` if none joins, ``ClusterError`` if the scheduler does not respond.
         """
         watch = self.watch()
-        while not (workers := watch.look()):
+        while not (workers := watch.poll()):
             time.sleep(0.1)
         return workers
 
-    def ask(self) -> dict[str, Any] | None:
-        """The workers now, or None if the scheduler gives no answer."""
+    def current_workers(self) -> dict[str, Any] | None:
+        """The current workers, or None if the scheduler does not respond."""
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
         except (OSError, RuntimeError, AttributeError):  # unreachable, event loop ended, client closed
@@ -53,19 +53,19 @@ class Cluster:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """Around a call of the client: what it raises is a ``ClusterError`` if the scheduler is gone."""
+        """Wrap calls of the client: errors become ``ClusterError`` if the scheduler is gone."""
         try:
             yield
         except (PartirvmError, CancelledError):
             raise
         except Exception:
             watch = self.watch()
-            while watch.look() is None:
+            while watch.poll() is None:
                 time.sleep(0.1)
             raise
 
     def check_packages(self) -> None:
-        """Raise ``ClusterError`` unless every worker has this process's versions of what decides the bits."""
+        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits."""
         ours = tasks.package_versions()
         try:
             with self.reaching():
@@ -86,30 +86,30 @@ class Cluster:
 
 
 class Watch:
-    """Looks at a cluster again and again, and gives it up when it has had no workers, or no scheduler, for too long."""
+    """Polls a cluster; raises an error after too long a time without workers or without scheduler."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._seen = self._heard = self._staffed = time.monotonic()
 
-    def glance(self) -> None:
-        """Look, unless that was done less than ``POLL`` seconds ago."""
+    def poll_if_due(self) -> None:
+        """Poll, unless the last poll was less than ``POLL`` seconds ago."""
         if time.monotonic() - self._seen > POLL:
-            self.look()
+            self.poll()
 
-    def look(self) -> dict[str, Any] | None:
-        """The workers, or None while the scheduler does not answer.
+    def poll(self) -> dict[str, Any] | None:
+        """The workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
-        seconds without a scheduler, or at once where the client has given it up.
+        seconds without a scheduler, or at once if the client has closed.
         """
-        cluster, workers = self._cluster, self._cluster.ask()
+        cluster, workers = self._cluster, self._cluster.current_workers()
         self._seen = now = time.monotonic()
         if workers is None:
             if now - self._heard > SILENCE or cluster.client.status == "closed":
                 raise ClusterError(
-                    f"the Dask scheduler at {cluster.address} is gone: it does not answer any more; start one with "
-                    "`dask scheduler`, and its workers, and go on there with `partirvm resume JOB --scheduler ADDRESS`"
+                    f"the Dask scheduler at {cluster.address} does not respond any more: start a new one with "
+                    "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
                 )
             return None
         self._heard = now

@@ -1,8 +1,8 @@
-"""Passes and dense fits on a Dask cluster. The only module that knows ``distributed``.
+"""Passes and dense fits on a Dask cluster. The only module that imports ``distributed``.
 
-A task is the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree. Nodes
-are added on the workers, pair by pair, and only the roots come back. What passes and fits carry (designs, offsets, Gram
-matrices) and rows that live in this process are sent once and referred to by every task.
+A task runs the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree.
+Nodes are added on the workers, pair by pair; only the roots are returned. Large arguments of passes and fits (designs,
+offsets, Gram matrices) and rows of this process are sent once and referenced by every task.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ from partirvm.planning.plan import Machine
 R = TypeVar("R")
 
 SHARE = 0.7
-"""Part of a worker's memory that ``memory_limit="auto"`` allows."""
+"""Fraction of a worker's memory that ``memory_limit="auto"`` allows."""
 
 TASKS_PER_THREAD = 4
-"""Tasks of a batch of passes for each worker thread: enough to balance, few enough to schedule."""
+"""Tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
 
 MOST_TILES = 256
-"""Most tiles of one task, so that a lost worker costs little."""
+"""Maximum number of tiles per task, so that a lost worker costs little."""
 
 AHEAD = 2
-"""Fits or mapped tiles under way for each worker thread."""
+"""Maximum number of pending fits or mapped tiles per worker thread."""
 
 WORKER_TIMEOUT = 30.0
-"""Seconds to wait for a worker before giving up."""
+"""Seconds to wait for a worker before an error."""
 
 ANSWER = 10.0
-"""Seconds to wait for a scheduler's first answer."""
+"""Seconds to wait for a scheduler's first response."""
 
 FETCH = 10.0
-"""Seconds to wait for the bytes of a result before a look whether its worker is there; doubled each time."""
+"""Seconds to wait for the bytes of a result before checking that its worker exists; doubled each time."""
 
 ATTEMPTS = 5
-"""How often work is begun before a cluster that keeps losing workers is given up."""
+"""Maximum number of attempts if the cluster keeps losing workers."""
 
 
 def connect(address: str) -> Any:
-    """A client of the scheduler at this address, with the certificates of Dask's configuration, if there are any.
+    """A client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
 
-    Raises ``ClusterError`` if none answers within ``ANSWER`` seconds, or it refuses us.
+    Raises ``ClusterError`` if the scheduler does not respond within ``ANSWER`` seconds, or refuses the connection.
     """
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS asked for, on one side only
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS on one side only
         raise ClusterError(refusal(address, error)) from error
 
 
 class DaskExecutor:
-    """Runs passes and fits on the workers of a ``distributed.Client``. Results have the bits of a ``LocalExecutor``'s.
+    """Runs passes and fits on the workers of a ``distributed.Client``, with the same bits as a ``LocalExecutor``.
 
     Raises ``NoWorkersError`` if there is no worker for ``patience`` seconds, ``ClusterError`` if the scheduler is gone
-    or a worker's packages differ from ours.
+    or a worker's packages differ from those of this process.
     """
 
     elastic = False
@@ -88,7 +88,7 @@ class DaskExecutor:
         self._cluster.check_packages()
 
     def machine(self, limit: int | None) -> Machine:
-        """The tightest worker: most threads, most resident bytes, least memory."""
+        """The most limited worker: most threads, most resident bytes, least memory."""
         workers = list(self._cluster.workers().values())
         with self._cluster.reaching():
             bases = self._client.run(resident_memory).values()
@@ -99,7 +99,7 @@ class DaskExecutor:
         )
 
     def use(self, threads: int) -> None:
-        """Nothing to do: a worker's threads are its own."""
+        """No-op: the number of threads is set by the workers."""
 
     def run(
         self,
@@ -108,20 +108,20 @@ class DaskExecutor:
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` hears of tiles.
+        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` is called after each tile.
 
-        What is kept lies where its tile happened to run: another worker evaluates it again.
+        Blocks are stored on the worker that evaluated the tile; another worker evaluates them again.
         """
         groups = grouped(passes, source)
         keeping = None if blocks is None else blocks.keeping
         results = self._persist(lambda: self._run(groups, source, progress, keeping))
         if blocks is not None:
-            blocks.heard(result.fetched for result in results)
+            blocks.count_fetched(result.fetched for result in results)
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
-        """Drop the kernel blocks that were kept of a fit, on all workers that answer."""
-        with suppress(Exception):  # a worker that does not hear of it drops them by itself after a while
+        """Delete the stored kernel blocks of a fit, on all workers that respond."""
+        with suppress(Exception):  # a worker that cannot be reached deletes them itself after a while
             self._client.run(forget, token)
 
     def _run(
@@ -146,7 +146,7 @@ class DaskExecutor:
             while waiting:
                 finished = self._finished(waiting, watch)
                 waiting -= finished
-                # popped: workers may let go of a node as soon as it is added
+                # popped, so that workers can free a node as soon as it is added
                 done += sum(tiles.pop(future, 0) for future in finished)
                 if progress is not None:
                     progress(done, n_tiles)
@@ -155,9 +155,9 @@ class DaskExecutor:
             _release([*tiles, *roots, *sent])
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Dense fits in the order given, one task each; ``progress`` hears of fits.
+        """Dense fits in the given order, one task each; ``progress`` is called after each fit.
 
-        Where ``progress`` raises, fits that run already come to their end on the workers, and nobody waits for them.
+        If ``progress`` raises an exception, running fits finish on the workers, and their results are discarded.
         """
         found: dict[int, Solution] = {}
         self._persist(lambda: self._solve(solves, found, progress))
@@ -187,9 +187,9 @@ class DaskExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles; a bounded number of tiles is under way at any time.
+        """Yield results in order of tiles; the number of pending tiles is bounded.
 
-        Where the caller leaves before the end, or an error ends it, what is under way is let go of.
+        If the caller stops early, or an error occurs, pending tasks are released.
         """
         carried: list[Any] = []
 
@@ -226,7 +226,7 @@ class DaskExecutor:
             forget()
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Inputs of rows by number: on a worker where the data live behind an address, here where they live here."""
+        """Inputs of rows by number: read on a worker if the data have an address, otherwise here."""
         if source.part([0]) is not source:
             return source.gather(rows)
         return self._persist(lambda: self._gather(source, np.asarray(rows)))
@@ -240,20 +240,20 @@ class DaskExecutor:
             _release([future])
 
     def close(self) -> None:
-        """Let go of the rows that were sent to workers."""
+        """Release the rows that were sent to workers."""
         for blocks in self._sent.values():
             _release(blocks.futures.values())
         self._sent.clear()
 
     def _level(self, n_tiles: int) -> int:
-        """Level of the runs of tiles that make a task, where there are so many tiles in all."""
+        """Level (log2 of the number) of the runs of tiles of a task, for a total number of tiles."""
         most = min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES)
         return most.bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """What a task needs to read its tiles, and for each tile its number and which of these holds it.
+        """What a task needs to read its tiles, and for each tile its number and the index of the part that holds it.
 
-        The source itself if it is an address, else blocks of its tiles, each sent once and kept, whoever asks for it.
+        The source itself if it has an address, otherwise blocks of its tiles, each sent once and kept for later passes.
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
@@ -267,7 +267,7 @@ class DaskExecutor:
         return [sent.futures[block] for block in needed], places
 
     def _persist(self, attempt: Callable[[], R]) -> R:
-        """Begin again where a worker took along what only it held: what was sent from here cannot be computed again."""
+        """Repeat if a lost worker held the only copy: data sent from here cannot be computed again on the cluster."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
@@ -278,7 +278,7 @@ class DaskExecutor:
         raise ClusterError(f"workers were lost in {ATTEMPTS} attempts at the same work: {lost}") from lost
 
     def _send(self, values: Sequence[Any]) -> list[Any]:
-        """Put values on workers and return their futures. Raises ``CancelledError`` if a worker is just leaving."""
+        """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is leaving."""
         if not values:
             return []
         try:
@@ -295,9 +295,9 @@ class DaskExecutor:
             return self._client.submit(function, *arguments, pure=False)
 
     def _finished(self, waiting: Collection[Any], watch: Watch) -> set[Any]:
-        """Those tasks that have ended, after ``POLL`` seconds at most; never waits for a cluster that has fallen apart.
+        """The tasks that have ended, after at most ``POLL`` seconds; never blocks on a broken cluster.
 
-        Raises ``CancelledError`` if a worker has left with what a task needs, and the task's own error if one fails.
+        Raises ``CancelledError`` if a worker has left with data that a task needs, and the error of a failed task.
         """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
@@ -307,7 +307,7 @@ class DaskExecutor:
         for future in finished:
             if future.status in ("error", "cancelled", "lost"):
                 self._result(future)
-        watch.glance()
+        watch.poll_if_due()
         return finished
 
     def _awaited(self, future: Any, progress: Progress | None = None, done: int = 0, total: int = 0) -> Any:
@@ -318,7 +318,7 @@ class DaskExecutor:
         return self._result(future)
 
     def _result(self, future: Any) -> Any:
-        """The result of a task that has ended, fetched; or its error."""
+        """The result of a finished task, fetched; or its error."""
         watch, timeout = self._cluster.watch(), FETCH
         while True:
             try:
@@ -329,15 +329,15 @@ class DaskExecutor:
             except Exception as error:
                 if future.status == "error" or not isinstance(error, TimeoutError):
                     raise ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}") from error
-            watch.look()
+            watch.poll()
             timeout *= 2
 
 
 def _release(futures: Collection[Any]) -> None:
-    """Let go of what is not wanted any more, now: tasks of a pass that was given up are not begun, results go.
+    """Release unneeded futures now: queued tasks of a stopped pass are cancelled, results are freed.
 
-    Not left to Python: an exception that ``distributed`` raised and caught refers to itself, and keeps the frames that
-    it came by, and all futures in them, until the next collection of garbage.
+    Python would release them too late: an exception that ``distributed`` raised and caught refers to itself, and keeps
+    its frames, and all futures in them, until the next garbage collection.
     """
     for future in futures:
         future.release()
@@ -352,7 +352,7 @@ class _Blocks:
 
 
 class _Node:
-    """A node that lives on the cluster: adding two submits the addition."""
+    """A node of the summation tree on the cluster: adding two nodes submits the addition."""
 
     def __init__(self, executor: DaskExecutor, future: Any) -> None:
         self.executor, self.future = executor, future

@@ -1,4 +1,4 @@
-"""Work that goes on by itself on a cluster, whoever asked for it: a job's driver, and questions to a worker."""
+"""Functions that run on a cluster independently of the submitting process: a job's driver, and calls on a worker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from partirvm.backends.dask import DaskExecutor
 from partirvm.errors import ClusterError, PartirvmError
 
 ANSWER = 60.0
-"""Seconds that a worker may take to answer a question, such as whether it can open the data; a scheduler as well."""
+"""Seconds to wait for a call on a worker, such as opening the data; also for a scheduler."""
 
 POLL = 0.02
-"""Seconds between two questions to the scheduler."""
+"""Seconds between two requests to the scheduler."""
 
 
 def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)`` on some worker, which sees the files that tasks will see.
+    """Call ``function(*args)`` on some worker, which has the same view of files as the tasks.
 
-    Raises ``NoWorkersError`` for a cluster without workers, ``ClusterError`` if packages differ or no answer comes in
-    ``ANSWER`` seconds, and whatever of ours the function raises.
+    Raises ``NoWorkersError`` for a cluster without workers, ``ClusterError`` if packages differ or there is no response
+    in ``ANSWER`` seconds, and any ``PartirvmError`` that the function raises.
     """
     DaskExecutor(client).close()
     future = client.submit(function, *args, pure=False)
@@ -31,18 +31,18 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
     except TimeoutError as error:
         future.cancel()
         raise ClusterError(
-            f"no worker of the cluster answered within {ANSWER:.0f} s: they are all busy; try again, or add workers"
+            f"no worker of the cluster responded within {ANSWER:.0f} s: all are busy; try again, or add workers"
         ) from error
     except Exception as error:
-        raise ClusterError(f"a worker could not do it: {type(error).__name__}: {error}") from error
+        raise ClusterError(f"a call on a worker failed: {type(error).__name__}: {error}") from error
 
 
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process goes away.
+    """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
 
-    The task leaves its worker's slot, so that a cluster of one worker with one thread does the work and drives it. If
-    that worker dies the scheduler begins the task again elsewhere: the function must go on from what it left behind.
-    Raises ``ClusterError`` if the scheduler has not taken it over in ``ANSWER`` seconds.
+    The task leaves its worker's slot, so that a cluster of one worker with one thread can both drive and do the work.
+    If that worker dies the scheduler restarts the task elsewhere: the function must resume from its stored state.
+    Raises ``ClusterError`` if the scheduler has not accepted the task in ``ANSWER`` seconds.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
@@ -51,17 +51,15 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     end = time.monotonic() + ANSWER
     while not _taken_over(client, key):
         if time.monotonic() > end:
-            raise ClusterError(
-                f"the scheduler of the cluster did not take over the fit within {ANSWER:.0f} s: try again"
-            )
+            raise ClusterError(f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again")
         time.sleep(POLL)
 
 
 def _taken_over(client: Any, key: str) -> bool:
-    """Whether the scheduler has the task, and goes on with it when this process is gone: both are sent by and by."""
+    """True if the scheduler has the task, and keeps it when this process exits: both are sent asynchronously."""
 
     def wanted(dask_scheduler: Any) -> bool:
-        # by value, as the scheduler need not have this package
+        # pickled by value, since the scheduler need not have this package
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
 

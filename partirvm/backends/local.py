@@ -24,7 +24,7 @@ from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
 
 SHARE = 0.7
-"""Part of the available memory that ``memory_limit="auto"`` allows."""
+"""Fraction of the available memory that ``memory_limit="auto"`` allows."""
 
 
 def usable_cores() -> int:
@@ -33,7 +33,7 @@ def usable_cores() -> int:
 
 
 class LocalExecutor:
-    """Runs tiles and fits on a pool of threads. NumPy lets go of the interpreter in the products and the exponentials.
+    """Runs tiles and fits on a thread pool. NumPy releases the GIL in matrix products and exponentials.
 
     At most one finished tile per thread waits to be added, so memory stays bounded.
     """
@@ -45,11 +45,11 @@ class LocalExecutor:
         self._pool = _pool(self.threads)
 
     def machine(self, limit: int | None) -> Machine:
-        """This process: its threads, resident bytes, and the limit given or 70 % of the memory it may use."""
+        """This process: its threads, resident bytes, and the given limit or 70 % of the memory it may use."""
         return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
 
     def use(self, threads: int) -> None:
-        """Take this many threads from now on."""
+        """Use this many threads from now on."""
         self.close()
         self.threads = threads
         self._pool = _pool(threads)
@@ -61,9 +61,9 @@ class LocalExecutor:
         progress: Progress | None = None,
         blocks: Blocks | OneDesign | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed in the fixed tree as tiles come in; ``progress`` hears of tiles.
+        """The statistic of each pass, summed in the fixed tree as tiles finish; ``progress`` is called after each tile.
 
-        Of rows that are held in memory (``data.gathered``) the blocks of one design may be kept as they are.
+        For rows held in memory (``data.gathered``) the blocks of one design may be stored unchanged.
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
@@ -78,27 +78,27 @@ class LocalExecutor:
             totals[k].add(position, found)
         results = [total.result() for total in totals]
         if blocks is not None:
-            blocks.heard(result.fetched for result in results)
+            blocks.count_fetched(result.fetched for result in results)
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
-        """Drop the kernel blocks that were kept of a fit."""
+        """Delete the stored kernel blocks of a fit."""
         forget(token)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Dense fits in the order given, as many at once as there are threads; ``progress`` hears of fits.
+        """Dense fits in the given order, one per thread at a time; ``progress`` is called after each fit.
 
-        Where ``progress`` raises, fits under way end at their next step.
+        If ``progress`` raises an exception, running fits stop at their next step.
         """
         left = threading.Event()
 
-        def look(info: StepInfo) -> None:
+        def check(info: StepInfo) -> None:
             if left.is_set():
-                raise CancelledError("nobody waits for this fit any more")
+                raise CancelledError("the result of this fit is not needed any more")
 
         try:
-            # the pool bounds how many run, and all results are kept anyway: begin all, so that no thread is idle
-            return list(self._each(lambda solve: solution(solve, look), solves, progress, ahead=len(solves)))
+            # start all: the pool limits how many run, all results are kept anyway, and no thread is idle
+            return list(self._each(lambda solve: solution(solve, check), solves, progress, ahead=len(solves)))
         finally:
             left.set()
 
@@ -115,7 +115,7 @@ class LocalExecutor:
     def _each(
         self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
     ) -> Iterator[Any]:
-        """Yield ``function`` of each thing in order; ``ahead`` (one per thread) are begun beyond the one awaited."""
+        """Yield ``function`` of each thing in order; at most ``ahead`` (default: one per thread) run in advance."""
         window = Window(
             things, lambda thing: self._pool.submit(function, thing), self.threads if ahead is None else ahead
         )
@@ -141,7 +141,7 @@ class LocalExecutor:
         return source.gather(rows)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

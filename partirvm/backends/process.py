@@ -1,4 +1,4 @@
-"""What the operating system says of this process's memory."""
+"""Memory of this process, as reported by the operating system."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def resident_memory() -> int:
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process may use: the tightest limit of its cgroup and those above it, or the machine's memory.
+    """Bytes that this process may use: the tightest limit of its cgroup and the parent cgroups, or all memory.
 
-    ``proc`` and ``cgroups`` are where the kernel shows processes and control groups.
+    ``proc`` and ``cgroups`` are the mount points of the process and control group file systems.
     """
     return min([_meminfo(proc), *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """The memory limits that hold for this process, from its own control group up to the root, of versions 1 and 2."""
+    """The memory limits of this process's control group and its parents up to the root, of versions 1 and 2."""
     yield from _limits(cgroups, "memory.max")
     yield from _limits(cgroups / "memory", "memory.limit_in_bytes")
     try:
@@ -66,7 +66,7 @@ def _limits(root: Path, name: str, parts: Sequence[str] = ()) -> Iterator[int]:
             text = root.joinpath(*parts[:depth], name).read_text().strip()
         except OSError:
             continue
-        if text.isdigit() and int(text) < _NO_LIMIT:  # otherwise "max", or how version 1 says the same
+        if text.isdigit() and int(text) < _NO_LIMIT:  # otherwise "max", or version 1's number for no limit
             yield int(text)
 
 

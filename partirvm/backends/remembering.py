@@ -1,4 +1,4 @@
-"""An executor that counts rows in which nobody can read any more: what is remembered of them joins each statistic."""
+"""An executor that adds the approximated statistics of deleted rows to each statistic (online learning)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from partirvm.types import PANEL_ROWS
 Float = NDArray[np.float64]
 
 RIDGE = 1e-8
-"""Added to the unit diagonal of the scaled normal equations that approximate a column by others."""
+"""Ridge: added to the unit diagonal of the scaled normal equations that approximate one column by others."""
 
 
 class Approximation:
-    """What the columns of ``design`` (K) make of other columns: least squares at ``points`` (p, d), raw inputs."""
+    """Least squares approximation of columns by the columns of ``design`` (K) at ``points`` (p, d), raw inputs."""
 
     def __init__(self, design: Design, points: Float) -> None:
         self.design, self.points = design, points
@@ -34,11 +34,11 @@ class Approximation:
         gram = sum((block.T @ block for block in self._blocks(design)), np.zeros((design.n_columns,) * 2))
         gram.flat[:: len(gram) + 1] *= 1.0 + RIDGE
         empty = np.diagonal(gram) <= 0
-        gram[empty, empty] = 1.0  # a column that is zero at all points has no part in anything
+        gram[empty, empty] = 1.0  # a column that is zero at all points gets coefficient zero
         self._factor, self._scale, _ = factorise(gram)
 
     def coefficients(self, design: Design) -> Float:
-        """B (K, M): how the columns of a design are made of the K columns; unit vectors for these themselves."""
+        """B (K, M): coefficients of a design's columns in the K columns; unit vectors for columns among these."""
         labels, known = _labels(design), self._places.keys() | self._found.keys()
         strange = np.array([k for k, label in enumerate(design.labels.tolist()) if label not in known], dtype=np.int64)
         leading = np.array([label for label in design.leading.tolist() if label not in known], dtype=np.int64)
@@ -63,7 +63,7 @@ class Approximation:
 
 
 class Remembering:
-    """Runs passes as ``executor`` does; statistics of all rows are also of those that are ``remembered``."""
+    """Runs passes by ``executor``; adds the ``remembered`` statistics to the statistics of all rows."""
 
     def __init__(self, executor: Executor, remembered: Remembered, approximation: Approximation) -> None:
         self._executor, self._remembered, self._approximation = executor, remembered, approximation
@@ -84,7 +84,7 @@ class Remembering:
 
     def _with(self, pass_: Pass, statistic: Any) -> Any:
         if isinstance(pass_, LeaveOneOutPass):
-            return None  # rows that are gone cannot be left out, and those at hand are not the fit's
+            return None  # deleted rows cannot be left out, and the rows at hand are not all rows of the fit
         if not self._remembered.statistics.n:
             return statistic
         columns = self._approximation.coefficients

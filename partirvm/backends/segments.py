@@ -1,7 +1,7 @@
-"""Where kept columns of Φ lie: some columns over the rows of one panel are a *segment*, in memory or on disk.
+"""Storage of columns of Φ: some columns over the rows of one panel are a *segment*, in memory or on disk.
 
-On disk a segment is some chunks of one Zarr array of the process, uncompressed (kernel values do not compress) and with
-a checksum each: what is damaged or half written is found out when it is read, and evaluated again.
+On disk a segment consists of chunks of one Zarr array per process, uncompressed (kernel values do not compress) and
+with a checksum each: damaged or incomplete chunks are detected when they are read, and evaluated again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Int = NDArray[np.int64]
 FLOAT = 8
 
 WASTE = 0.25
-"""Part of a segment in memory that may be columns nobody wants."""
+"""Maximum fraction of unneeded columns in a segment in memory."""
 
 CHUNK = 64
-"""Columns of a chunk on disk: smaller ones cost more to find than to evaluate."""
+"""Columns of a chunk on disk: smaller chunks take longer to read than to evaluate."""
 
 
 class Damaged(Exception):
-    """Columns cannot be kept, or what was kept cannot be read."""
+    """Columns cannot be stored, or stored columns cannot be read."""
 
 
 class Segment(Protocol):
@@ -40,35 +40,35 @@ class Segment(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Bytes used."""
         ...
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
-        """Copy the columns at ``places`` to ``rows[where]``, rows being columns of Φ (M, n). Raises ``Damaged``."""
+        """Copy the columns at ``places`` to ``rows[where]``; rows (M, n) is Φ transposed. Raises ``Damaged``."""
         ...
 
     def compact(self, places: Int) -> None:
-        """Only the columns at these places are wanted any more."""
+        """Keep only the columns at these places."""
         ...
 
     def release(self) -> None:
-        """Nothing of it is wanted any more."""
+        """Free the whole segment."""
         ...
 
 
 class Segments(Protocol):
-    """Makes segments."""
+    """Creates segments."""
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """How many of so many columns of ``height`` rows fit into ``room`` bytes, and the bytes that they take."""
+        """Number of columns of ``height`` rows that fit into ``room`` bytes, at most ``columns``, and their bytes."""
         ...
 
     def make(self, labels: Int, values: Float) -> Segment:
-        """Keep these columns, (k, n). Raises ``Damaged`` if that cannot be done."""
+        """Store these columns, (k, n). Raises ``Damaged`` on failure."""
         ...
 
     def close(self) -> None:
-        """Remove all."""
+        """Remove all segments."""
         ...
 
 
@@ -76,16 +76,16 @@ class MemorySegments:
     """Segments in this process's memory."""
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """As many as fit."""
+        """As many columns as fit."""
         count = min(columns, max(room, 0) // (FLOAT * height))
         return count, count * FLOAT * height
 
     def make(self, labels: Int, values: Float) -> Segment:
-        """Keep the array itself where it is whole."""
+        """Keep the array itself if it owns its memory."""
         return MemorySegment(labels, values if values.base is None else values.copy())
 
     def close(self) -> None:
-        """Nothing to do."""
+        """No-op."""
 
 
 class MemorySegment:
@@ -104,16 +104,16 @@ class MemorySegment:
         _copy(self._values, places, rows, where)
 
     def compact(self, places: Int) -> None:
-        """Let go of columns once they are more than ``WASTE`` of it."""
+        """Copy the remaining columns once unneeded columns are more than ``WASTE`` of the array."""
         if len(places) < (1 - WASTE) * len(self.labels):
             self.labels, self._values = self.labels[places], self._values[places]
 
     def release(self) -> None:
-        """Python does it."""
+        """No-op: the array is freed with its last reference."""
 
 
 class DiskSegments:
-    """Segments in one Zarr array of this process, inside ``folder``, which must be there; at most ``budget`` bytes."""
+    """Segments in one Zarr array of this process, in ``folder``, which must exist; at most ``budget`` bytes."""
 
     def __init__(self, folder: str, budget: int) -> None:
         self._folder, self._slots = Path(folder), max(budget // _SLOT, 0)
@@ -124,7 +124,7 @@ class DiskSegments:
         self._lock = threading.Lock()
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """Whole chunks."""
+        """Number of columns in whole chunks."""
         slots = min(-(-columns // CHUNK), max(room, 0) // _SLOT)
         return min(columns, slots * CHUNK), slots * _SLOT
 
@@ -140,23 +140,23 @@ class DiskSegments:
                 some = values[k * CHUNK : (k + 1) * CHUNK]
                 chunk[: len(some), : some.shape[1]] = some
                 self._array[slot * CHUNK : (slot + 1) * CHUNK] = chunk
-        except Exception as error:  # whatever a store and its codecs raise: a fit never ends because of it
+        except Exception as error:  # any error of a store or codec: it must not end the fit
             segment.release()
             raise Damaged(str(error)) from error
         return segment
 
     def chunk(self, slot: int) -> Float:
-        """The columns in a chunk. Raises ``Damaged``."""
+        """The columns of a chunk. Raises ``Damaged``."""
         try:
             values = np.asarray(self._array[slot * CHUNK : (slot + 1) * CHUNK])
         except Exception as error:
             raise Damaged(str(error)) from error
         if np.isnan(values[0, 0]):
-            raise Damaged("a chunk is gone")
+            raise Damaged("a chunk is missing")
         return values
 
     def give(self, slots: list[int]) -> None:
-        """These chunks may be written over."""
+        """Mark these chunks as free."""
         with self._lock:
             self._free.extend(slots)
 
@@ -199,7 +199,7 @@ _SLOT = FLOAT * CHUNK * PANEL_ROWS
 
 
 class DiskSegment:
-    """Columns in some chunks of the process's array, ``CHUNK`` in each."""
+    """Columns in some chunks of the process's array, ``CHUNK`` columns each."""
 
     def __init__(self, disk: DiskSegments, labels: Int, height: int, slots: list[int]) -> None:
         self.labels = labels
@@ -211,23 +211,23 @@ class DiskSegment:
         return len(self._slots) * _SLOT
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
-        """Read each chunk that holds one of the columns, and copy from it."""
+        """Read each chunk that contains one of the columns, and copy from it."""
         for k, slot in enumerate(self._slots):
             mine = places // CHUNK == k
             if mine.any():
                 _copy(self._disk.chunk(slot)[:, : self._height], places[mine] - k * CHUNK, rows, where[mine])
 
     def compact(self, places: Int) -> None:
-        """Nothing: a chunk with one wanted column stays as it is."""
+        """No-op: a chunk with any needed column stays unchanged."""
 
     def release(self) -> None:
-        """Give the chunks back."""
+        """Free the chunks."""
         self._disk.give(self._slots)
         self._slots = []
 
 
 def _copy(values: Float, places: Int, rows: Float, where: Int) -> None:
-    """``rows[where] = values[places]`` without an array in between where ``where`` is a run."""
+    """``rows[where] = values[places]``, without a temporary array if ``where`` is consecutive."""
     first, last = int(where[0]), int(where[-1])
     if last - first + 1 == len(where) and values.flags.c_contiguous:
         np.take(values, places, axis=0, out=rows[first : last + 1], mode="clip")

@@ -1,4 +1,4 @@
-"""What runs on a worker of a cluster: the local functions, on one BLAS thread for the worker's slot.
+"""Functions that run on a worker of a cluster: the local functions, with one BLAS thread for the worker's slot.
 
 All are pure and safe to run twice.
 """
@@ -31,7 +31,7 @@ def run_tiles(
     tiles: Sequence[tuple[int, int]],
     keeping: Keeping | None = None,
 ) -> Several:
-    """The node of an aligned run of tiles, each given by its number and by which of the parts holds it."""
+    """The node of an aligned run of tiles, each given by its number and the index of the part that holds it."""
     return_freed_memory()
     total: TreeSum[Several] = TreeSum(len(tiles))
     with one_blas_thread():
@@ -53,7 +53,7 @@ def run_solve(solve: DenseFit) -> Solution:
 
 
 def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:
-    """``function`` of one tile, which the only part holds."""
+    """Apply ``function`` to one tile; ``parts`` has one element."""
     return_freed_memory()
     with one_blas_thread():
         return function(parts[0], number)
@@ -65,5 +65,5 @@ def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of what decides the bits of a result, in this process."""
+    """Versions of the packages that affect the bits of a result, in this process."""
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}

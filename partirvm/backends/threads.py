@@ -1,7 +1,7 @@
-"""One BLAS thread: the last bits of a product or a factor depend on their number, so it is never left to chance.
+"""Use one BLAS thread: the last bits of a product or a factorisation depend on the number of threads.
 
-A pass has a thread for each tile, and a dense fit gains little from several: BLAS threads wait for each other in a
-spin, and on a busy machine a factorisation on two of them can take ten times as long as on one.
+A pass has one thread per tile, and a dense fit gains little from several: BLAS threads spin while they wait, and on a
+busy machine a factorisation with two threads can take ten times as long as with one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _libraries() -> list[Any]:
 
 
 def _set_threads(library: Any, number: int) -> None:
-    # threadpoolctl >= 3.7 lets only the first Python thread that ever set a limit set another one, and ignores the rest
-    # without a word; a fit in any thread must have its one BLAS thread, and the lock here does what that rule is for
+    # threadpoolctl >= 3.7 accepts limits only from the first Python thread that ever set one, and silently ignores
+    # others; a fit in any thread needs one BLAS thread, and the lock here prevents the conflict behind that rule
     getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
@@ -36,7 +36,7 @@ def _set_threads(library: Any, number: int) -> None:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS of this process to one thread inside the block. Several Python threads may be inside at once.
 
-    The first to enter sets the limit, the last to leave restores what was there before.
+    The first thread to enter sets the limit, the last one to leave restores the previous value.
     """
     global _inside
     with _lock:

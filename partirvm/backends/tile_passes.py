@@ -1,8 +1,8 @@
-"""A pass, tile by tile: what runs wherever the rows are read.
+"""Evaluate passes tile by tile: this code runs wherever the rows are read.
 
-``tile_statistics(passes, source, number)`` reads one tile and returns what it adds to each of the passes that want it.
-Within a tile, rows go through in *panels* of a fixed number, so that the design of a tile is never held whole; tiles
-and panels are the same on every machine, and with one BLAS thread per task so are the bits.
+``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
+it. Within a tile, rows are processed in *panels* of a fixed size, so that the design of a tile is never held as a
+whole. Tiles and panels are the same on every machine, and with one BLAS thread per task so are the bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MomentsPass(Pass):
-    """Over all rows: moments of inputs and targets, and what is not finite."""
+    """Over all rows: moments of inputs and targets, and the first non-finite value."""
 
     name: ClassVar[str] = "moments"
 
@@ -38,13 +38,13 @@ class MomentsPass(Pass):
         return ()
 
     def statistic(self, tile: TileRows) -> Moments:
-        """Those of the tile's rows."""
+        """Moments of the tile's rows."""
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
 
 @dataclass(frozen=True)
 class Several:
-    """Statistics of several passes over the same rows read, and of their kernel blocks: their sum is that of each."""
+    """Statistics of several passes over the same tiles, and the counts of their kernel blocks; added elementwise."""
 
     parts: tuple[Any, ...]
     fetched: Fetched = field(default_factory=Fetched)
@@ -55,7 +55,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Group:
-    """Passes that read the same tiles, so that one reading serves all. ``positions`` are theirs in the list given."""
+    """Passes that read the same tiles, so that each tile is read once. ``positions`` are those in the given list."""
 
     positions: tuple[int, ...]
     passes: tuple[Pass, ...]
@@ -63,7 +63,7 @@ class Group:
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[Group]:
-    """The passes by the tiles that they read, in order of the first of each group."""
+    """The passes grouped by the tiles that they read, in order of the first pass of each group."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, pass_ in enumerate(passes):
         groups.setdefault(tuple(tiles_of(pass_, source)), []).append(position)
@@ -71,7 +71,7 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[Group]:
 
 
 def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
-    """The statistic of each pass, in the order in which the passes were given."""
+    """The statistic of each pass, in the original order."""
     found = {
         position: part
         for group, total in zip(groups, totals, strict=True)
@@ -82,15 +82,15 @@ def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Tile(Tile):
-    """A tile with what was kept of its kernel blocks."""
+    """A tile with its stored kernel blocks."""
 
     blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
 
     def panels(self, rows: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """The panels of the tile's wanted rows, each with its blocks of the designs, which replace the last's.
+        """The panels of the tile's selected rows, each with its blocks of the designs, which overwrite the last ones.
 
-        Arrays as large as these are fresh pages of the system each time, and filling in new pages would cost as much as
-        the kernel. Blocks are stored column by column. They come from what was kept of the tile, if anything was.
+        Buffers are reused: arrays of this size would be fresh pages each time, which cost as much as the kernel
+        evaluation. Blocks are stored column by column, and are copied from stored blocks if there are any.
         """
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
@@ -99,7 +99,7 @@ class _Tile(Tile):
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
             here = numbers[start : start + PANEL_ROWS]
-            # whole tiles, the rule, are cut without a copy
+            # whole tiles, the usual case, are sliced without a copy
             some: Any = slice(start, start + PANEL_ROWS) if rows is None else here - self.start
             weights = None if self.weights is None else self.weights[some]
             panel = Panel(here, self.X[some], self.t[some], weights)
@@ -115,7 +115,7 @@ class _Tile(Tile):
 def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | OneDesign | None = None
 ) -> Several:
-    """What one tile adds to each of these passes; ``keeping`` says where kernel blocks are kept, if they are."""
+    """Contributions of one tile to each of these passes; ``keeping`` sets where kernel blocks are stored, if at all."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)
     return Several(tuple(pass_.statistic(tile) for pass_ in passes), blocks.fetched)

@@ -1,4 +1,4 @@
-"""What went wrong when a Dask scheduler could not be reached: no scheduler, or certificates that do not fit."""
+"""Messages for a Dask scheduler that could not be reached: no scheduler, or mismatched certificates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ CONFIGURE = "name the tls.yaml of a client's certificates in DASK_CONFIG"
 
 
 def refusal(address: str, error: Exception) -> str:
-    """What to tell people of an error of ``distributed.Client(address)``.
+    """The message for an error of ``distributed.Client(address)``.
 
     >>> refusal("10.0.0.5:8786", OSError("timed out"))[:60]
     "no Dask scheduler answers at '10.0.0.5:8786' (timed out): st"
@@ -19,7 +19,7 @@ def refusal(address: str, error: Exception) -> str:
         return f"cannot talk to a Dask scheduler at {address!r}: {error}; give its tls:// address"
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"cannot read the certificates that Dask's configuration names ({error}): {CONFIGURE}"
-    said = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl come as text alone
+    said = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl are only in the text
     if "SSL" in said:
         return (
             f"the Dask scheduler at {address!r} and this process do not accept each other's certificates ({said}): "
@@ -27,7 +27,7 @@ def refusal(address: str, error: Exception) -> str:
         )
     if "(closed)" in said:
         return (
-            f"the Dask scheduler at {address!r} closed the connection ({error}): if it wants TLS, give its tls:// "
+            f"the Dask scheduler at {address!r} closed the connection ({error}): if it uses TLS, give its tls:// "
             f"address, and {CONFIGURE}"
         )
     return (

@@ -1,4 +1,4 @@
-"""Work begun ahead of the result that is awaited: results in order, and a bounded number of things under way."""
+"""Bounded look-ahead: results in order, with a bounded number of pending tasks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 POLL = 1.0
-"""Seconds between looks at what else happens (an abort, a cluster that falls apart) while a result is awaited."""
+"""Seconds between checks for other events (an abort, a broken cluster) while waiting for a result."""
 
 
 class Window(Generic[T]):
-    """Hands out the results of things in their order, with up to ``ahead`` more begun than the one awaited.
+    """Returns results in order, with up to ``ahead`` more tasks started than the one being waited for.
 
-    ``begin`` starts the work on a thing and returns a future; ``next`` is told how to wait for one.
+    ``begin`` starts a task and returns a future; the argument of ``next`` waits for a future and returns its result.
 
     >>> window = Window("ab", str.upper, ahead=1)
     >>> [window.next(lambda future: future + "!") for _ in range(window.total)]
@@ -28,7 +28,7 @@ class Window(Generic[T]):
         self.done, self.total = 0, len(things)
 
     def next(self, end: Callable[[Any], Any]) -> Any:
-        """The next result; where ``end`` raises, the same one is awaited by the next call."""
+        """The next result; if ``end`` raises an exception, the next call waits for the same one."""
         reach = min(self.done + self._ahead + 1, self.total)
         for position in range(self.done + len(self._begun), reach):
             self._begun.append(self._begin(self._things[position]))
@@ -38,7 +38,7 @@ class Window(Generic[T]):
         return result
 
     def forget(self) -> list[Any]:
-        """What is under way, which is begun again if ``next`` is called again."""
+        """Forget and return the pending futures; ``next`` would start them again."""
         begun = list(self._begun)
         self._begun.clear()
         return begun

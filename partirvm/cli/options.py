@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
 from partirvm.options.option import Option
@@ -156,6 +157,19 @@ class Real(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{value!r} is not a number{''.join(f' or {word}' for word in self.words)}.", param, ctx)
 
 
+class RealOrName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number, or a name; both are checked with the request."""
+
+    name = "NUMBER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the text as it is."""
+        try:
+            return float(value)
+        except ValueError:
+            return value
+
+
 ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
 """Groups of options as the help shows them."""
 
@@ -174,6 +188,8 @@ def _type(option: Option) -> Any:
             return Whole(least, auto="auto" in words)
         case constraints.Real(words=words):
             return Real(*words)
+        case constraints.RealOrName():
+            return RealOrName()
         case constraints.Factors() | constraints.GammaDensity():
             return Numbers()
         case constraints.Seconds():
@@ -188,22 +204,37 @@ def _flag(option: Option) -> Callable[[Command], Command]:
     if isinstance(option.check, constraints.Flag):
         start = option.default if isinstance(option.default, bool) else None
         pair = option.flag if option.check.optional else f"{option.flag}/--no-{option.flag[2:]}"
-        return click.option(pair, is_flag=True, default=start, help=option.help)
+        return click.option(
+            pair, option.name, is_flag=True, default=start, help=option.help, cls=GroupedOption, group=option.group
+        )
     default = option.default
     if isinstance(default, tuple):
         default = ",".join(f"{number:g}" for number in default)
-    return click.option(option.flag, default=default, type=_type(option), metavar=option.metavar, help=option.help)
+    return click.option(
+        option.flag,
+        option.name,
+        default=default,
+        type=_type(option),
+        metavar=option.metavar,
+        help=option.help,
+        cls=GroupedOption,
+        group=option.group,
+    )
 
 
 scheduler = click.option(
     "--scheduler",
     metavar="ADDRESS",
+    cls=GroupedOption,
+    group="cluster",
     help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
 )
 
 validation = click.option(
     "--validation",
     metavar="DATA",
+    cls=GroupedOption,
+    group="everyday",
     help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",
 )
 
@@ -221,6 +252,18 @@ def fit_options(command: Command) -> Command:
     for option in reversed(_flags()):
         command = option(command)
     return command
+
+
+def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The text of ``--target``, which is given once. Raises ``click.BadParameter`` if it is given again."""
+    if len(given) > 1:
+        raise click.BadParameter(
+            f"it is given {len(given)} times. Give several targets with commas between them: "
+            f"--target {','.join(given)}.",
+            ctx,
+            param,
+        )
+    return given[0] if given else None
 
 
 allow_code = click.option(

@@ -1,23 +1,24 @@
-"""RVM*: a basis function more at each test input, so that the variance grows away from the data.
+"""RVM*: one additional basis function at each test input, so that the variance grows away from the data.
 
 Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
-relevance vectors the columns of an RVM vanish, and with them its variance: it is surest where it knows least. RVM*
-adds, for each test input x* by itself, a column φ†(x) = k(x, x*) whose weight has the prior precision α†, and
-conditions on the training rows again, at the α and β that there are. By block inversion of the posterior precision
-
+relevance vectors the columns of an RVM vanish, and with them its predictive variance, although the uncertainty is
+largest there. RVM* adds, for each test input x* separately, a column φ†(x) = k(x, x*) whose weight has the prior
+precision α†, and conditions on the training rows again, at the given α and β. By block inversion of the posterior
+precision
     [ H     βc     ]        H = βΦᵀWΦ + A = Σ⁻¹,   c = ΦᵀWφ†,
     [ βcᵀ   α† + β φ†ᵀWφ† ]
 
-of M + 1 columns, the prediction is that of the M and a little more:
+of M + 1 columns, the prediction is that of the M columns plus a correction:
 
     s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
     mean* = φ(x*)ᵀμ + e·q / (α† + s)
     var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
 
-s and q are Tipping & Faul's sparsity and quality of the new column, e what of it the others cannot say at x*.
+s and q are Tipping & Faul's sparsity and quality of the new column, e the part of it at x* that the others do not
+explain.
 
-With α† = 1/var(t), where k(x, x) = 1, the function's value at x* has the targets' variance beforehand. That is kept for
-kernels of any height by α† = k(x*, x*)²/var(t), so that no result depends on the kernel's unit.
+With α† = 1/var(t) and k(x, x) = 1, the prior variance of the function at x* equals the target variance. For kernels of
+any height α† = k(x*, x*)²/var(t) keeps this property, so that results do not depend on the kernel's scale.
 """
 
 from __future__ import annotations
@@ -35,46 +36,48 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExtraColumns:
-    """What G extra columns F (n, G) have to do with n rows, as additive statistics.
+    """Additive statistics of G extra columns F (n, G) over n rows, together with the model's columns.
 
-    ``energy`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
+    ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
     """
 
-    energy: Float
+    sum_squares: Float
     cross: Float
     projection: Float
 
     @classmethod
     def none(cls, extra: int, columns: int) -> Self:
-        """Of no rows: G = ``extra``, M = ``columns``."""
+        """Statistics of no rows: G = ``extra``, M = ``columns``."""
         return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
 
     def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
         """Add rows to the columns ``some``, in place: their F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
-        self.energy[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
+        self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
         self.cross[some] += F.T @ weighted
         self.projection[some] += F.T @ residual
 
     def __add__(self, other: ExtraColumns) -> ExtraColumns:
-        return ExtraColumns(self.energy + other.energy, self.cross + other.cross, self.projection + other.projection)
+        return ExtraColumns(
+            self.sum_squares + other.sum_squares, self.cross + other.cross, self.projection + other.projection
+        )
 
     def __getitem__(self, some: slice) -> ExtraColumns:
-        """Those of some of the columns."""
-        return ExtraColumns(self.energy[some], self.cross[some], self.projection[some])
+        """The statistics of a subset of the extra columns."""
+        return ExtraColumns(self.sum_squares[some], self.cross[some], self.projection[some])
 
 
 def augmentation(
     extra: ExtraColumns, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
-    """What the extra column of each of G test rows adds to mean and variance there, (G,) each.
+    """Corrections of mean and variance by the extra column of each of G test rows, (G,) each.
 
     ``block`` (G, M) is Φ of the test rows, ``heights`` (G,) their k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ, and
-    ``variance`` that of the targets as the model sees them. Nothing is added where that is 0.
+    ``variance`` is the target variance in the model's units. Where heights are 0 the corrections are 0.
     """
     if not variance > 0:
         return np.zeros(len(heights)), np.zeros(len(heights))
     projected = beta * products(extra.cross, root)
-    sparsity = np.maximum(beta * extra.energy - np.einsum("gm,gm->g", projected, projected), 0.0)
+    sparsity = np.maximum(beta * extra.sum_squares - np.einsum("gm,gm->g", projected, projected), 0.0)
     own = heights - np.einsum("gm,gm->g", products(block, root), projected)
     precision = heights**2 / variance + sparsity
     ratio = np.divide(own, precision, out=np.zeros(len(own)), where=precision > 0)

@@ -1,4 +1,4 @@
-"""How much of a change is made where changes overshoot: less after each reversal, more again while none comes."""
+"""Damping of updates that overshoot: the step share is reduced after each reversal and grows again otherwise."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 LEAST_SHARE = 2.0**-5
-"""The least part of a change that is made."""
+"""Minimum share of a change."""
 
 REGAIN = 1.25
-"""Factor by which that part grows again while changes keep their direction."""
+"""Factor by which the share grows while changes keep their direction."""
 
 
 def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
-    """The part to be made of changes ``drift``, after those that were wanted last and the part that was made of them.
+    """The share of the changes ``drift`` to apply, given the last proposed changes and the share of them applied.
 
-    All of one shape.
+    All arrays have the same shape.
 
     >>> next_share(np.array([1.0, -1.0, 1.0]), np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.0, 0.5])).tolist()
     [1.0, 0.5, 0.625]

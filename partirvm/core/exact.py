@@ -1,4 +1,4 @@
-"""Whole numbers that float64 rounds: beyond 2⁵³ it does not hold all of them, and two identifiers may become one."""
+"""Integers beyond 2⁵³ that float64 cannot represent: rounding could make two identifiers equal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from partirvm.errors import DataError
 from partirvm.quoting import named, quoted
 
 LARGEST = 2**53
-"""Up to here float64 holds every whole number."""
+"""All integers up to this bound are exact in float64."""
 
 ROWS = "row {:,} (counted from 0)"
-"""How messages name a row."""
+"""Format of row numbers in messages."""
 
 
 def require_exact(
     values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None, ingested: bool = False
 ) -> None:
-    """Raise ``DataError`` for a whole number that float64 rounds, in an array (n,) or (n, d) whose row 0 is ``start``.
+    """Raise ``DataError`` for an integer that float64 cannot represent, in an array (n,) or (n, d) from row ``start``.
 
-    Integers of 64 bits, text, and integers, decimals and text in an array of objects are looked at; of anything else
-    nothing is asked. ``columns`` are
-    the names of the d columns, ``x0``, ``x1``, … unless given; ``ingested`` values may be named as labels. Masked
-    values, which an array of float64 would show, are refused too.
+    Checked are 64-bit integers, text, and integers, decimals and text in arrays of objects; other dtypes are not
+    checked. ``columns`` are the names of the d columns, default ``x0``, ``x1``, …; for ``ingested`` values the message
+    suggests options of ingest. Masked values are refused too, since an array of float64 would include them.
+
 
     >>> require_exact(np.array([2**53, 2**60]), "y")
     >>> require_exact(np.array([[1], [2**53 + 1]]), "X")  # doctest: +IGNORE_EXCEPTION_DETAIL
@@ -42,7 +42,7 @@ def require_exact(
 
 
 def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
-    """The same of the numbers of a pandas data frame, whose categories are no numbers."""
+    """The same for the numeric columns of a pandas data frame; categorical columns are not numeric."""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         kind = getattr(dtype, "kind", "O")
         if isinstance(dtype, np.dtype) or (kind in "iuO" and not hasattr(dtype, "categories")):
@@ -53,16 +53,16 @@ def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise ``DataError`` where values of NumPy's masked array are masked: as float64 they would count."""
+    """Raise ``DataError`` if values of a NumPy masked array are masked: conversion to float64 would include them."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = int(np.ma.getmaskarray(values).sum())
-        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or fill the values in.")
+        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or impute the values.")
 
 
 def whole_numbers(values: Any) -> Any:
-    """Targets or labels of pandas' own integers as an array of NumPy's, where none is missing; all else as it is.
+    """Targets or labels of pandas' nullable integers as a NumPy integer array if none is missing; others unchanged.
 
-    NumPy makes float64 of them otherwise, and one label of two. Raises ``DataError`` for masked values.
+    NumPy would convert them to float64, and could merge two labels. Raises ``DataError`` for masked values.
     """
     refuse_masked(values, "y")
     dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
@@ -73,14 +73,14 @@ def whole_numbers(values: Any) -> Any:
 
 
 def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool = False) -> DataError:
-    """The error for a whole number that float64 rounds."""
+    """The error for an integer that float64 cannot represent."""
     value, labels = int(value), "make the column of a data frame categorical with astype('category')"
     if ingested:
         labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
     return DataError(
-        f"{where}: the column {quoted(column)} holds the whole number {value} in {place}, which double precision would "
-        f"round to {_nearest(value)}. Leave identifiers out, or {labels}; where rounding does no harm, "
-        "give decimal numbers (float64)."
+        f"{where}: the column {quoted(column)} holds the whole number {value} in {place}, which float64 would "
+        f"round to {_nearest(value)}. Leave identifiers out, or {labels}; if rounding is acceptable, "
+        "convert the column to float64."
     )
 
 

@@ -4,19 +4,19 @@ The fit holds some of K candidate columns. As a function of one α_i alone the l
 
     ℓ(α_i) = ½ [log α_i − log(α_i + s_i) + q_i²/(α_i + s_i)],
 
-highest at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and else at ∞, the column's absence (their eqs. 18–20). So each
-candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, that gains so many nats. The one
-that gains most is done, until none gains ``tol``·N. The evidence never falls by an action.
+maximal at α_i = s_i²/(q_i² − s_i) if q_i² > s_i and otherwise at ∞, which deletes the column (their eqs. 18–20). So
+each candidate has an *action*, to **add** or **delete** it or to **estimate** its α again, with a gain in nats. The
+action of largest gain is applied, until no gain exceeds ``tol``·N. No action lowers the evidence.
 
-**Noise and refresh.** A change of σ² changes every s and q, at the cost of a refresh: one Cholesky factorisation and
-KM² flops. It takes as long as some M/16 actions, so that with ``FEWEST`` + M/``PART`` actions between two refreshes
-these take a third of the time at most, and while the model is small σ² follows quickly. Each refresh estimates σ² from
-the residual and γ at hand (Tipping 2001, eq. 18), as do the fixed point's steps, and is an *iteration* as they are. It
-also bounds rounding: ``ActiveColumns.drift`` tells of that, and beyond ``DRIFT`` a refresh is made at once.
+**Noise and refresh.** A change of σ² changes all s and q; computing them again is a refresh: one Cholesky factorisation
+and KM² flops. It takes as long as about M/16 actions. With ``FEWEST`` + M/``PART`` actions between two refreshes, these
+take at most a third of the time, and σ² converges quickly while the model is small. Each refresh estimates σ² from the
+current residual and γ (Tipping 2001, eq. 18), as the fixed-point steps do, and counts as an *iteration*. It also bounds
+rounding errors: ``ActiveColumns.drift`` measures them, and beyond ``DRIFT`` a refresh follows at once.
 
-**Copies.** A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: that s is rounding. There is no bound on the
-angle between columns: two that differ by a little may differ by just what the target needs. (The 0.999 that other
-programs put on the cosine has kept out columns worth 3 nats.)
+**Copies.** A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a rounding error. There is no bound
+on the angle between columns: the small difference of two similar columns may be what the target needs. (Other programs
+bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ FEWEST, PART = 16, 8
 """Actions between two refreshes: ``FEWEST`` + M // ``PART``."""
 
 TIE = 1e-6
-"""Part of an addition's gain that is forgone if an active column can have the rest: a copy gains what its original can.
-"""
+"""Fraction of an addition's gain that is given up if an active column can have the rest: a copy gains as much as its
+original."""
 
 EQUAL = 1e-9
-"""Gains are equal that differ by less than this part: rows on a grid have many, which rounding would choose from."""
+"""Gains that differ by less than this fraction count as equal: ties are common for rows on a grid."""
 
 DRIFT, LOOKS = 1e-6, 4
-"""Error of an active column's Q, in units of √S, from which on a refresh is made at once; every so many actions."""
+"""Error of an active column's Q, in units of √S, that triggers a refresh; checked every so many actions."""
 
 ACTION_COST, LEAST_COST = 20, 2_500_000
-"""Multiplications in a factorisation's time that an action takes for each number it reads, and at least."""
+"""Cost of an action in multiplications of a factorisation: per number it reads, and the minimum."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """What is done to the candidate at position ``column``: its α from now on, ∞ without it.
+    """A change of the candidate at position ``column``: its new α, ∞ if it is deleted.
 
-    It gains so many nats, up to this log evidence.
+    ``gain`` is its gain in nats, ``log_evidence`` the evidence afterwards.
     """
 
     kind: str
@@ -68,28 +68,28 @@ class Action:
 
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
-    """ℓ(α), what columns of these s and q add to the log evidence; 0 at α = ∞. Any shape, nats."""
+    """ℓ(α), the contribution of columns with these s and q to the log evidence; 0 at α = ∞. Any shape, nats."""
     found: Float = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
     return found
 
 
 def best_alpha(s: Float, q: Float, floor: Float) -> Float:
-    """The α of highest ℓ, not below ``floor``; ∞ where q² ≤ s."""
+    """The α of maximal ℓ, at least ``floor``; ∞ where q² ≤ s."""
     excess = q**2 - s
     found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
     return np.maximum(found, floor, out=found)
 
 
 def first(gain: Float) -> int:
-    """The first of those that gain most."""
+    """Position of the first element within rounding of the largest gain."""
     best = float(gain.max())
     return int(np.argmax(gain >= best - EQUAL * abs(best)))
 
 
 class Greedy:
-    """A fit under way. It begins with the columns of ``state`` that have not just ``entered``, at their α.
+    """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α.
 
-    With a ``pool`` it begins without a column, and candidates are those of the pool.
+    With a ``pool`` it starts without columns, and the candidates are those of the pool.
     """
 
     def __init__(self, state: HyperState, pool: Pool | None = None) -> None:
@@ -116,21 +116,21 @@ class Greedy:
         return self.active.M - int(self.leading[self.active.columns].sum())
 
     def best(self) -> Action | None:
-        """The action that gains most; None where there is no column to act on."""
+        """The action of largest gain; None if there is no column."""
         there, absent = self._present(), self._addition()
         if there is None or absent is None:
             return there or absent
         return there if there.gain >= (1.0 - TIE) * absent.gain else absent
 
     def action(self, least: float, *, thin: bool) -> Action | None:
-        """The best action if it gains more than so many nats; else with ``thin`` the best deletion; else none."""
+        """The best action if it gains more than ``least`` nats; otherwise with ``thin`` the best deletion; or None."""
         found = self.best()
         if found and found.gain <= least and thin:
             found, least = self._present(deletion=True), 0.0
         return found if found and found.gain > least else None
 
     def _present(self, *, deletion: bool = False) -> Action | None:
-        """The best action on an active column; with ``deletion`` the best of those that delete."""
+        """The best action on an active column; with ``deletion`` the best deletion."""
         active = self.active
         if not active.M:
             return None
@@ -161,7 +161,7 @@ class Greedy:
         return Action(kind, column, alpha, gain, self.log_evidence + gain)
 
     def do(self, action: Action) -> None:
-        """Carry out an action."""
+        """Apply an action."""
         active = self.active
         self.cost += LEAST_COST + ACTION_COST * active.M * (len(active.place) + 2 * active.M)
         if action.kind == "add":
@@ -174,19 +174,19 @@ class Greedy:
         self.since += 1
 
     def due(self) -> bool:
-        """Whether it is time for a refresh."""
+        """True if a refresh is due."""
         if self.since >= FEWEST + self.active.M // PART:
             return True
         return self.since % LOOKS == LOOKS - 1 and self.active.drift() > DRIFT
 
     def rests(self, info: StepInfo, done: int, least: float) -> bool:
-        """Whether after ``done`` actions a refresh has estimated σ², and changed the evidence by no more than that."""
+        """True if the refresh after ``done`` actions estimated σ² and changed the evidence by at most ``least``."""
         estimated = self._state.fixed_noise or (self.iteration - 1) % self._state.noise_every == 0
         rounding = 0.5 * self.active.beta * self.active.posterior.rounding
         return not done and estimated and abs(info.change) <= max(least, rounding)
 
     def refresh(self) -> StepInfo:
-        """σ² anew where it is to be estimated, then everything else; ``change`` is of the evidence by that alone."""
+        """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise and self.iteration % self._state.noise_every == 0:
             beta, self.floored = self._precision()
@@ -197,9 +197,9 @@ class Greedy:
         return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
 
     def fit(self) -> HyperState:
-        """The fit of the active columns, in the order of the candidates, with a posterior of their own.
+        """The fit of the active columns, in the order of the candidates, with a newly computed posterior.
 
-        The last word: no action can follow.
+        Must be the last call: no action can follow.
         """
         self.active.clear()
         order = np.argsort(self.active.columns)
@@ -209,12 +209,12 @@ class Greedy:
         return replace(fit, statistics=statistics, alpha=alpha)
 
     def _precision(self) -> tuple[float, bool]:
-        """β from what is at hand after the last action, and whether the noise floor held it back."""
+        """The current estimate of β, and whether it is limited by the noise floor."""
         beta, floored = noise_precision(self._taken(self.active.columns, self.active.now()))
         return float(beta), floored
 
     def _taken(self, columns: NDArray[np.int64], found: Posterior) -> HyperState:
-        """The state with this posterior of these columns, but for its statistics and α."""
+        """The state with this posterior of these columns, except for its statistics and α."""
         return replace(
             self._state,
             beta=self.active.beta,
@@ -234,14 +234,14 @@ def grow(
     enough: Callable[[float, int], bool] = lambda cost, columns: False,
     pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
-    """A dense fit by actions, until none gains ``tol``·N nats and σ² rests, or the rule ends it.
+    """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
-    ``on_step`` hears of each refresh, and may raise to leave; ``on_action`` hears of each action. An iteration of the
-    rule is a refresh. Its ``vectors`` end a fit that begins with more of them once deletions have brought it there; one
-    that begins with fewer has nothing to prune, and converges. With ``thin`` columns of q² ≤ s go, however little that
-    gains. Under ``guard`` a fit whose residual has cancelled in the end is ``CANCELLED``; it goes on without the
-    candidates that are inactive then. Where its cost so far (``Greedy.cost``) and its columns are ``enough`` it ends as
-    at the most iterations. With a ``pool`` it begins without a column, and candidates are those of the pool.
+    ``on_step`` is called at each refresh, ``on_action`` at each action; ``on_step`` may raise an exception to stop. An
+    iteration of the rule is a refresh. The limit ``vectors`` of the rule ends a fit that starts with more columns, once
+    deletions reach it. With ``thin`` columns of q² ≤ s are deleted, however small the gain. Under ``guard`` a fit whose
+    residual has finally cancelled ends as ``CANCELLED``, and continues without the inactive candidates. If ``enough``
+    is true for its cost so far (``Greedy.cost``) and number of columns, it ends as at the maximum of iterations. With a
+    ``pool`` it starts without columns, and the candidates are those of the pool.
     """
     greedy = Greedy(state, pool)
     least = rule.tol * greedy.n

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.logistic import LogisticBlock
-from partirvm.core.posterior import Posterior, factorise, solve, strangers
+from partirvm.core.posterior import Posterior, factorise, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST, entry_precision, evidence_gain, sparsity_quality
 
@@ -228,11 +228,11 @@ def thin(state: LaplaceState) -> LaplaceState:
         return state
     gone = ~there
     if state.likelihood == "multinomial":
-        gone[strangers(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
+        gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
             active = np.flatnonzero(there[:, k])
-            gone[active[strangers((each,), np.flatnonzero(failing[active, k]))], k] = True
+            gone[active[weakly_correlated((each,), np.flatnonzero(failing[active, k]))], k] = True
     return _left(state, gone, np.where(gone, np.inf, state.alpha))
 
 

@@ -1,25 +1,25 @@
-"""Leave-one-out errors of a fit, by one pass: what its predictions of new rows are worth.
+"""Leave-one-out errors of a fit, computed by one pass: a check of its predictions for new rows.
 
-At fixed α and β the prediction of row n from all others has, with r = t − Φμ and the leverage h_n = βφ_nᵀΣφ_n, the
-error (as Sundararajan & Keerthi 2001 have it for Gaussian processes)
+At fixed α and β the prediction of row n from all other rows has the error, with r = t − Φμ and the leverage
+h_n = βφ_nᵀΣφ_n (as in Sundararajan & Keerthi 2001 for Gaussian processes),
 
     e_n = r_n / (1 − h_n).
 
-Of a new row there the fit would state the variance v_n = σ² / (1 − h_n). A new row has no basis functions of its own:
+The fit predicts the variance v_n = σ² / (1 − h_n) for a new row there. A new row has no basis functions of its own:
 where row n is the centre of columns D, these are left out of v_n. With g = Σ_D: φ_n and V = Σ_DD
 
     h_n ← h_n − β gᵀV⁻¹g.
 
-Two things are told from z_n = e_n/√v_n:
+Two results follow from z_n = e_n/√v_n:
 
 ``overconfidence``, Σe²/Σv
-    About one where the fit is sound. A kernel far too narrow gives 10² … 10⁸: there the evidence is highest and the
-    residuals vanish, a row that is left out is hardly predicted, and only its own column's α allows for that. Then the
-    noise of predictions is ``noise_variance``, what the errors have beyond the weights' uncertainty.
+    About one for a good fit. A kernel far too narrow gives 10² … 10⁸: then the evidence is largest where the residuals
+    vanish, although left-out rows are hardly predicted; only the α of a row's own column accounts for its error. The
+    noise of predictions is then ``noise_variance``, the part of the errors beyond the weights' uncertainty.
 ``Spread``, quantiles of |z|
-    Errors are seldom normal, nor of one variance. A prediction ± the quantile of |z| at a level, times the standard
-    deviation stated (at these α and β), holds so many new rows. The α and the choice of the columns have seen row n,
-    which e_n does not know of: so each vector is charged ``CHARGE`` degrees of freedom beside its weight,
+    Errors are rarely normal or of constant variance. The interval prediction ± quantile of |z| × predicted standard
+    deviation (at these α and β) contains the stated fraction of new rows. The α and the selected columns depend on row
+    n, which e_n ignores: so each vector is charged ``CHARGE`` degrees of freedom in addition to its weight,
     1/(1 − h) ≈ 1 + CHARGE·M/N.
 """
 
@@ -37,27 +37,27 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 LEAST = 1e-10
-"""Least 1 − h: below it there is nothing but rounding."""
+"""Minimum of 1 − h: smaller values are rounding errors."""
 
 CHARGE = 1.5
-"""Degrees of freedom that the choice of a vector and of its α costs.
+"""Degrees of freedom charged for the selection of a vector and the estimation of its α.
 
 Friedman (1991, §3.6) charges 2 to 4, best 3, for the choice of a knot, which brings two basis functions.
 """
 
 OCTAVE, REACH = 64, 12
-"""Errors are counted by |z|, in so many bins to the octave, from 2^−REACH to 2^REACH: quantiles to half a per cent."""
+"""Histogram of |z|: bins per octave, from 2^−REACH to 2^REACH; quantiles are exact to half a per cent."""
 
 FEWEST, BEYOND = 20, 10
-"""With fewer rows errors tell no quantiles; those beyond which fewer rows lie are told by a normal or t tail."""
+"""Minimum number of rows for quantiles; and rows beyond the highest level, where a normal or t tail is used."""
 
 GRID, TOP = 200, 0.995
-"""Levels at which quantiles are kept, and the highest."""
+"""Number of levels of the stored quantiles, and the highest level."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far new rows lie from their predictions, in standard deviations stated.
+    """Quantiles of the absolute leave-one-out errors in units of the predicted standard deviation.
 
     ``quantiles`` (K,) are at the levels ``top``·k/K, k = 1 … K.
     """
@@ -66,7 +66,7 @@ class Spread:
     quantiles: tuple[float, ...]
 
     def at(self, level: float, freedom: float) -> float:
-        """The quantile at this level; beyond ``top`` it grows as that of Student's t with such ``freedom``.
+        """The quantile at this level; beyond ``top`` it grows like Student's t with ``freedom`` degrees of freedom.
 
         Raises ``UsageError`` unless the level lies between 0 and 1.
         """
@@ -79,9 +79,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Sums over n rows of weight w > 0, as the model sees the target: ``square`` Σ w e², ``stated`` Σ w v.
+    """Sums over n rows of weight w > 0, in the model's units: ``square`` is Σ w e², ``stated`` is Σ w v.
 
-    ``counts`` (2·OCTAVE·REACH,) are rows by |z|.
+    ``counts`` (2·OCTAVE·REACH,) is the histogram of |z|.
     """
 
     n: int
@@ -100,9 +100,9 @@ class LeftOut:
         weights: Float | None = None,
         own: Iterable[tuple[int, Int]] = (),
     ) -> LeftOut:
-        """Of design rows ``block`` (n, M) with ``target`` (n,), under a fit's μ (M,), R (M, M) and β.
+        """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) and β.
 
-        ``own`` are rows, by position, with the columns whose centre they are.
+        ``own`` are the rows, by position, that are centres, with their columns.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
@@ -125,25 +125,25 @@ class LeftOut:
 
     @property
     def overconfidence(self) -> float:
-        """Mean squared error of rows left out, in units of the variance that the fit would state of new ones there."""
+        """Mean squared leave-one-out error divided by the mean predicted variance."""
         return self.square / self.stated if self.n else 1.0
 
-    def noise_variance(self, beta: float, power: float) -> float:
-        """σ² with which new rows lie where they are said to: what the errors have beyond the weights' uncertainty.
+    def noise_variance(self, beta: float, target_variance: float) -> float:
+        """σ² that makes the predicted variance match: leave-one-out errors minus the weights' uncertainty.
 
-        At least 1/β; at most that and ``power``, the target's mean square: that much comes from predicting the mean.
+        At least 1/β; at most that plus ``target_variance``, the error of predicting the mean.
         """
         if not self.n:
             return 1 / beta
         missing = (self.square - self.stated) / self.n
-        return 1 / beta + min(max(missing, 0.0), power)
+        return 1 / beta + min(max(missing, 0.0), target_variance)
 
     def spread(self, vectors: int) -> Spread | None:
-        """Of a fit with so many ``vectors``; None where the rows are too few to tell."""
+        """The quantiles, for a fit with this many ``vectors``; None if there are too few rows."""
         if self.n < FEWEST:
             return None
         top = min(TOP, 1.0 - BEYOND / self.n)
-        # of n errors the k-th is the quantile at k/(n + 1): one more row lies anywhere between them
+        # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
         wanted = (self.n + 1) * top * np.arange(1, GRID + 1) / GRID
         reached = np.cumsum(self.counts)
         bins = np.searchsorted(reached, wanted)
@@ -153,7 +153,7 @@ class LeftOut:
 
 
 def _counts(z: Float) -> Int:
-    """How many of these lie in each bin; the first and the last have those beyond."""
+    """Histogram of these values; the first and the last bin include everything beyond."""
     within = np.fmin(np.fmax(z, 2.0**-REACH), 2.0**REACH)
     bins = np.floor(OCTAVE * (np.log2(within) + REACH)).astype(np.int64)
     size = 2 * OCTAVE * REACH

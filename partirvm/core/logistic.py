@@ -41,7 +41,7 @@ class LogisticBlock:
 
     ``log_likelihood`` (L,) in nats, L = C for ``ovr`` and 1 otherwise; ``gradient`` (M, C); ``curvature`` (C, M, M).
     Of rows of weight above zero there are ``n``, ``wrong`` of which have another class than the most probable one;
-    ``surprise`` is their −Σ log p of the right class, without weights, in nats.
+    ``nll`` is their −Σ log p of the right class, without weights, in nats.
     """
 
     log_likelihood: Float
@@ -49,7 +49,7 @@ class LogisticBlock:
     curvature: Float
     wrong: int
     n: int
-    surprise: float = 0.0
+    nll: float = 0.0
 
     @classmethod
     def of(
@@ -61,11 +61,11 @@ class LogisticBlock:
         log_likelihood, y = _likelihood(likelihood, predictors, target)
         slope, bend = target - y, y * (1.0 - y)
         wrong = guesses(predictors) != codes
-        surprise = -_log_probability(likelihood, predictors, codes, log_likelihood)
+        nll = -_log_probability(likelihood, predictors, codes, log_likelihood)
         if weights is not None:
             log_likelihood = log_likelihood * weights[:, None]
             slope, bend = slope * weights[:, None], bend * weights[:, None]
-            wrong, surprise = wrong[weights > 0], surprise[weights > 0]
+            wrong, nll = wrong[weights > 0], nll[weights > 0]
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)
@@ -73,7 +73,7 @@ class LogisticBlock:
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         n = len(block) if weights is None else int((weights > 0).sum())
-        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(surprise.sum()))
+        return cls(log_likelihood.sum(axis=0), block.T @ slope, curvature, int(wrong.sum()), n, float(nll.sum()))
 
     def __add__(self, other: LogisticBlock) -> LogisticBlock:
         return LogisticBlock(
@@ -82,16 +82,14 @@ class LogisticBlock:
             self.curvature + other.curvature,
             self.wrong + other.wrong,
             self.n + other.n,
-            self.surprise + other.surprise,
+            self.nll + other.nll,
         )
 
     def accumulate(self, other: LogisticBlock) -> LogisticBlock:
         """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
-        return replace(
-            self, wrong=self.wrong + other.wrong, n=self.n + other.n, surprise=self.surprise + other.surprise
-        )
+        return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
 
     def _sums(self) -> tuple[Float, ...]:
         return self.log_likelihood, self.gradient, self.curvature
@@ -118,7 +116,7 @@ def guesses(predictors: Float) -> Int:
     return found
 
 
-def surprises(likelihood: str, codes: Float, predictors: Float) -> Float:
+def misclassification_probabilities(likelihood: str, codes: Float, predictors: Float) -> Float:
     """1 − p of the right class (n,), of linear predictors (n, C)."""
     target = targets(codes, predictors.shape[1])
     logs = _log_probability(likelihood, predictors, codes, _likelihood(likelihood, predictors, target)[0])

@@ -1,7 +1,7 @@
 """Column moments of the inputs and the targets as an additive statistic (Chan, Golub & LeVeque 1983, eq. 2.1).
 
 Means and centred sums of squares are merged, never raw sums of squares, so that raw-unit data (years, metres, cents)
-lose no digits. The same pass finds what is not finite, and where it stands first.
+lose no digits. The same pass finds non-finite values and the position of the first.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Float = NDArray[np.float64]
 class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
-    ``n`` counts rows; ``total`` is the sum of the row weights (equal to ``n`` without weights) and is what means and
-    variances are taken over. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64. ``square``
-    is in units of ``unit``², which is 1 but for values too large or too small to be squared.
+    ``n`` counts rows; ``total`` is the sum of the row weights (``n`` without weights), the weight of means and
+    variances. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64. ``square`` is in units of
+    ``unit``², which is 1 except for values too large or too small to be squared.
     """
 
     n: int
@@ -34,7 +34,7 @@ class ColumnMoments:
 
     @classmethod
     def of(cls, values: Float, weights: Float | None = None) -> ColumnMoments:
-        """Moments of ``values`` (rows, columns), with precision weights (rows,); zero is an absent row."""
+        """Moments of ``values`` (rows, columns), with precision weights (rows,); weight zero is an absent row."""
         if weights is not None:
             present = weights > 0
             if not present.all():
@@ -47,7 +47,7 @@ class ColumnMoments:
         unit = _unit(minimum, maximum)
         if (unit != 1).any():
             values = values / unit
-        with np.errstate(all="ignore"):  # weights that are too large or too small are refused by their sum
+        with np.errstate(all="ignore"):  # extreme weights are refused later, by their sum
             total = float(n) if weights is None else float(weights.sum())
             mean = np.average(values, axis=0, weights=weights)
             deviations = values - mean
@@ -72,7 +72,7 @@ class ColumnMoments:
 
     @property
     def unit(self) -> Float:
-        """1, or where values are too large or too small to be squared a power of two of their size, (columns,)."""
+        """1, or for values too large or too small to be squared a power of two of their size, (columns,)."""
         return _unit(self.minimum, self.maximum)
 
     @property
@@ -82,7 +82,7 @@ class ColumnMoments:
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """Columns whose values differ by one unit in the last place at most, (columns,): that is rounding."""
+        """True for columns whose values differ by at most one unit in the last place (rounding), (columns,)."""
         with np.errstate(all="ignore"):
             return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
@@ -99,7 +99,7 @@ class ColumnMoments:
 
     def variance_over(self, scale: Float) -> Float:
         """Variance of the values divided by ``scale``, (columns,)."""
-        with np.errstate(over="ignore"):  # of a constant column the scale need not be of its size
+        with np.errstate(over="ignore"):  # the scale of a constant column may have another size
             found: Float = self.variance / (scale / self.unit) ** 2
         return found
 
@@ -110,10 +110,10 @@ def _unit(minimum: Float, maximum: Float) -> Float:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and of t (T columns) over one set of rows, with what is wrong in them.
+    """Moments of X (d columns) and of t (T columns) over one set of rows, and non-finite values in them.
 
-    ``bad`` counts values that are not finite; ``first_bad`` is (row, column) of the first of them, the column counted
-    through X, then t, then the weights, or ``None``.
+    ``bad`` counts non-finite values; ``first_bad`` is (row, column) of the first of them, with columns counted through
+    X, then t, then the weights; or None.
     """
 
     inputs: ColumnMoments

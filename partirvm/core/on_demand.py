@@ -1,12 +1,12 @@
-"""Columns on demand: statistics of K candidate columns without their Gram matrix.
+"""Gram matrix rows on demand: statistics of K candidate columns without their full Gram matrix.
 
-A fit by actions (``core.fast``) reads the rows of G = ΦᵀWΦ that belong to columns which have joined, and of the others
-the diagonal alone. Where Φ of all rows is at hand, as where every row is a candidate and Φ is no larger than G, a row
-of G costs NK multiplications; where M columns join, that is MNK instead of the ½NK² of all.
+A fit by actions (``core.fast``) needs the rows of G = ΦᵀWΦ for columns that have joined; for the others only the
+diagonal. If Φ of all rows is in memory (every row is a candidate, and Φ is no larger than G), a row of G costs NK
+multiplications; if M columns join, the total is MNK instead of ½NK² for all of G.
 
-Rows come several at once, since a product of matrices does more in the time than one with a vector: with the column
-that joins those that are likely to come next, ``SHARE`` of the rows there are. So even where most columns join all
-their rows cost little more than G does.
+Several rows are computed at once, since a matrix-matrix product is more efficient than matrix-vector products: with the
+joining column also the columns that are likely to join next, ``SHARE`` of the rows computed so far. So even if most
+columns join, all their rows cost little more than G.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SHARE = 0.125
-"""Rows of G that come beside the one wanted, as a share of those that are there."""
+"""Additional rows of G per computation, as a fraction of the rows computed so far."""
 
 ROOM = 64
-"""Rows of G for which there is room at first."""
+"""Rows of G allocated initially."""
 
 
 @dataclass(frozen=True)
 class DesignRows:
-    """Rows of a design and of its target, √w_n times each: ``blocks`` (n, K) and ``targets`` (n, T), in order of rows.
+    """Rows of a design and of its target, multiplied by √w_n: ``blocks`` (n, K) and ``targets`` (n, T), in row order.
 
-    Nothing is summed but ``n``, rows of non-zero weight, and ``log_weight``, Σ log w_n over them: a sum is one below
-    the other.
+    Only ``n``, the number of rows of non-zero weight, and ``log_weight``, Σ log w_n over them, are summed; adding
+    concatenates the blocks.
     """
 
     blocks: tuple[Float, ...]
@@ -44,7 +44,7 @@ class DesignRows:
 
     @classmethod
     def of(cls, block: Float, target: Float, weights: Float | None = None) -> DesignRows:
-        """Of a design block (n, K), whose memory may be taken for another one, with ``target`` (n, T)."""
+        """From a design block (n, K), whose memory may be reused, with ``target`` (n, T)."""
         if weights is None:
             return cls((block.copy(order="K"),), (target,), len(block), 0.0)
         root, present = np.sqrt(weights)[:, None], weights > 0
@@ -52,13 +52,13 @@ class DesignRows:
         return cls((block * root,), (target * root,), int(present.sum()), log_weight)
 
     def joined(self) -> DesignRows:
-        """The same as one block."""
+        """The same with a single block."""
         if len(self.blocks) == 1:
             return self
         return replace(self, blocks=(np.concatenate(self.blocks),), targets=(np.concatenate(self.targets),))
 
     def gram(self) -> GramBlock:
-        """What all columns add to none: the whole of ΦᵀWΦ."""
+        """The statistics of all columns as new ones: the full ΦᵀWΦ."""
         parts = zip(self.blocks, self.targets, strict=True)
         whole = reduce(GramBlock.accumulate, (GramBlock.of(Phi[:, :0], Phi, target) for Phi, target in parts))
         return replace(whole, n=self.n, log_weight=self.log_weight)
@@ -74,7 +74,7 @@ class DesignRows:
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates of a fit by actions: columns ``labels`` (K,) of a ``basis``, by the ``rows`` of their design."""
+    """Candidates of a fit by actions: columns ``labels`` (K,) of a ``basis``, given by the ``rows`` of their design."""
 
     basis: str
     labels: Int
@@ -82,9 +82,9 @@ class Pool:
 
 
 class OnDemand:
-    """Mutable: as ``GramStatistics`` of a target with offset zero, but rows of ``gram`` come as they are asked for.
+    """Mutable. As ``GramStatistics`` of a target with offset zero, but rows of ``gram`` are computed when requested.
 
-    ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``energy`` (1,) and ``offset`` (K, 1).
+    ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``sum_squares`` (1,) and ``offset`` (K, 1).
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -97,7 +97,7 @@ class OnDemand:
         self.n, self.log_weight = rows.n, rows.log_weight
         self.diagonal: Float = np.einsum("nk,nk->k", self._Phi, self._Phi)
         self.projection: Float = self._Phi.T @ target
-        self.energy: Float = np.einsum("nt,nt->t", target, target)
+        self.sum_squares: Float = np.einsum("nt,nt->t", target, target)
         self.offset: Float = np.zeros_like(self.projection)
 
     @property
@@ -107,18 +107,18 @@ class OnDemand:
 
     @property
     def n_rows(self) -> int:
-        """Rows of G that are there."""
+        """Number of rows of G computed so far."""
         return self._count
 
     def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
-        """The row of G of a column (K,), and beside it those of ``likely`` columns that promise most."""
+        """The row of G of a column (K,); if computed now, also the rows of the most promising ``likely`` columns."""
         if self._place[column] < 0:
             self._measure(np.array([column]) if likely is None else self._wanted(column, *likely))
         found: Float = self._rows[self._place[column]]
         return found
 
     def take(self, columns: Int) -> GramStatistics:
-        """Statistics of the columns at these positions, in this order, whose rows of G are there."""
+        """Statistics of the columns at these positions, in this order; their rows of G must have been computed."""
         gram = self._rows[np.ix_(self._place[columns], columns)]
         symmetric = gram + gram.T
         symmetric *= 0.5
@@ -127,21 +127,21 @@ class OnDemand:
             labels=self.labels[columns],
             gram=symmetric,
             projection=self.projection[columns],
-            energy=self.energy,
+            sum_squares=self.sum_squares,
             offset=self.offset[columns],
             n=self.n,
             log_weight=self.log_weight,
         )
 
     def _wanted(self, column: int, likely: Int, promise: Float) -> Int:
-        """The column, and of the likely ones without a row those that come with it."""
+        """The column, and those of the likely ones without a row that are computed with it."""
         others = (self._place[likely] < 0) & (likely != column)
         likely, promise = likely[others], promise[others]
         best = np.argsort(-promise, kind="stable")[: int(SHARE * self._count)]
         return np.append(column, likely[best])
 
     def _measure(self, columns: Int) -> None:
-        """Rows of G of these columns, which are not there yet."""
+        """Compute the rows of G of these columns, which are still missing."""
         end = self._count + len(columns)
         if end > len(self._rows):
             grown = np.empty((min(max(2 * len(self._rows), end), self.n_columns), self.n_columns))

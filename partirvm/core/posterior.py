@@ -6,13 +6,13 @@ which in M × M form, with H = Σ⁻¹, is
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
 H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 in one
-model do no harm. Where the scaled matrix is still not positive definite to rounding (near-duplicate columns with almost
-no prior), its diagonal is raised by the least power of ten that makes it so; the posterior says so in ``jitter``.
+model cause no loss of accuracy. If the scaled matrix is still not numerically positive definite (near-duplicate columns
+with a very weak prior), the smallest sufficient power of ten is added to its diagonal; ``jitter`` reports it.
 
 With statistics of a residual target (offset m) the solve is for δ = μ − m: H δ = βΦᵀr − A m.
 
-**Several targets** that share the columns and their α, each with its own weights and noise: given α and β_τ they are
-independent, so that the posterior is one of each target, H_τ = β_τΦᵀΦ + A, and the log evidence is the sum of theirs.
+**Several targets** share the columns and their α, each with its own weights and noise. Given α and β_τ they are
+independent: there is one posterior per target, H_τ = β_τΦᵀΦ + A, and the log evidence is the sum over targets.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from partirvm.errors import NumericalError
 Float = NDArray[np.float64]
 
 STRANGERS = 0.1
-"""Absolute posterior correlation of two weights below which their columns may be deleted at once."""
+"""Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
-"""Raises of the unit diagonal tried in turn."""
+"""Jitters of the unit diagonal, tried in turn."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Posterior:
     """Posterior of M weights at fixed α and β.
 
     ``mean`` (M,) is μ; ``variance`` (M,) the diagonal of Σ; ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1];
-    ``residual`` is ‖t − Φμ‖² (weighted); ``log_evidence`` is in nats, of the target as the statistics see it;
+    ``residual`` is ‖t − Φμ‖² (weighted); ``log_evidence`` is in nats, in the units of the statistics' target;
     ``factor`` (M, M) is the lower Cholesky factor of the scaled H and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S;
-    ``rounding`` bounds the error of ``residual``, which is never below it: eps × the magnitudes that it is the
-    difference of.
+    ``rounding`` is a bound of the rounding error of ``residual`` (eps × the size of the terms whose difference it is),
+    and ``residual`` is at least that.
     """
 
     mean: Float
@@ -60,7 +60,7 @@ class Posterior:
 
     @property
     def cancelled(self) -> bool:
-        """Whether rounding may have taken all but two digits of the residual."""
+        """True if rounding may have left only two correct digits of the residual."""
         return self.residual < 100 * self.rounding
 
     @property
@@ -91,9 +91,9 @@ class Posterior:
 
 @dataclass(frozen=True)
 class JointPosterior:
-    """Posteriors of T targets that share M columns and their α: ``each`` is one target's.
+    """Posteriors of T targets that share M columns and their α: ``each`` has one posterior per target.
 
-    What is (M,) of one target is (M, T) here, what is a number is (T,); ``log_evidence`` is that of all together.
+    Quantities of shape (M,) for one target are (M, T) here, scalars are (T,); ``log_evidence`` is the sum over targets.
     """
 
     each: tuple[Posterior, ...]
@@ -120,17 +120,17 @@ class JointPosterior:
 
     @property
     def rounding(self) -> Float:
-        """Bounds of its rounding error (T,)."""
+        """Bounds of the rounding error of each residual (T,)."""
         return np.array([one.rounding for one in self.each])
 
     @property
     def log_evidence(self) -> float:
-        """Of all targets, nats."""
+        """Sum over targets, nats."""
         return float(sum(one.log_evidence for one in self.each))
 
     @property
     def cancelled(self) -> bool:
-        """Whether that of any target has cancelled."""
+        """True if the residual of any target has cancelled."""
         return any(one.cancelled for one in self.each)
 
     @property
@@ -154,21 +154,20 @@ class JointPosterior:
 
 
 AnyPosterior: TypeAlias = Posterior | JointPosterior
-"""Of one target, or of several."""
+"""A posterior of one target, or of several."""
 
 
 def factorise(H: Float) -> tuple[Float, Float, float]:
     """Scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter) with SHS + jitter·I = LLᵀ.
 
-    H is overwritten: its memory becomes that of L. Raises ``NumericalError`` if H is not finite or not positive
-    definite for any jitter.
+    H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
         raise NumericalError(
             f"{int(wrong.sum()):,} of {len(H):,} basis functions, the first at position {int(np.argmax(wrong))}, have "
-            "values whose squares sum to no positive number, or a precision that is none: standardize the inputs, "
+            "a sum of squares or a precision that is not finite and positive: standardize the inputs, "
             "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
         )
     scale = 1.0 / np.sqrt(diagonal)
@@ -176,12 +175,12 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
         return np.zeros((0, 0), order="F"), scale, 0.0
     H *= scale
     H *= scale[:, None]
-    L = np.ascontiguousarray(H).T  # H is symmetric: its transpose is stored as LAPACK wants it
+    L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     unit = L.diagonal().copy()
     for jitter in JITTERS:
         np.fill_diagonal(L, unit + jitter)
         L, info = lapack.dpotrf(L, lower=1, clean=0, overwrite_a=1)
-        for k in range(1, len(L)):  # above the diagonal SHS is still there, for another try
+        for k in range(1, len(L)):  # SHS is still stored above the diagonal: restore it for the next jitter
             if info == 0:
                 L[:k, k] = 0.0
             else:
@@ -194,7 +193,7 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
 
 
 def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> AnyPosterior:
-    """The posterior of the target at given α (M,) and β, or where β is (T,) that of all T targets together.
+    """The posterior of one target at given α (M,) and β; with β (T,) the joint posterior of all T targets.
 
     T times the work of ``posterior``. Raises ``NumericalError`` as ``factorise`` does.
     """
@@ -240,12 +239,12 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     if not len(right):
         return right, right
     solution = scale * lapack.dpotrs(factor, scale * right, lower=1)[0]
-    inverse = lapack.dtrtri(factor, lower=1)[0]  # L⁻¹, the squared lengths of whose columns are the diagonal
+    inverse = lapack.dtrtri(factor, lower=1)[0]  # L⁻¹; the squared lengths of its columns are the diagonal
     return solution, scale**2 * np.einsum("ij,ij->j", inverse, inverse)
 
 
-def strangers(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of these columns, the least determined first, whose weights are hardly correlated in any posterior."""
+def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of these columns, least determined first, whose weights are nearly uncorrelated in every posterior."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))
     correlation = np.zeros((len(order), len(order)))

@@ -1,21 +1,21 @@
-"""What is believed of α and β before the data speak, and what that makes of their updates.
+"""Priors of α and β, and their effect on the updates.
 
-Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) one, of shape a and rate b (Tipping 2001, eqs. 5 and appendix A).
-They are taken as densities of the logarithms: to log p(t | α, β) come, up to constants,
+Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
+A). They are used as densities of the logarithms: log p(t | α, β) is extended, up to constants, by
 
     Σ_i (a log α_i − b α_i) + c log β − d β.
 
-Here each of these terms is less by its largest value, a log(a/b) − a: it is 0 where the prior alone would have α, and
-below 0 elsewhere. So a column never gains by the prior alone, sums over different columns can be compared, and the
-terms do not depend on units. All zeros, the default, is flat in log α and log β. Shape without rate is improper: it has
-no largest value, and its term stays as it is.
+Here the maximum a log(a/b) − a is subtracted from each of these terms: a term is 0 at the mode of the prior and below 0
+elsewhere. So a column never gains by the prior alone, sums over different columns can be compared, and the terms do not
+depend on units. The default, all zeros, is flat in log α and log β. A shape without a rate is improper: it has no
+maximum, and its term is not shifted.
 
 **Updates** (appendix A, eqs. 48–50), MacKay's and those of expectation maximisation, γ_i = 1 − α_iΣ_ii:
 
     α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d)
     α_i ← (1 + 2a) / (μ_i² + Σ_ii + 2b)         β ← (N + 2c) / (‖t − Φμ‖² + Σγ/β + 2d)
 
-EM never lowers the sum; it takes far more steps.
+EM never lowers the sum, but takes many more steps.
 
 **One column** of sparsity s and quality q adds, at precision α (Tipping & Faul 2003, eq. 18),
 
@@ -25,10 +25,10 @@ whose slope in log α, times 2(α + s)²/s², is with x = α/s, r = q²/s and B 
 
     g(x) = 1 + x − r x + 2 (a − B x)(1 + x)².
 
-With a = b = 0 its root is s²/(q² − s), and there is none unless q² > s. With b = 0 the peak is the lesser root of
+With a = b = 0 its root is s²/(q² − s), and there is none unless q² > s. With b = 0 the peak is the smaller root of
 2a x² − (r − 1 − 4a) x + 1 + 2a, and there is none unless r ≥ 1 + 4a + √(8a(1 + 2a)). With b > 0 there is always a
-root, and may be three, the middle one a minimum: no α runs to infinity. The column is worth having if ℓ is above 0,
-what it would be without the column.
+root, and there may be three, the middle one a minimum: α stays finite. The column gains if ℓ is above 0, the value
+without the column.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 UPDATES = ("mackay", "em")
-"""Ways to update α and β."""
+"""Update rules of α and β."""
 
 HALVINGS = 64
-"""Of log x, until a peak is found: from 10³⁰⁰ to the last bits."""
+"""Bisection steps in log x: from 10³⁰⁰ to the last bits."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class GammaDensity:
 
     @property
     def flat(self) -> bool:
-        """Whether it says nothing."""
+        """True if the density is flat."""
         return not (self.shape or self.rate)
 
     def shared(self, count: int) -> GammaDensity:
-        """The part of each of ``count`` weights that have one precision together."""
+        """The share of each of ``count`` weights with a common precision."""
         return GammaDensity(self.shape / count, self.rate / count)
 
     def log_density(self, precision: Float) -> Float:
-        """Of the logarithm of each finite precision, nats below its largest value; 0 everywhere if flat."""
+        """Log density of the logarithm of each finite precision, minus its maximum, nats; 0 if flat."""
         found = -self.rate * precision
         if self.shape:
             found = found + self.shape * np.log(precision)
@@ -75,19 +75,19 @@ class GammaDensity:
         return found
 
     def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
-        """Whether columns of these s and q² gain nothing at any precision: q² ≤ s if flat (Tipping & Faul, eq. 20)."""
+        """True where columns with these s and q² gain at no precision: q² ≤ s if flat (Tipping & Faul, eq. 20)."""
         if self.flat:
             return square <= s
         return ~np.isfinite(self.peak(s, square))
 
     def peak(self, s: Float, square: Float) -> Float:
-        """The best precision of each column of these s and q², alone; infinite where it gains nothing."""
+        """The best precision of each column with these s and q², alone; infinite where there is no gain."""
         return self._best(s, square)[0]
 
     def gain(self, s: Float, square: Float) -> Float:
-        """Nats that each column brings at its peak; 0 where it has none.
+        """Gain in nats of each column at its peak; 0 where it has none.
 
-        If flat ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27). A prior without a rate is left out of it.
+        If flat, ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27). A prior without a rate is not included.
         """
         if not self.flat:
             return self._best(s, square)[1]
@@ -115,21 +115,21 @@ class GammaDensity:
         return alpha, gain
 
     def _unbounded(self, r: Float) -> tuple[Float, ...]:
-        """The lesser root of g without a rate, infinite where there is none."""
+        """The smaller root of g without a rate, infinite where there is none."""
         a, half = self.shape, r - 1.0 - 4.0 * self.shape
         inside = half**2 - 8.0 * a * (1.0 + 2.0 * a)
         x = 2.0 * (1.0 + 2.0 * a) / (half + np.sqrt(np.maximum(inside, 0.0)))
         return (np.where((half > 0) & (inside >= 0), x, np.inf),)
 
     def _bounded(self, r: Float, B: Float) -> tuple[Float, ...]:
-        """The least and the largest root of g, by bisection between the places where its slope is zero."""
+        """The smallest and the largest root of g, by bisection between the zeros of its derivative."""
         a = self.shape
 
         def g(x: Float) -> Float:
             found: Float = 1.0 + x - r * x + 2.0 * (a - B * x) * (1.0 + x) ** 2
             return found
 
-        low, high = 1.0 / (1.0 + r + 8.0 * B), (a + 0.5) / B  # g is above 0 at the one, below at the other
+        low, high = 1.0 / (1.0 + r + 8.0 * B), (a + 0.5) / B  # g is above 0 at low, below 0 at high
         p, c = 2.0 * a - 4.0 * B, 0.5 * (r - 1.0 - 4.0 * a + 2.0 * B)
         inside = p**2 - 12.0 * B * c
         stable = p + np.copysign(np.sqrt(np.maximum(inside, 0.0)), p)
@@ -143,7 +143,7 @@ class GammaDensity:
 
 
 def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
-    """Where g falls through zero between ``low`` and ``high``, both above zero."""
+    """The zero of g between ``low`` and ``high``, both positive, where g changes from positive to negative."""
     low, high = np.log(low), np.log(high)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -155,9 +155,9 @@ def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of each α and of β, the way of their updates, and α that are ``fixed``: pairs (column's label, α).
+    """Priors of each α and of β, the update rule, and α that are ``fixed``: pairs (column's label, α).
 
-    α refers to the target as the model sees it, and so does β here.
+    α and β refer to the target in the model's units.
     """
 
     alpha: GammaDensity = field(default_factory=GammaDensity)
@@ -167,26 +167,26 @@ class Prior:
 
     @property
     def lingers(self) -> bool:
-        """Whether α of a column that is worth nothing stays small enough for the column to stay: unlike MacKay's."""
+        """True if α of a worthless column can stay finite, so that the column is not pruned (not so for MacKay's)."""
         return self.updates == "em" or self.alpha.rate > 0
 
     def shared(self, outputs: int) -> Prior:
-        """The same for each of ``outputs`` weights of a column that have one α, by their mean γ, μ² and Σ_ii."""
+        """The prior for each of ``outputs`` weights of a column with a common α, for means of γ, μ² and Σ_ii."""
         return replace(self, alpha=self.alpha.shared(outputs))
 
     def held(self, labels: Int) -> NDArray[np.bool_]:
-        """Which of the columns with these labels have an α that is fixed, (M,)."""
+        """True for columns with these labels whose α is fixed, (M,)."""
         return np.isin(labels, [label for label, _ in self.fixed])
 
     def fix(self, labels: Int, alpha: Float) -> Float:
-        """α (M,) or (M, C) with those that are fixed as they are to be."""
+        """α (M,) or (M, C) with the fixed values inserted."""
         for label, value in self.fixed:
             mine = (labels == label).reshape(-1, *[1] * (alpha.ndim - 1))
             alpha = np.where(mine, value, alpha)
         return alpha
 
     def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
-        """The next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where nothing holds it."""
+        """The next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where it diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.updates == "em":
@@ -201,7 +201,7 @@ class Prior:
         return np.maximum(n - determined, 1.0) + c, residual + d
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
-        """What the priors add to the evidence, nats; infinite α are of columns that are not there, β None is fixed."""
+        """Contribution of the priors to the evidence, nats; infinite α (absent columns) and β None (fixed) add none."""
         found = 0.0
         if not self.alpha.flat:
             free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
@@ -212,4 +212,4 @@ class Prior:
 
 
 FLAT = Prior()
-"""The default: nothing is believed, MacKay's updates."""
+"""The default: flat priors, MacKay's updates."""

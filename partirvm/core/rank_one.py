@@ -1,15 +1,15 @@
-"""The posterior of a few active ones of many candidate columns, kept up to date while single columns come and go.
+"""The posterior of the active ones among many candidate columns, updated as single columns join and leave.
 
-G = ΦᵀΦ and b = Φᵀt of all K candidates are at hand, or a row of G once its column joins (``core.on_demand``); M of them
-are *active*. With Σ and μ of these, and of all
+G = ΦᵀΦ and b = Φᵀt of all K candidates are known, or a row of G once its column joins (``core.on_demand``); M of the
+candidates are *active*. With Σ and μ of the active columns, and for all candidates
 
     S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25),
 
-a change of one α changes Σ by a matrix of rank one, and μ, S and Q follow (their appendix): O(KM + M²) flops, bound by
-the reading of M rows of G and of Σ. No row of the data is read.
+a change of one α changes Σ by a matrix of rank one, and μ, S and Q follow (their appendix): O(KM + M²) flops, limited
+by memory bandwidth for M rows of G and Σ. No row of the data is read.
 
-Of an inactive candidate s = S and q = Q; of an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii, which keep the digits
-that are lost to those from S and Q (their eq. 23) where the data say much more than the prior.
+For an inactive candidate s = S and q = Q; for an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii, which is more accurate
+than computing them from S and Q (their eq. 23) when the data are much more informative than the prior.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 ROOM = 64
-"""Columns that can join before arrays grow."""
+"""Number of columns that can join before arrays are enlarged."""
 
 
 class ActiveColumns:
-    """Mutable: ``columns`` (M,) are positions of the active candidates, in the order of their coming.
+    """Mutable. ``columns`` (M,) are the positions of the active candidates, in order of joining.
 
-    ``alpha``, ``mean``, ``variance`` (M,) are theirs, ``S`` and ``Q`` (K,) those of all. ``statistics`` are of all K
-    candidates (one target) and must not be changed by others. ``refresh`` computes everything anew.
+    ``alpha``, ``mean``, ``variance`` (M,) belong to them, ``S`` and ``Q`` (K,) to all candidates. ``statistics`` of all
+    K candidates (one target) must not be changed by the caller. ``refresh`` computes everything again.
     """
 
     def __init__(self, statistics: GramStatistics | OnDemand, columns: Int, alpha: Float, beta: float) -> None:
@@ -77,14 +77,14 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> Posterior:
-        """Everything anew at this β: one Cholesky factorisation, 2M³ + KM² flops."""
-        del self.posterior  # not held beside the one that takes its place
+        """Compute everything again at this β: one Cholesky factorisation, 2M³ + KM² flops."""
+        del self.posterior  # free it before its replacement is computed
         self.posterior = self._anew(beta)
         return self.posterior
 
     def _anew(self, beta: float) -> Posterior:
         self.beta, M, room = beta, self.M, len(self._Sigma)
-        del self._Sigma  # nor this
+        del self._Sigma  # free it, too
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
         if isinstance(self.statistics, GramStatistics) and back.any():
@@ -104,11 +104,11 @@ class ActiveColumns:
         return found
 
     def clear(self) -> None:
-        """Let go of what actions need, once they are over: M × K and M × M numbers."""
+        """Free the arrays needed for actions, M × K and M × M, when they are over."""
         self._rows, self._Sigma = self._rows[:0, :0].copy(), self._Sigma[:0, :0].copy()
 
     def add(self, column: int, alpha: float, likely: tuple[Int, Float] | None = None) -> None:
-        """Activate a candidate at this α; ``likely`` are candidates that may come next, and how much they promise."""
+        """Activate a candidate at this α; ``likely`` are candidates that may come next, and their promised gains."""
         if len(self._rows) == self.M:
             self._grow()
         M, beta = self.M, self.beta
@@ -128,14 +128,14 @@ class ActiveColumns:
         self._add_outer(variance, tied)
 
     def change(self, column: int, alpha: float) -> None:
-        """Give an active candidate another α."""
+        """Change the α of an active candidate."""
         i = self.place[column]
         change = alpha - self._alpha[i]
         self._scale(i, change / (1.0 + change * self._Sigma[i, i]))
         self._alpha[i] = alpha
 
     def delete(self, column: int) -> None:
-        """Take an active candidate out; the last one takes its place."""
+        """Deactivate a candidate; the last one moves to its position."""
         i, last = int(self.place[column]), self.M - 1
         self._scale(i, 1.0 / self._Sigma[i, i])
         Sigma = self._Sigma
@@ -153,7 +153,7 @@ class ActiveColumns:
         self.M = last
 
     def sparsity_and_quality(self) -> tuple[Float, Float]:
-        """s and q of all candidates (K,): what each would meet if it were not active."""
+        """s and q of all candidates (K,), as if each were not active."""
         s, q = np.maximum(self.S, 0.0), self.Q.copy()
         s[self.columns], q[self.columns] = self.own_factors()
         return s, q
@@ -164,7 +164,7 @@ class ActiveColumns:
         return np.maximum(precision - self.alpha, 0.0), self.mean * precision
 
     def now(self) -> Posterior:
-        """The last posterior with the mean, variance, γ and residual of now; its factor and evidence are of then."""
+        """The last posterior with current mean, variance, γ and residual; its factor and evidence are not updated."""
         gamma = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0)
         return replace(
             self.posterior,
@@ -175,7 +175,7 @@ class ActiveColumns:
         )
 
     def drift(self) -> float:
-        """How far Q of the active columns is from αμ, what it is at any posterior, in units of √S."""
+        """Largest difference of Q from αμ over the active columns (zero in exact arithmetic), in units of √S."""
         if not self.M:
             return 0.0
         off = np.abs(self.Q[self.columns] - self.alpha * self.mean)
@@ -183,14 +183,14 @@ class ActiveColumns:
         return float(np.max(off / np.sqrt(np.maximum(self.S[self.columns], least))))
 
     def _residual(self) -> float:
-        """‖t − Φμ‖² from β(b − Gδ) = Q, which for active columns is αμ."""
+        """‖t − Φμ‖² from β(b − Gδ) = Q, which is αμ for active columns."""
         delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
         delta[self.columns] += self.mean
         quality[self.columns] = self.alpha * self.mean
-        return float(self.statistics.energy[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
+        return float(self.statistics.sum_squares[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
 
     def _scale(self, i: int, kappa: float) -> None:
-        """Σ −= κΣ_iΣ_iᵀ, and what follows."""
+        """Σ −= κΣ_iΣ_iᵀ, and the resulting updates."""
         column = self._Sigma[:, i].copy()
         change = self.beta * (column[: self.M] @ self._rows[: self.M])
         mean = kappa * self._mean[i]

@@ -1,11 +1,11 @@
-"""Sums over tiles in one fixed tree, whatever the order in which tiles arrive.
+"""Sums over tiles in one fixed tree, independent of the order in which tiles arrive.
 
-Floating-point addition is not associative, so a sum taken in completion order changes with the number of workers. Here
-the order is a property of the tile numbers alone. Node ``(level, index)`` stands for tiles
+Floating-point addition is not associative, so a sum in completion order would change with the number of workers. Here
+the order depends only on the tile numbers. Node ``(level, index)`` stands for tiles
 ``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``; its value is the left child plus the right child, or the
-left child alone where the right one lies beyond the last tile. The root is the sum. A task that takes an aligned run of
-``2**level`` tiles returns one node, and any way of cutting the tiles into such runs gives the same bits. The tree also
-sums pairwise, so rounding grows with the logarithm of the number of tiles.
+left child alone if the right one lies beyond the last tile. The root is the sum. A task that takes an aligned run of
+``2**level`` tiles returns one node, and any partition of the tiles into such runs gives the same bits. The tree also
+sums pairwise, so rounding errors grow with the logarithm of the number of tiles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 
 class Additive(Protocol):
-    """A statistic: ``a + b`` is the statistic of the rows of both, and leaves ``a`` and ``b`` as they were."""
+    """A statistic: ``a + b`` is the statistic of the rows of both; it changes neither ``a`` nor ``b``."""
 
     def __add__(self, other: Self, /) -> Self: ...
 
@@ -26,12 +26,12 @@ S = TypeVar("S", bound=Additive)
 
 @dataclass
 class TreeSum(Generic[S]):
-    """Collects nodes in any order and adds each to its sibling as soon as both are there.
+    """Collects nodes in any order and adds each node to its sibling as soon as both are present.
 
     Parameters
     ----------
     n_tiles : int
-        How many tiles the whole sum has, at least 1.
+        Total number of tiles, at least 1.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class TreeSum(Generic[S]):
     _waiting: dict[tuple[int, int], S] = field(default_factory=dict)
 
     def add(self, index: int, value: S, level: int = 0) -> None:
-        """Put in node ``(level, index)``; merges upward as far as siblings allow."""
+        """Insert node ``(level, index)``; merges upward as far as siblings are present."""
         while (index ^ 1) << level < self.n_tiles:
             sibling = self._waiting.pop((level, index ^ 1), None)
             if sibling is None:
@@ -60,7 +60,7 @@ class TreeSum(Generic[S]):
             self.add(index >> 1, value, level + 1)
 
     def result(self) -> S:
-        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must never be used."""
+        """The root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must never be used."""
         if len(self._waiting) != 1 or (nodes := next(iter(self._waiting)))[1] != 0 or 1 << nodes[0] < self.n_tiles:
             raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
         return next(iter(self._waiting.values()))

@@ -1,9 +1,9 @@
-"""Products of design rows whose bits are those of the row, wherever it stands and whatever rows stand beside it.
+"""Products of design rows whose bits depend only on the row, not on its position or on other rows.
 
-BLAS chooses its way by the shape of a whole product, and its kernels for AVX-512 take rows 24 at a time and round those
-left over, and columns past a multiple of 8, in another way. So rows go through in pieces of one fixed height that is a
-multiple of 24. Passes need none of this: there a row's panel never changes. Predictions do, since the same row may be
-asked for alone, in a table, or in a tile.
+BLAS selects its algorithm by the shape of the whole product. Its AVX-512 kernels process 24 rows at a time, and round
+the remaining rows, and columns past a multiple of 8, differently. So rows are processed in pieces of one fixed height,
+a multiple of 24. Passes do not need this, since a row's panel never changes. Predictions do, since the same row may be
+predicted alone, in a table, or in a tile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 ROWS = 192
-"""Height of a piece."""
+"""Rows of a piece."""
 
 
 def products(block: Float, weights: Float) -> Float:

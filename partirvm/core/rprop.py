@@ -1,10 +1,10 @@
-"""A search for parameters that maximise a function, from its values and slopes at one point a round: iRprop⁻.
+"""iRprop⁻: maximise a function by its gradient, evaluated at one point per round.
 
-Each log parameter has a step of its own. It goes that far up its slope, farther each time as long as the slope keeps
-its sign, half as far once that changes, when it stays where it is for a round (Igel & Hüsken 2003, "Empirical
-evaluation of the improved Rprop learning algorithm"). The size of a slope does not count, so that a feature that seems
-to matter little is lost no faster than others: two that matter only together get a chance to meet. The value may fall
-from round to round; the best point is remembered, and is the answer.
+Each log parameter has its own step size. It moves in the direction of its derivative, by steps that grow while the sign
+stays the same, and that are halved when it changes; the parameter then stays unchanged for one round (Igel & Hüsken
+2003, "Empirical evaluation of the improved Rprop learning algorithm"). The size of the derivative is not used, so a
+feature that seems unimportant is not lost faster than others: two features that matter only together can both survive.
+The value may decrease from round to round; the result is the best point.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 FIRST_STEP = 0.3
-"""First change of a log parameter: a width changes by a third, what a start without any knowledge is worth."""
+"""First change of a log parameter: a width changes by a third, suitable for an uninformed start."""
 
 LATER_STEP = 0.1
-"""The same where a search goes on near an optimum."""
+"""First change when a search continues near an optimum."""
 
 LONGER, SHORTER = 1.2, 0.5
-"""Factors of a step after slopes of one sign and after a change of sign, those of iRprop⁻."""
+"""iRprop⁻ factors of a step after an equal sign and after a change of sign."""
 
 LEAST_STEP, MOST_STEP = 1e-3, 1.0
-"""Bounds of a step: a thousandth is finer than the evidence can tell, and beyond 1 a slope says nothing."""
+"""Bounds of a step: below a thousandth the evidence hardly changes, and beyond 1 a derivative is not informative."""
 
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-"""Bounds of a log parameter, from its start: a feature that fell so far is off, and a width so narrow sees no row."""
+"""Bounds of a log parameter from its start: below, a feature is off; above, the kernel of any two rows vanishes."""
 
 WINDOW = 10
-"""Rounds over which the best value has to rise; a search has one more than so many at least."""
+"""Rounds over which the best value must rise; a search has at least one more."""
 
 RISE = 1e-3
-"""Nats per row by which it has to rise within them."""
+"""Nats per row by which it must rise within these rounds."""
 
 MOST_ROUNDS = 150
-"""Rounds at most: three times what any set has taken."""
+"""Maximum number of rounds: three times the largest number measured on any data set."""
 
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
 
 REVIVED = 1 / 3
-"""Fraction of its start to which revival raises a gamma at least: lower ones fall back to the optimum they left."""
+"""Revival raises a gamma to at least this fraction of its start: lower ones return to the previous optimum."""
 
 AWAKE = 1e-2
-"""Fraction of the largest to which a gamma that is off is raised where a kernel is learned again."""
+"""Fraction of the largest gamma to which a gamma that is off is raised when a kernel is learned again."""
 
 RAISED = 1 / 10
-"""Fraction of its start to which a gamma that was off is raised where there are more centres to tell what it is for."""
+"""Fraction of its start to which a gamma that was off is raised when there are more centres."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where a search stands, ``logs`` (p,) being the point to be looked at next.
+    """State of a search; ``logs`` (p,) is the next point to evaluate.
 
-    ``start`` (p,) is what bounds refer to, −∞ for a parameter that stays as it is; ``step`` (p,) the last steps and
-    ``slope`` (p,) the last slopes, 0 after a change of sign; ``values`` those of all rounds, and ``best`` (p,) the
-    point of the largest, ``peak``.
+    ``start`` (p,) is the reference of the bounds, −∞ for a fixed parameter; ``step`` (p,) are the last step sizes and
+    ``slope`` (p,) the last derivatives, 0 after a change of sign; ``values`` are those of all rounds, and ``best`` (p,)
+    is the point of the largest, ``peak``.
     """
 
     start: Float
@@ -76,18 +76,18 @@ class Search:
 
     @property
     def improved(self) -> bool:
-        """Whether the last round was the best so far."""
+        """True if the last round was the best so far."""
         return bool(self.values) and self.values[-1] == self.peak
 
 
 def begin(start: Float, logs: Float | None = None, step: float = FIRST_STEP) -> Search:
-    """Begin at ``logs``, or where the bounds have their middle."""
+    """Start at ``logs``, default the centre of the bounds."""
     point = start if logs is None else logs
     return Search(start, point, np.full(len(start), step), np.zeros(len(start)), point)
 
 
 def again(search: Search, logs: Float, step: float) -> Search:
-    """Begin anew at another point; what was the best so far stays the one to beat."""
+    """Restart at another point; the best point so far is kept."""
     fresh = begin(search.start, logs, step)
     return replace(fresh, best=search.best, peak=search.peak)
 
@@ -95,9 +95,9 @@ def again(search: Search, logs: Float, step: float) -> Search:
 def advance(
     search: Search, value: float, slope: Float, rows: int, window: int = WINDOW
 ) -> tuple[Search, Termination | None]:
-    """Hear of value and slopes (p,) at ``search.logs``, in nats of so many rows; the next point, or why it is over.
+    """Process value and derivatives (p,) at ``search.logs``, in nats; the next point, or the reason for the end.
 
-    It is over when the best value has risen too little in ``window`` rounds.
+    The search ends when the best value has risen too little in ``window`` rounds.
     """
     values = (*search.values, value)
     better = value > search.peak
@@ -116,7 +116,7 @@ def advance(
 
 
 def groups(names: Sequence[str]) -> list[Int]:
-    """Positions of the parameters that are a gamma per feature, for each kernel that has such.
+    """Positions of the per-feature gammas, for each kernel that has them.
 
     >>> [group.tolist() for group in groups(["weights[0]", "parts[0].gamma", "parts[1].gamma[0]", "parts[1].gamma[1]"])]
     [[2, 3]]
@@ -130,13 +130,13 @@ def groups(names: Sequence[str]) -> list[Int]:
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:
-    """Positions of those gammas that are off, among ``groups``; one that was 0 from the start is none of them."""
+    """Positions among ``groups`` of the gammas that are off, except those that were 0 at the start."""
     found = [group[(logs[group] < logs[group].max() + np.log(OFF)) & np.isfinite(logs[group])] for group in features]
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def revived(search: Search, features: Sequence[Int]) -> Float:
-    """The best point with every gamma per feature raised to ``REVIVED`` × its start, so that what was lost may meet."""
+    """The best point with every per-feature gamma raised to at least ``REVIVED`` × its start, to recover features."""
     logs = search.best.copy()
     for group in features:
         logs[group] = np.maximum(logs[group], search.start[group] + np.log(REVIVED))
@@ -144,7 +144,7 @@ def revived(search: Search, features: Sequence[Int]) -> Float:
 
 
 def awakened(logs: Float, features: Sequence[Int]) -> Float:
-    """``logs`` (p,) with those gammas that are off raised to ``AWAKE`` × the largest."""
+    """``logs`` (p,) with the gammas that are off raised to ``AWAKE`` × the largest."""
     found = logs.copy()
     for group in features:
         found[off(logs, [group])] = logs[group].max() + np.log(AWAKE)
@@ -152,7 +152,7 @@ def awakened(logs: Float, features: Sequence[Int]) -> Float:
 
 
 def raised(search: Search, features: Sequence[Int]) -> Float:
-    """The best point with those gammas that are off raised to ``RAISED`` × their start."""
+    """The best point with the gammas that are off raised to ``RAISED`` × their start."""
     logs, positions = search.best.copy(), off(search.best, features)
     logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(RAISED))
     return logs

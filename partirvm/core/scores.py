@@ -1,12 +1,14 @@
-"""How good class probabilities are, as an additive statistic: log loss, accuracy, Brier, calibration, ranking.
+"""Quality of class probabilities, as an additive statistic: log loss, accuracy, Brier score, calibration, ROC AUC.
 
-Sums come first and quotients last, so that a pass may add tiles in its tree. The ranking behind ROC AUC needs the order
-of all scores; where these are too many it is kept on the finest grid that fits, and its error is known.
+Sums are kept, and quotients taken at the end, so that a pass can add tiles in its tree. ROC AUC needs the order of all
+scores; if there are too many, the order is kept on the finest grid that fits, and the error is bounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +18,23 @@ Int = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 EPSILON = float(np.finfo(np.float64).eps)
-"""A probability below this counts as this: the logarithm of a wrong certain answer is −36 nats, as in scikit-learn."""
+"""Probabilities are clipped to this: log p of a certain wrong answer is −36 nats, as in scikit-learn."""
 
 N_BINS = 15
 """Bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
 
 LIMIT = 1 << 17
-"""Distinct scores that a ranking keeps, about 3 MB."""
+"""Distinct scores kept by a ranking, about 3 MB."""
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Counts of negative and positive rows for each distinct score, in order of the score.
 
-    ``keys`` (u,) uint64, increasing, are the scores' bits in an order that is that of the numbers, without the lowest
-    ``level`` bits: at level 0 every score is its own; each further level joins neighbours of that grid pairwise.
-    ``negative`` and ``positive`` are (u,) int64. The level is the lowest at which ``LIMIT`` keys suffice. So sums
-    do not depend on the order of their terms: the keys of a sum hold those of its terms, and need their levels.
+    ``keys`` (u,) uint64, increasing, encode the scores in the order of the numbers, without the lowest ``level`` bits:
+    at level 0 each distinct score has its own key; each further level merges pairs of neighbouring grid cells.
+    ``negative`` and ``positive`` are (u,) int64. The level is the lowest at which ``LIMIT`` keys suffice. Sums do not
+    depend on the order of their terms: the keys of a sum include those of its terms at the same level.
     """
 
     level: int
@@ -42,7 +44,7 @@ class Ranking:
 
     @classmethod
     def of(cls, scores: Float, positive: NDArray[np.bool_]) -> Ranking:
-        """The ranking of finite scores (n,), larger ones for rows that are ``positive`` (n,)."""
+        """The ranking of finite scores (n,); ``positive`` (n,) marks rows that should have larger scores."""
         return _thinned(0, _ordered(scores), (~positive).astype(np.int64), positive.astype(np.int64))
 
     def __add__(self, other: Ranking) -> Ranking:
@@ -69,21 +71,21 @@ class Ranking:
 
     @property
     def auc_error(self) -> float:
-        """Most that ``auc`` can be wrong by: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
+        """Bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
         if self.level == 0 or not self.pairs:
             return 0.0
         return float(self.positive.astype(np.float64) @ self.negative) / (2.0 * self.pairs)
 
 
 def _ordered(scores: Float) -> Keys:
-    """Bits of finite numbers as integers of the same order; −0 is 0."""
+    """Finite numbers as integers with the same order; −0 becomes 0."""
     bits = (scores + 0.0).view(np.uint64)
     sign = np.uint64(1 << 63)
     return np.where(bits & sign, ~bits, bits | sign)
 
 
 def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
-    """Join equal keys, and neighbours until no more than ``LIMIT`` are left."""
+    """Merge equal keys, and neighbours until at most ``LIMIT`` are left."""
     order = np.argsort(keys, kind="stable")
     keys, negative, positive = keys[order], negative[order], positive[order]
     while True:
@@ -100,16 +102,16 @@ def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """Sums over ``n`` rows of what class probabilities were worth.
+    """Sums over ``n`` rows of scores of class probabilities.
 
-    ``surprise`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class is theirs (the first one of
-    equals), ``squares`` sums Σ_k (p_k − [t = k])², halved for two classes, where it is (p_1 − t)². ``bin_rows``,
+    ``nll`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class (the first of equal ones) is
+    the true class, ``squares`` sums Σ_k (p_k − [t = k])², halved for two classes, where it is (p_1 − t)². ``bin_rows``,
     ``bin_correct`` (``N_BINS``,) int64 and ``bin_confidence`` (``N_BINS``,) are the rows, the correct ones and the sum
-    of the largest probability by the bin of the largest probability. ``ranking`` is for two classes, else None.
+    of the largest probability by the bin of the largest probability. ``ranking`` is for two classes, otherwise None.
     """
 
     n: int
-    surprise: float
+    nll: float
     correct: int
     squares: float
     bin_rows: Int
@@ -121,8 +123,8 @@ class ClassScores:
     def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None) -> ClassScores:
         """Scores of rows whose classes are ``codes`` (n,), 0 … K−1, under ``probabilities`` (n, K).
 
-        ``scores`` (n,), for two classes, rank the rows for ROC AUC: larger ones for class 1. Linear predictors rank
-        where probabilities have long become 0 or 1.
+        ``scores`` (n,), for two classes, rank the rows for ROC AUC: larger for class 1. Linear predictors still rank
+        rows whose probabilities are rounded to 0 or 1.
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]
@@ -135,7 +137,7 @@ class ClassScores:
         bins = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, N_BINS - 1)
         return cls(
             n=len(classes),
-            surprise=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
+            nll=float(-np.log(np.clip(own, EPSILON, 1.0)).sum()),
             correct=int(correct.sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
             bin_rows=np.bincount(bins, minlength=N_BINS),
@@ -144,10 +146,15 @@ class ClassScores:
             ranking=None if scores is None else Ranking.of(scores, classes == 1),
         )
 
+    def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
+        """What an evaluation tells, by name; ``roc_auc`` is for two classes."""
+        ranked = {"roc_auc": self.roc_auc} if self.ranking is not None else {}
+        return {name: getattr(self, name) for name in ("accuracy", "log_loss", "brier", "ece")} | ranked
+
     def __add__(self, other: ClassScores) -> ClassScores:
         return ClassScores(
             n=self.n + other.n,
-            surprise=self.surprise + other.surprise,
+            nll=self.nll + other.nll,
             correct=self.correct + other.correct,
             squares=self.squares + other.squares,
             bin_rows=self.bin_rows + other.bin_rows,
@@ -158,22 +165,22 @@ class ClassScores:
 
     @property
     def loss(self) -> float:
-        """What a run tries to lower: the log loss."""
+        """The loss minimised by early stopping: the log loss."""
         return self.log_loss
 
     @property
     def log_loss(self) -> float:
         """Mean −log p_t per row, in nats."""
-        return self.surprise / self.n
+        return self.nll / self.n
 
     @property
     def accuracy(self) -> float:
-        """Fraction of rows whose most probable class is theirs."""
+        """Fraction of rows whose most probable class is the true class."""
         return self.correct / self.n
 
     @property
     def error(self) -> float:
-        """Fraction of the other rows."""
+        """1 − accuracy."""
         return (self.n - self.correct) / self.n
 
     @property
@@ -193,5 +200,5 @@ class ClassScores:
 
     @property
     def auc_error(self) -> float:
-        """Most that ``roc_auc`` can be wrong by, because scores were joined."""
+        """Bound of the error of ``roc_auc`` caused by merged scores."""
         return 0.0 if self.ranking is None else self.ranking.auc_error

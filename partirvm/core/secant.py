@@ -1,9 +1,9 @@
-"""Newton steps of outputs that are coupled: the blocks of the Hessian, corrected by what the gradients of passes told.
+"""Newton steps for coupled outputs: the block-diagonal Hessian, corrected by gradient differences of past passes.
 
-A pass at W + s whose gradient is less by y has measured the curvature G between outputs along s: Gs = y, to first
-order (the secant equation). With the blocks' (G_k + A_k)⁻¹ to begin with and the last few pairs (s, y + As), which
+If a pass at W + s finds a gradient that is smaller by y, then the curvature G between outputs along s satisfies Gs = y,
+to first order (the secant equation). Starting from the blocks' (G_k + A_k)⁻¹ and the last few pairs (s, y + As), which
 hold at any α, the BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) gives a step that is
-right along all of them, and costs no pass.
+correct along all of them, without another pass.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from partirvm.core.laplace import LaplaceState
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Pairs = tuple[tuple[Float, Float], ...]
-"""Steps s and falls of the gradient y, (M, C) each, oldest first."""
+"""Steps s and decreases of the gradient y, (M, C) each, oldest first."""
 
 RELAXED = 2.0 / 3.0
-"""Part of the blocks' Newton step that is taken without any pair."""
+"""Fraction of the block-diagonal Newton step that is taken if there is no pair."""
 
 MEMORY = 8
-"""Pairs that are kept."""
+"""Number of pairs kept."""
 
 STRAIGHT = 1e-12
-"""Least cosine of s and y + As of a pair that is used: below it there is only rounding."""
+"""Minimum cosine of s and y + As of a pair that is used: smaller values are rounding errors."""
 
 
 def remember(pairs: Pairs, step: Float, fall: Float) -> Pairs:
-    """With one more pair; the oldest are forgotten. A step of nothing tells nothing."""
+    """The pairs with one more appended; the oldest are dropped, and a step of zero is ignored."""
     return (*pairs, (step, fall))[-MEMORY:] if step.any() else pairs
 
 
 def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
-    """Those of the columns labelled ``after``, of columns labelled ``before``."""
+    """The pairs restricted to the columns labelled ``after``, given columns labelled ``before``."""
     if len(before) == len(after):
         return pairs
     kept = np.flatnonzero(np.isin(before, after))
@@ -43,9 +43,9 @@ def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
 
 
 def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Step (M, C) from the weights of ``state`` towards its mode: an ascent of the penalised likelihood.
+    """Step (M, C) from the weights of ``state`` towards its mode: an ascent direction of the penalised likelihood.
 
-    Columns at α = ∞ stay where they are, wherever they went when they had another.
+    Weights of columns at α = ∞ do not change.
     """
     there = np.isfinite(state.alpha)
     prior = np.where(there, state.alpha, 0.0)
@@ -70,7 +70,7 @@ def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
 
 
 def _by_blocks(state: LaplaceState, right: Float) -> Float:
-    """(G_k + A_k)⁻¹ times a column of ``right`` for each output, (M, C)."""
+    """(G_k + A_k)⁻¹ times the column of ``right`` of each output, (M, C)."""
     found = np.zeros(right.shape)
     for k, each in enumerate(state.posteriors):
         active = np.isfinite(state.alpha[:, k])

@@ -1,4 +1,4 @@
-"""One α for the weights of a column in T targets: its evidence, its best value, and what a column is worth.
+"""One α for the weights of a column in T targets: its evidence, its optimum, and the gain of a column.
 
 The evidence of T targets with a shared α_i is a sum of Tipping & Faul's terms (2003, eq. 18), one for each target,
 
@@ -8,15 +8,14 @@ and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its slope is
 
     dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ],
 
-so that the fixed point of MacKay is α = Σγ_τ / Σμ_τ², and a step towards it always goes uphill. As α → ∞
+so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards it always increases ℓ. As α → ∞
 
     ℓ(α) → ½ Σ(q_τ² − s_τ)/α + O(1/α²):
 
-with Σq² > Σs there is a best α that is finite. The converse holds for one target alone. Where precisions differ, ℓ can
-have a peak above zero although Σq² ≤ Σs: one target that is sure of a column against another that is sure it needs
-none, whose s is large. So a column *fails* only if, besides, its evidence at the α that it has is not above zero: then
-its deletion, which changes the evidence by −ℓ(α), costs nothing. For one target the second condition follows from the
-first.
+with Σq² > Σs the optimal α is finite. The converse holds for one target only. If precisions differ, ℓ can have a peak
+above zero although Σq² ≤ Σs: one target needs the column, and another with large s clearly does not. So a column
+*fails* only if, in addition, its evidence at the present α is not above zero: then its deletion, which changes the
+evidence by −ℓ(α), costs nothing. For one target the second condition follows from the first.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 STEPS = 48
-"""Places of a geometric grid in which the highest peak is looked for."""
+"""Points of a geometric grid on which the highest peak is searched."""
 
 REFINEMENTS = 8
-"""Steps of the fixed point from the best of them on."""
+"""Fixed-point steps from the best grid point."""
 
 TINY = 1e-200
-"""Where the grid begins at least."""
+"""Lower bound of the start of the grid."""
 
 SPAN = 1e4
-"""The grid ends at this × the largest s: beyond it ℓ goes as Σ(q² − s)/2α."""
+"""The grid ends at this × the largest s: beyond it ℓ behaves as Σ(q² − s)/2α."""
 
 
 def worth(s: Float, q: Float, alpha: Float) -> Float:
-    """ℓ(α) (P,), nats, of columns of these s and q (P, T) at α (P,)."""
+    """ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
     total = alpha[:, None] + s
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
@@ -48,7 +47,7 @@ def worth(s: Float, q: Float, alpha: Float) -> Float:
 
 
 def fails(s: Float, q: Float, alpha: Float) -> NDArray[np.bool_]:
-    """Whether the evidence would rather be without each column (P,) that now has α (P,), from s and q (P, T)."""
+    """True for columns (P,) at α (P,) whose deletion does not lower the evidence, from s and q (P, T)."""
     found: NDArray[np.bool_] = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (worth(s, q, alpha) <= 0)
     return found
 
@@ -60,9 +59,9 @@ def fixed_point(determinedness: Float, mean: Float) -> Float:
 
 
 def optimum(s: Float, q: Float) -> tuple[Float, Float]:
-    """The best α (P,) of columns of these s and q (P, T), ∞ where there is none, and ℓ there (P,), nats.
+    """The best α (P,) of columns with these s and q (P, T), ∞ where there is none, and ℓ there (P,), nats.
 
-    Every peak lies beyond the least of the targets' own best α, s²/(q² − s). The highest place of a grid is refined.
+    Every peak lies above the smallest of the targets' own optima, s²/(q² − s). The best grid point is refined.
     """
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -34,7 +34,7 @@ ended 16 nats higher on 721 rows of concrete, with 35 columns for 51, and with a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,8 +43,6 @@ from partirvm.core.on_demand import Pool
 from partirvm.core.priors import FLAT
 from partirvm.core.termination import Termination
 from partirvm.core.updates import ABSENT, DEPENDENT, HyperState, StepInfo, StopRule, entry_precision, maximise
-
-SOLVERS = ("auto", "fixed-point", "fast")
 
 WORTH = 1e-3
 """Nats per row that a round or a turn has to gain for another to follow."""
@@ -82,12 +80,40 @@ def solve(
 
     For "fast" the candidates may be in a ``pool``, beside a ``state`` without columns.
     """
-    if solver == "fast":
-        return grow(state, rule, on_step, pool=pool)
+    return SOLVERS[solver].run(state, rule, on_step, pool)
+
+
+def _auto(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
     alone = isinstance(state.beta, np.ndarray) or state.prior != FLAT
-    if solver == "fixed-point" or rule.vectors is not None or alone:
+    if rule.vectors is not None or alone:
         return maximise(state, rule, on_step)
     return _best(state, rule, on_step)
+
+
+def _fixed_point(
+    state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None
+) -> tuple[HyperState, Termination]:
+    return maximise(state, rule, on_step)
+
+
+def _fast(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) -> tuple[HyperState, Termination]:
+    return grow(state, rule, on_step, pool=pool)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A way to maximise the evidence; ``acts_alone``: by actions only, which know one target and the flat prior."""
+
+    name: str
+    run: Callable[[HyperState, StopRule, Watch, Pool | None], tuple[HyperState, Termination]]
+    acts_alone: bool = False
+
+
+SOLVERS = {
+    each.name: each
+    for each in (Solver("auto", _auto), Solver("fixed-point", _fixed_point), Solver("fast", _fast, acts_alone=True))
+}
+"""Every solver by name."""
 
 
 def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:

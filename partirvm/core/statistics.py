@@ -1,23 +1,23 @@
 """Gaussian sufficient statistics of a design: what a pass over all rows leaves behind.
 
 For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient: the posterior, the evidence and the residual of any subset of
-the gathered columns follow from it without reading a row again. Two values live here:
+the gathered columns follow from it without reading a row again. There are two classes:
 
 ``GramBlock``
-    What P new columns add to M kept ones: Φ_keptᵀΦ_new, Φ_newᵀΦ_new, Φ_newᵀt. Additive over rows; the statistic of a
-    *gram* pass.
+    Contribution of P new columns to M kept ones: Φ_keptᵀΦ_new, Φ_newᵀΦ_new, Φ_newᵀt. Additive over rows; the statistic
+    of a *gram* pass.
 ``GramStatistics``
-    The whole: ΦᵀΦ, Φᵀt, tᵀt of M columns. ``extend`` joins a block to it, ``take`` keeps a subset of columns.
+    All of ΦᵀΦ, Φᵀt, tᵀt of M columns. ``extend`` joins a block to it, ``take`` keeps a subset of columns.
 
 Rows may carry precision weights w_n, which enter as Φᵀdiag(w)Φ and so on; targets are (N, T).
 
-**Residual target.** tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancels where the noise is tiny. Statistics may therefore refer to the
-*residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr taken by a pass; everything downstream works
-with δ = μ − m, which is small, and nothing cancels. The offset is zero until a posterior asks for this.
+**Residual target.** tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancels if the noise is tiny. Statistics may therefore refer to the
+*residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; all further computations
+use δ = μ − m, which is small, and nothing cancels. The offset is zero unless a posterior reports cancellation.
 
-**Identity.** Columns carry labels and the ``basis``, a hash of kernel parameters and scaling. Statistics of another
-basis are never joined: ``extend`` refuses. A label ≥ 0 tells the centre (its row number), one below zero is of a
-*leading* column, which comes first and is no candidate: the bias has ``BIAS``.
+**Identity.** Columns have labels and the ``basis``, a hash of kernel parameters and scaling. ``extend`` refuses
+statistics of another basis. A label ≥ 0 identifies the centre (its row number), a label below zero a *leading* column,
+which comes first and is not a candidate row: the bias has ``BIAS``.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ EPS = float(np.finfo(np.float64).eps)
 class GramBlock:
     """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``energy`` (T,) the
-    diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr; ``sum_squares``
+    (T,) the diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
     """
 
     cross: Float
     gram: Float
     projection: Float
-    energy: Float
+    sum_squares: Float
     n: int
     log_weight: float
 
@@ -68,24 +68,24 @@ class GramBlock:
             self.cross + other.cross,
             self.gram + other.gram,
             self.projection + other.projection,
-            self.energy + other.energy,
+            self.sum_squares + other.sum_squares,
             self.n + other.n,
             self.log_weight + other.log_weight,
         )
 
     def accumulate(self, other: GramBlock) -> GramBlock:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, to which no other reference may exist."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n, log_weight=self.log_weight + other.log_weight)
 
     def _sums(self) -> tuple[Float, ...]:
-        return self.cross, self.gram, self.projection, self.energy
+        return self.cross, self.gram, self.projection, self.sum_squares
 
 
 @dataclass(frozen=True)
 class CrossBlock:
-    """As a ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new: enough for s and q of P columns on trial."""
+    """A ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new: enough for s and q of P columns on trial."""
 
     cross: Float
     diagonal: Float
@@ -111,7 +111,7 @@ class CrossBlock:
         )
 
     def accumulate(self, other: CrossBlock) -> CrossBlock:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, to which no other reference may exist."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n)
@@ -124,7 +124,7 @@ class CrossBlock:
 class GramStatistics:
     """Sufficient statistics of M labelled columns over n rows.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``energy`` (T,) the diagonal of rᵀWr, where
+    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``sum_squares`` (T,) the diagonal of rᵀWr, where
     r = t − Φ·offset and ``offset`` is (M, T); ``labels`` (M,) int64 name the columns.
     """
 
@@ -132,7 +132,7 @@ class GramStatistics:
     labels: Int
     gram: Float
     projection: Float
-    energy: Float
+    sum_squares: Float
     offset: Float
     n: int
     log_weight: float = 0.0
@@ -151,7 +151,7 @@ class GramStatistics:
     @property
     def n_targets(self) -> int:
         """T, the number of targets."""
-        return len(self.energy)
+        return len(self.sum_squares)
 
     @property
     def diagonal(self) -> Float:
@@ -159,20 +159,22 @@ class GramStatistics:
         return np.ascontiguousarray(np.diagonal(self.gram))
 
     def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
-        """The row of ΦᵀWΦ of the column at this position (M,); ``likely`` is for statistics that have to compute it."""
+        """The row of ΦᵀWΦ of the column at this position (M,); ``likely`` is ignored (see ``OnDemand.row``)."""
         found: Float = self.gram[column]
         return found
 
     def target(self, number: int) -> GramStatistics:
-        """The statistics of one of the targets alone; the Gram matrix is shared."""
+        """The statistics of a single target; the Gram matrix is shared."""
         one = slice(number, number + 1)
-        return replace(self, projection=self.projection[:, one], energy=self.energy[one], offset=self.offset[:, one])
+        return replace(
+            self, projection=self.projection[:, one], sum_squares=self.sum_squares[one], offset=self.offset[:, one]
+        )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
-        """Join P new columns with these labels. The block's pass must have used this statistic's columns and offset.
+        """Join P new columns with these labels. The block must be computed for these statistics' columns and offset.
 
-        Raises ``ValueError`` if the block is of another basis, of other columns or other rows: a stale statistic must
-        never be extended.
+        Raises ``ValueError`` if the block has another basis, other columns or other rows, since statistics that do not
+        belong together must never be joined.
         """
         kept, new = block.cross.shape
         if basis != self.basis:
@@ -194,25 +196,25 @@ class GramStatistics:
             labels=np.concatenate([self.labels, labels]),
             gram=gram,
             projection=np.concatenate([self.projection, block.projection]),
-            energy=block.energy,
+            sum_squares=block.sum_squares,
             offset=np.concatenate([self.offset, np.zeros_like(block.projection)]),
             n=block.n,
             log_weight=block.log_weight,
         )
 
     def merge(self, other: GramStatistics) -> GramStatistics:
-        """Statistics of the rows of both, of the same columns; those of ``other`` are brought to this offset.
+        """Statistics of the rows of both, for the same columns; ``other`` is converted to this offset.
 
-        Raises ``ValueError`` if the columns are others.
+        Raises ``ValueError`` if the columns differ.
         """
         if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
-            raise ValueError("statistics of other columns cannot be merged")
+            raise ValueError("statistics of different columns cannot be merged")
         other = other.shift(self.offset - other.offset)
         return replace(
             self,
             gram=self.gram + other.gram,
             projection=self.projection + other.projection,
-            energy=self.energy + other.energy,
+            sum_squares=self.sum_squares + other.sum_squares,
             n=self.n + other.n,
             log_weight=self.log_weight + other.log_weight,
         )
@@ -220,16 +222,16 @@ class GramStatistics:
     def residual(self, delta: Float) -> tuple[float, float]:
         """‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its rounding error.
 
-        It is never below that bound. δ is asked for, since μ − offset would lose its digits.
+        It is at least that bound. The argument is δ, since μ − offset would lose digits.
         """
-        projection, energy = self.projection[:, 0], float(self.energy[0])
+        projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
         explained = float(delta @ (2 * projection - self.gram @ delta))
-        magnitude = energy + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
+        magnitude = sum_squares + np.abs(delta) @ (2 * np.abs(projection) + np.abs(self.gram) @ np.abs(delta))
         rounding = float(EPS * magnitude)
-        return max(energy - explained, rounding), rounding
+        return max(sum_squares - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:
-        """Keep the columns at these positions, in this order. A dropped column gives its offset back to the target."""
+        """Keep the columns at these positions, in this order. The offset of a dropped column returns to the target."""
         if len(columns) == self.n_columns and np.array_equal(columns, np.arange(self.n_columns)):
             return self
         dropped = self.offset.copy()
@@ -246,9 +248,9 @@ class GramStatistics:
     def shift(self, change: Float) -> GramStatistics:
         """Statistics of the residual target of ``offset + change``, by algebra (M, T); subject to cancellation."""
         moved = self.gram @ change
-        energy = self.energy - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
-        return replace(self, projection=self.projection - moved, energy=energy, offset=self.offset + change)
+        sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
+        return replace(self, projection=self.projection - moved, sum_squares=sum_squares, offset=self.offset + change)
 
-    def rebase(self, offset: Float, projection: Float, energy: Float) -> GramStatistics:
-        """Replace the target by the residual of ``offset`` (M, T), its projection and energy measured by a pass."""
-        return replace(self, offset=offset, projection=projection, energy=energy)
+    def rebase(self, offset: Float, projection: Float, sum_squares: Float) -> GramStatistics:
+        """Replace the target by the residual of ``offset`` (M, T); projection and sum of squares are from a pass."""
+        return replace(self, offset=offset, projection=projection, sum_squares=sum_squares)

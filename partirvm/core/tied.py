@@ -1,21 +1,21 @@
-"""The tied RVM: one α for all kernel columns, one for the leading ones, and the slopes of its evidence in the design.
+"""The tied RVM: one α for all kernel columns, one for the leading ones, and the gradient of its evidence in the design.
 
-With nothing to prune, its evidence is a smooth function of the kernel's parameters: this is what they are learned by.
-α and β follow MacKay's fixed point with the sums over the tied columns in place of single ones (Tipping 2001,
-eqs. 16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernels are learned without the priors, the EM
-updates and the fixed α of ``core.priors``: a fixed noise is all that they share with the fit.
+Without pruning, its evidence is a smooth function of the kernel's parameters, which are learned by maximising it. α and
+β follow MacKay's fixed point with sums over the tied columns in place of single ones (Tipping 2001, eqs. 16–18):
+γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM updates and
+the fixed α of ``core.priors``; it uses a fixed noise variance if one is given.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 
     L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],     H = βΦᵀWΦ + A.
 
-μ maximises its last two terms, so that their change with μ is nothing; d log|H| = 2β tr(Σ ΦᵀW dΦ) is left. Hence
+μ maximises the last two terms, so their derivative in μ is zero; d log|H| = 2β tr(Σ ΦᵀW dΦ) remains. Hence
 dL = Σ_nm D_nm dΦ_nm with
 
     D = β W [ (t − Φμ)μᵀ − ΦΣ ],
 
-and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ, a sum over rows: a pass of any kernel's gradient weighted by D. Of several
-targets D is the sum of theirs, each with its own t, μ, Σ and β.
+and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ, a sum over rows: a pass that weights any kernel's gradient by D. For several
+targets D is the sum over targets, each with its own t, μ, Σ and β.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 ALPHA_CEILING = 1e5
-"""Most α, as a multiple of the columns' largest data precision: what is as good as gone may still come back."""
+"""Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again."""
 
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, of the leading ones (the bias), and the noise precision β (of several targets (T,)).
+    """α of all kernel columns, α of the leading ones (the bias), and the noise precision β ((T,) for several targets).
 
-    β is 1 for classes.
+    β is 1 for classification.
     """
 
     alpha: float
@@ -54,7 +54,7 @@ class Tied:
 
 @dataclass(frozen=True)
 class Held:
-    """α (M,) of each column, and β, that stay as a fit has found them."""
+    """α (M,) of each column, and β, fixed at the values of a fit."""
 
     alpha: Float
     beta: float | Float
@@ -62,28 +62,28 @@ class Held:
 
 @dataclass(frozen=True)
 class Noise:
-    """What β is held to: the target's mean square ``power``, which its floor refers to, or ``fixed`` itself.
+    """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value.
 
-    Of several targets all are (T,).
+    For several targets all are (T,).
     """
 
-    power: float | Float
+    target_variance: float | Float
     fixed: float | Float | None = None
 
     def precision(self, statistics: GramStatistics, old: AnyPosterior) -> float | Float:
-        """MacKay's β, not above that of the noise floor."""
+        """MacKay's β, limited by the noise floor."""
         if self.fixed is not None:
             return self.fixed
-        floor = NOISE_FLOOR * np.atleast_1d(self.power)
+        floor = NOISE_FLOOR * np.atleast_1d(self.target_variance)
         freedom = np.maximum(statistics.n - np.atleast_1d(old.determinedness.sum(axis=0)), 1.0)
         beta = np.minimum(freedom / np.maximum(np.atleast_1d(old.residual), floor * freedom), 1 / floor)
-        return beta if isinstance(self.power, np.ndarray) else float(beta[0])
+        return beta if isinstance(self.target_variance, np.ndarray) else float(beta[0])
 
 
 def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:
-    """``count`` updates of α and β on these statistics, and the posterior there.
+    """Apply ``count`` updates of α and β on these statistics; returns them with the posterior.
 
-    M³ flops each and for each target, no pass. Raises ``NumericalError`` as ``posterior`` does.
+    M³ flops each and per target, no pass. Raises ``NumericalError`` as ``posterior`` does.
     """
     labels, diagonal = statistics.labels, np.diagonal(statistics.gram)
     found = any_posterior(statistics, tied.alphas(labels), tied.beta)
@@ -115,11 +115,11 @@ def retied(
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
-    """D (n, M), nats: the change of the evidence with each element of a block Φ (n, M) of the design.
+    """D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
 
     ``target`` (n,), ``mean`` (M,) and ``covariance`` (M, M) are t, μ and Σ, ``weights`` (n,) those of rows.
     """
-    found: Float = (covariance @ block.T).T  # stored column by column, as kernels like it
+    found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
     found *= -beta
     found += (beta * (target - block @ mean))[:, None] * mean
     if weights is not None:

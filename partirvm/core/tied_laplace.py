@@ -52,13 +52,13 @@ def covariances(state: LaplaceState) -> Float:
     return np.stack([root @ root.T for root in state.roots()])
 
 
-def bends(likelihood: str, block: Float, mean: Float, covariance: Float, weights: Float | None) -> Float:
+def log_det_gradient(likelihood: str, block: Float, mean: Float, covariance: Float, weights: Float | None) -> Float:
     """c (n, C): how log|H_1|…|H_C| changes with each linear predictor of a block Φ (n, M).
 
     ``mean`` is (M, C), ``covariance`` (C, M, M), ``weights`` (n,) those of rows.
     """
     spread = [np.einsum("nm,nm->n", (each @ block.T).T, block) for each in covariance]
-    return _bends(likelihood, np.stack(spread, axis=1), expected(likelihood, block @ mean), weights)
+    return _log_det_gradient(likelihood, np.stack(spread, axis=1), expected(likelihood, block @ mean), weights)
 
 
 def slopes(
@@ -72,7 +72,7 @@ def slopes(
 ) -> Float:
     """D (n, M), nats, summed over outputs, of a block Φ (n, M) of rows with class ``codes`` (n,).
 
-    ``shift`` (M, C) is v, the others are as in ``bends``.
+    ``shift`` (M, C) is v, the others are as in ``log_det_gradient``.
     """
     y = expected(likelihood, block @ mean)
     rest, bend = targets(codes, y.shape[1]) - y, y * (1 - y)
@@ -85,12 +85,12 @@ def slopes(
         spread[:, k] = np.einsum("nm,nm->n", product, block)
         product *= bend[:, k : k + 1]
         found -= product
-    turn = 0.5 * _bends(likelihood, spread, y, weights) + bend * (block @ shift)
+    turn = 0.5 * _log_det_gradient(likelihood, spread, y, weights) + bend * (block @ shift)
     found -= (mean @ turn.T).T
     return found
 
 
-def _bends(likelihood: str, spread: Float, y: Float, weights: Float | None) -> Float:
+def _log_det_gradient(likelihood: str, spread: Float, y: Float, weights: Float | None) -> Float:
     """c (n, C) of the variances s (n, C) of linear predictors, and of what each output expects."""
     found: Float = spread * y * (1 - 2 * y)
     found -= y * (found.sum(axis=1, keepdims=True) if likelihood == "multinomial" else found)

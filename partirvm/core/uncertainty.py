@@ -1,29 +1,29 @@
-"""What α and β leave uncertain themselves: wider predictions, by the delta method.
+"""Uncertainty of α and β: wider predictive distributions by the delta method.
 
-α and β are not known, they maximise the evidence. With θ = (log α_1 … log α_M, log β) about normal around the optimum,
-of covariance C, the mean μ(θ)ᵀφ of a prediction moves with θ, and its variance grows by φᵀJCJᵀφ, J = ∂μ/∂θ. In closed
-form, with A = diag(α),
+α and β are point estimates that maximise the evidence. With θ = (log α_1 … log α_M, log β) approximately normal around
+the optimum, with covariance C, the mean μ(θ)ᵀφ of a prediction varies with θ, and its variance grows by φᵀJCJᵀφ,
+J = ∂μ/∂θ. In closed form, with A = diag(α),
 
     ∂μ/∂log α_j = −α_j μ_j Σ_:j,        ∂μ/∂log β = ΣAμ.
 
-So Σ grows by the matrix JCJᵀ, whatever is predicted. The noise variance is uncertain as well: one of
-Var(log σ²) = 2/ν is as an estimate of ν degrees of freedom, and intervals have the quantiles of Student's t.
+So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is uncertain as well: Var(log σ²) = 2/ν is that
+of an estimate with ν degrees of freedom, so intervals use the quantiles of Student's t.
 
-**C.** Not the inverse of the negative Hessian of the evidence but of its expectation, Fisher's information
+**C.** C is the inverse not of the negative Hessian of the evidence but of its expectation, Fisher's information
 ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ. For a single column the two agree at the optimum; but the Hessian
-is indefinite where an α is at its floor or not quite at its optimum, the information never. With S = A^½ΣA^½ and
-Γ = 1 − S, whose diagonal is γ, it is a matter of Σ, α and the number of rows alone:
+is indefinite if an α is at its floor or not quite at its optimum, and the information never is. With S = A^½ΣA^½ and
+Γ = 1 − S, whose diagonal is γ, it depends only on Σ, α and the number of rows:
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With M columns that are wholly determined (Γ = 1) the last is ½ (N − M), so that ν = N − M, as in linear regression.
+With M fully determined columns (Γ = 1) the last one is ½ (N − M), so that ν = N − M, as in linear regression.
 
-Of a column that the data hardly determine they hardly determine the α, ½γ² ≈ 0. But μ is linear in log α over a few
-units only: at e^±3 × α a weight is what the data alone say, or nothing. A normal prior of sd ``REACH`` around the
-optimum, on each element of θ, says so.
+For a column that is hardly determined by the data, its α is hardly determined either, ½γ² ≈ 0. But μ is linear in log α
+only over a few units: at e^±3 × α a weight is either determined by the data alone, or zero. This is modelled by a
+normal prior of sd ``REACH`` around the optimum, on each element of θ.
 
-What is left out are the kernel's parameters: their information would take passes over all rows, and a learned kernel
-maximises the tied evidence of a sample (``core.tied``), whose curvature is not that of the fit.
+The uncertainty of the kernel's parameters is not included: their information would need passes over all rows, and a
+learned kernel maximises the tied evidence of a sample (``core.tied``), whose curvature differs from that of the fit.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def widened(
 ) -> tuple[Float, float]:
     """A root (M, M) of Σ + JCJᵀ, and ν, of a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    Where β was given (``known_noise``) ν is infinite, else one at least; ``known`` are columns whose α was given. About
-    3 M³ flops.
+    If β was given (``known_noise``) ν is infinite, otherwise at least one; ``known`` are columns whose α was given.
+    About 3 M³ flops.
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
@@ -89,7 +89,7 @@ def widened(
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
-    """Half the width of the central interval of this level, in standard deviations, of Student's t or a normal.
+    """Half width of the central interval at this level, in standard deviations, for Student's t or a normal.
 
     Raises ``UsageError`` unless the level lies between 0 and 1.
 

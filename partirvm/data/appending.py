@@ -1,12 +1,12 @@
-"""More rows for DATA that are there: the same columns, after the last row.
+"""Append rows with the same columns to existing DATA.
 
-The new rows are ingested beside the DATA first, so that whatever is wrong with them is found before anything is
-touched. Then the arrays grow, the new rows are written, and the attributes, which say how many rows there are, come
-last: until then readers see the DATA as they were, and an append that broke off is begun again. The tiles that were
-full keep their hashes, so that what was made of the old DATA can tell that these are the same, grown.
+The new rows are ingested into a temporary folder beside the DATA first, so that errors in them are found before the
+DATA change. Then the arrays are extended, the new rows are written, and the attributes, which hold the number of rows,
+are written last. Until then readers see the old DATA; an interrupted append can be repeated. Tiles that were full keep
+their hashes, so that a job made from the old DATA can verify that the new DATA extend them (``has_grown``).
 
-The new rows are shuffled among themselves. Neighbours are no random sample of all rows any more, and the DATA count as
-unshuffled from then on: a fit draws its candidates one by one.
+The new rows are shuffled among themselves only. Neighbouring rows are then no longer a random sample of all rows, so
+the DATA count as unshuffled from then on: a fit draws each candidate separately.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def append(
     progress: Progress | None = None,
     process: Process = ALONE,
 ) -> ZarrSource:
-    """Append the rows of a table or arrays, or a single one, to DATA on this machine; returns the DATA, open.
+    """Append rows of a table or of arrays (one row or more) to DATA on this machine; returns the opened DATA.
 
-    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``process`` are as ``ingest``
-    has them; features, categories and classes are those of DATA. ``shuffle`` is the seed for the new rows, where DATA
-    were shuffled. One at a time; a fit that is at work on DATA ends with ``ChangedDataError``. Raises as ``ingest``
-    does, and ``DataError`` where the rows lack the target or the weights that DATA have, or have weights that these do
-    not, or where one of both has several targets and the other not the same ones.
+    ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``process`` have the same meaning
+    as in ``ingest``; features, categories and classes are those of DATA. ``shuffle`` is the seed for shuffling the new
+    rows, used if DATA were shuffled. Only one append may run at a time; a fit that is using DATA stops with
+    ``ChangedDataError``. Raises the errors of ``ingest``, and ``DataError`` if DATA and the new rows differ in having a
+    target or weights, or in the names or order of several targets.
     """
     path = local_path(data)
     if path is None:
-        raise UsageError(f"{data}: rows can be appended to DATA on this machine only, not behind a URL")
+        raise UsageError(f"{data}: rows can be appended only to DATA on this machine, not to a URL")
     _, old = open_data(os.fspath(data))
     with storing(str(data)), tempfile.TemporaryDirectory(prefix=f".{path.name}.append-", dir=path.parent) as folder:
         place = Path(folder) / "new"
@@ -83,17 +83,17 @@ def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
     ):
         if before != now:
             has, lacks = ("DATA have", "the new rows do not") if before else ("the new rows have", "DATA do not")
-            raise DataError(f"{place}: {has} {name}, and {lacks}: only rows with the same columns can be appended")
+            raise DataError(f"{place}: {has} {name}, but {lacks}: append only rows with the same columns")
     if old.columns.targets != new.columns.targets:
         raise DataError(
-            f"{place}: DATA have the target {quoted(old.columns.target)}, and the new rows "
-            f"{quoted(new.columns.target)}: only rows "
-            "with the same columns can be appended, targets in the same order"
+            f"{place}: the target of DATA is {quoted(old.columns.target)}, but the target of the new rows is "
+            f"{quoted(new.columns.target)}: append only rows "
+            "with the same columns, and several targets in the same order"
         )
 
 
 def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
-    """Write the rows of ``new`` after those of the DATA at this path, the attributes last."""
+    """Write the rows of ``new`` after the rows of the DATA at this path; the attributes are written last."""
     import zarr
 
     group: Any = zarr.open_group(path, mode="r+", zarr_format=3)
@@ -128,9 +128,9 @@ def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> s
 
 
 def has_grown(source: ZarrSource, then: Fingerprint) -> bool:
-    """Whether DATA are those of this earlier fingerprint, and more rows after them.
+    """True if DATA consist of the rows of this earlier fingerprint followed by more rows.
 
-    Full tiles are compared by their hashes, the rows of one that was not full are read.
+    Full tiles are compared by their hashes; the rows of a tile that was not full are read.
     """
     full, rest = divmod(then.n_rows, source.tile_rows)
     now = source.fingerprint()

@@ -1,4 +1,4 @@
-"""Rows of NumPy arrays in memory, in their own order or in a random one, without a copy of the whole."""
+"""NumPy arrays in memory as a source of tiles, in their own order or permuted, without copying the whole arrays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from partirvm.errors import DataError
 def shuffled_rows(n_rows: int, seed: int) -> Int:
     """The order of rows after shuffling with ``seed``, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
 
-    Every row draws a number in [0, 1) from ``numpy.random.default_rng(seed)``, in row order, and rows are sorted by it.
-    That can be done out of memory too, so ``ingest`` puts rows in the same order.
+    Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in row order; rows are sorted by
+    it. Sorting also works out of memory, so ``ingest`` produces the same order.
 
     >>> sorted(shuffled_rows(4, seed=0).tolist())
     [0, 1, 2, 3]
@@ -28,7 +28,7 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
 
 
 class ArraySource(TiledRows):
-    """NumPy arrays as a source of tiles. Other number types become float64 tile by tile.
+    """NumPy arrays as a source of tiles. Other numeric types are converted to float64 tile by tile.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ class ArraySource(TiledRows):
     columns : Columns, optional
         Names; ``x0``, ``x1``, … unless given.
     seed : int, optional
-        Where the permutation came from, for the record.
+        Seed of the permutation; only recorded.
     least : int
-        Fewest rows with a target that are enough: 1 for such as join others.
+        Minimum number of rows if there is a target; 1 for rows that are appended to others.
 
     Raises
     ------
     DataError
-        Wrong shapes, lengths or kinds of numbers; whole numbers that float64 rounds.
+        Wrong shape, length or dtype; integers that float64 cannot represent exactly.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class ArraySource(TiledRows):
         self._fingerprint: Fingerprint | None = None
 
     def tile(self, number: int) -> Tile:
-        """One tile: a view of the arrays where they are float64 and in order, otherwise a copy of these rows."""
+        """One tile: a view where the arrays are float64 and not permuted, otherwise a copy of these rows."""
         start, stop = self._span(number)
         rows: slice | Int = slice(start, stop) if self._permutation is None else self._permutation[start:stop]
         t = np.empty((stop - start, 0)) if self._t is None else self._t[rows]
@@ -117,7 +117,7 @@ class ArraySource(TiledRows):
         )
 
     def part(self, tiles: Sequence[int]) -> HeldTiles:
-        """The rows of these tiles alone."""
+        """A source that holds only the rows of these tiles."""
         return HeldTiles(self, tiles)
 
     def fingerprint(self) -> Fingerprint:
@@ -133,5 +133,5 @@ def _checked(permutation: NDArray[Any], n_rows: int) -> Int:
         raise DataError(f"the permutation must be {n_rows} row numbers, found {order.dtype} of shape {order.shape}.")
     order = order.astype(np.int64, copy=False)
     if not (np.bincount(np.clip(order, 0, n_rows - 1), minlength=n_rows) == 1).all() or order.min() < 0:
-        raise DataError(f"the permutation must hold each of the {n_rows} row numbers once.")
+        raise DataError(f"the permutation must contain each of the {n_rows} row numbers exactly once.")
     return order

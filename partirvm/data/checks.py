@@ -1,4 +1,4 @@
-"""Checks of what a user passes as data, before any of it is read: shapes, lengths, kinds of numbers."""
+"""Checks of shapes, lengths and dtypes of the user's data, before any of it is read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from partirvm.errors import DataError
 from partirvm.quoting import listed, listed_values, quoted
 
 FARTHEST = 1e60
-"""Standard deviations beyond it, or below its inverse, have powers that a double cannot hold."""
+"""Standard deviations above this, or below its inverse, have powers outside the range of float64."""
 
 HEAVIEST = 1e100
-"""The same of the mean weight of a row."""
+"""The same bound for the mean weight of a row."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
-    """Check shapes and dtypes of anything with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
+    """Check shapes and dtypes of array-likes with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
 
-    Raises ``DataError`` that names the argument, what was found and what to do. ``least`` rows are needed with
-    targets, one is enough without.
+    Raises ``DataError``, which states the argument, what was found and what to do. At least ``least`` rows are needed
+    with targets, one row without.
     """
     if len(X.shape) != 2:
         hint = (
@@ -50,7 +50,7 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) 
 
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
-    """Raise ``DataError`` for fewer than ``least`` rows: 2 are needed to learn from, 1 where it joins others."""
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to others."""
     if n_rows >= least:
         return
     found = "there is only one row" if n_rows else "there are no rows"
@@ -58,16 +58,16 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
 
 
 def require_target(source: Source) -> None:
-    """Raise ``DataError`` for data without a target, as ``ingest`` makes them with ``like`` for prediction."""
+    """Raise ``DataError`` for data without a target, such as data ingested with ``like`` for prediction."""
     if source.n_targets == 0:
         raise DataError(
-            f"{source}: the data have no target, so they can be predicted, but not fitted or evaluated: ingest them "
+            f"{source}: the data have no target, so they can be used for prediction only: ingest them "
             f"from a source that has the target {quoted(source.columns.target)}."
         )
 
 
 def check_dtype(name: str, dtype: Any) -> None:
-    """Raise ``DataError`` for complex numbers, text, dates and objects: real numbers and booleans are what is meant."""
+    """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
     kind = getattr(dtype, "kind", "O")
     if kind in "fiub":
         return
@@ -77,30 +77,30 @@ def check_dtype(name: str, dtype: Any) -> None:
             "columns."
         )
     if kind in "mM":
-        raise DataError(f"{name} holds dates or times ({dtype}): turn them into numbers first.")
+        raise DataError(f"{name} holds dates or times ({dtype}): convert them to numbers first.")
     raise DataError(
-        f"{name} holds text or objects ({dtype}), and numbers are needed: code them as numbers, or ingest the table "
+        f"{name} holds text or objects ({dtype}), but numbers are needed: code them as numbers, or ingest the table "
         "with its text columns named as categorical (`--categorical`)."
     )
 
 
 def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
-    """The codes that a model of these ``classes`` has for each class of a source; None where they are the same.
+    """The model's code of each class of a source, given the model's ``classes``; None if all codes are the same.
 
-    Raises ``DataError`` for a source whose target is no class, and for classes that the model does not know.
+    Raises ``DataError`` for a source whose target is not a class, and for classes that the model does not have.
     """
     found = source.columns.classes
     if found is None:
         raise DataError(
-            f"{source}: the model tells the classes {listed_values(classes)} apart, and the target of the data is a "
-            "number: ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+            f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
+            "ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
     if unknown:
         more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         raise DataError(
-            f"{source}: the data have the class {quoted(unknown[0])}{more}, which the training data have not: their "
+            f"{source}: the class {quoted(unknown[0])}{more} of the data is not in the training data, whose "
             f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
         )
     mapped = tuple(codes[label] for label in found)
@@ -108,14 +108,14 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
-    """Raise ``DataError`` for weights or a column far from 1; ``scaled`` columns may be as far as sums of them go.
+    """Raise ``DataError`` for weights or columns whose size is too far from 1.
 
-    A target that is a class has codes, and these are near 1.
+    ``scaled`` (standardised) columns may be as large as sums of them can be represented. Class codes are near 1.
     """
     weight = moments.inputs.total / moments.inputs.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
         raise DataError(
-            f"the weights are {weight:.0e} on average, too far from 1 to be used: divide all of them by a power of ten "
+            f"the mean weight is {weight:.0e}, too far from 1: divide all weights by a power of ten "
             "(relative noise likewise), so that most are near 1"
         )
     inputs, targets = moments.inputs, moments.targets
@@ -124,26 +124,26 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
         if largest > np.finfo(np.float64).max / 2:
             raise DataError(
-                f"the column {quoted(name)} has numbers up to {largest:.3g}, too large to subtract: divide it by ten"
+                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide it by ten"
             )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
-                f"the column {quoted(name)} has a standard deviation of {deviation:.0e}, too far from 1 to be used "
-                "as it is: standardize, or divide it by a power of ten"
+                f"the column {quoted(name)} has the standard deviation {deviation:.0e}, too far from 1: "
+                "use standardize, or divide it by a power of ten"
             )
 
 
 def check_weights(weights: Any) -> None:
-    """Raise ``DataError`` for a negative weight, or where all are zero. NaN passes: the moments find it."""
+    """Raise ``DataError`` for negative weights, or if all are zero. NaN is accepted here; the moments pass finds it."""
     negative = int((weights < 0).sum())
     if negative:
         raise DataError(f"the weights hold {negative} negative values: precision weights are zero or positive.")
     if not (weights != 0).any():
-        raise DataError("the weights are all zero: no row would count.")
+        raise DataError("the weights are all zero: at least one row needs a positive weight.")
 
 
 def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> DataError:
-    """The error for a column that is not there: lists those that are, and suggests the nearest.
+    """The error for a missing column: lists the existing columns and suggests the most similar one.
 
     >>> print(unknown_column("fair", "target", ["fare", "tip"], "trips.csv"))
     trips.csv has no column 'fair' (target); did you mean 'fare'? Its columns: fare, tip.
@@ -155,12 +155,12 @@ def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> 
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """``values`` as a NumPy array of real numbers; objects that hold numbers are converted. Raises ``DataError``.
+    """``values`` as a NumPy array of real numbers; arrays of objects are converted. Raises ``DataError``.
 
-    Integers stay what they are, but for those of objects, of which none may be one that float64 rounds.
+    Integer arrays stay integers. Integers in arrays of objects must be exact in float64.
     """
     if hasattr(values, "toarray"):
-        raise DataError(f"{name} is a sparse matrix, and dense rows are needed: pass {name}.toarray().")
+        raise DataError(f"{name} is a sparse matrix, but dense rows are needed: pass {name}.toarray().")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -171,7 +171,7 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"{name} holds text or objects, and numbers are needed ({error}): code them as numbers, or ingest the "
+                f"{name} holds text or objects, but numbers are needed ({error}): code them as numbers, or ingest the "
                 "table with its text columns named as categorical (`--categorical`)."
             ) from error
     check_dtype(name, array.dtype)
@@ -180,7 +180,7 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
 
 def _check_length(name: str, values: Any, n_rows: int) -> None:
     if values.shape[0] != n_rows:
-        raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: they must belong together.")
+        raise DataError(f"X has {n_rows:,} rows, but {name} has {values.shape[0]:,}: the lengths must be equal.")
 
 
 def _shape(values: Any) -> str:

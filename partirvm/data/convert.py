@@ -1,4 +1,4 @@
-"""From what a user passes to ``fit`` to a source. Dask and pandas are imported only where an object comes from them."""
+"""Convert the arguments of ``fit`` to a source. Dask and pandas are imported only if an object comes from them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def as_source(
     tile_rows: int | None = None,
     allow_missing_chunks: bool = False,
 ) -> Source:
-    """Turn data of any supported kind into a source of row tiles; nothing large is read or copied.
+    """Convert data of any supported kind to a source of row tiles; nothing large is read or copied.
 
     Parameters
     ----------
     X : array, data frame, path, URL or Source
-        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); the path or
-        URL of DATA made by ``ingest``; or a source, which is returned as it is. DATA and sources carry y and weights
-        themselves.
+        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); path or
+        URL of DATA made by ``ingest``; or a source, which is returned unchanged. DATA and sources contain y and
+        weights.
     y, weights : array, optional
         Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or NumPy arrays.
     seed : int, optional
-        Shuffle rows in memory (NumPy, pandas) by this seed, as ``ingest`` does; other kinds keep their order.
+        Seed for shuffling rows in memory (NumPy, pandas), as in ``ingest``; other kinds keep their order.
     columns : Columns, optional
         Names; otherwise taken from the data frame, or ``x0``, ``x1``, …
     tile_rows : int, optional
@@ -54,9 +54,9 @@ def as_source(
     DataError
         Text, complex numbers, wrong shapes or lengths, no rows, or a single row with a target.
     MissingDataError, FormatError
-        DATA or chunks that are not there or cannot be read.
+        DATA or chunks that are missing or cannot be read.
     UsageError
-        y or weights beside something that has them already.
+        y or weights given together with DATA or a source.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def as_source(
     """
     if isinstance(X, (str, os.PathLike)) or (hasattr(X, "tile") and hasattr(X, "gather")):
         if y is not None or weights is not None:
-            raise UsageError("y and weights are part of DATA: do not pass them beside it.")
+            raise UsageError("y and weights are part of DATA: do not pass them as well.")
         if not isinstance(X, (str, os.PathLike)):
             return cast(Source, X)
         from partirvm.data.zarr_source import ZarrSource
@@ -99,10 +99,10 @@ def _name(y: Any) -> str:
 
 
 def _frame_values(frame: Any) -> Any:
-    """The values of a data frame of numbers: a NumPy array of a pandas one, a Dask array of a Dask one."""
+    """The values of a numeric data frame: a NumPy array for pandas, a Dask array for Dask."""
     twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
     if twice:
-        raise DataError(f"the data frame has several columns called {quoted(twice[0])}: rename them.")
+        raise DataError(f"the data frame has several columns named {quoted(twice[0])}: rename them.")
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         check_dtype(f"the column {quoted(str(name))} of the data frame", dtype)
     if hasattr(frame, "npartitions"):
@@ -116,13 +116,13 @@ def _frame_values(frame: Any) -> Any:
 
 
 def _floats(frame: Any) -> Any:
-    """A pandas frame or series, of a partition, as float64."""
+    """A partition, as pandas frame or series, converted to float64."""
     require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
     return frame.astype(np.float64)
 
 
 def _values(name: str, values: Any) -> Any:
-    """Targets or weights as an array that can be sliced."""
+    """Targets or weights as a sliceable array."""
     if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels | NoiseWeights):
         return values
     if hasattr(values, "to_dask_array"):
@@ -142,5 +142,5 @@ def _values(name: str, values: Any) -> Any:
 
 
 def _plain(X: Any) -> Any:
-    """X beside a Dask y: Dask arrays stay, anything else becomes a NumPy array."""
+    """X for use with a Dask y: Dask arrays are unchanged, anything else becomes a NumPy array."""
     return X if hasattr(X, "dask") else numeric_array("X", X)

@@ -1,4 +1,4 @@
-"""Rows of Dask arrays, computed tile by tile where the tile is asked for."""
+"""Dask arrays as a source: each tile is computed when it is read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from partirvm.errors import DataError
 
 
 class DaskSource(TiledRows):
-    """Dask arrays as a source of tiles; chunks keep their sizes, and nothing is computed but what a tile needs.
+    """Dask arrays as a source of tiles; chunk sizes are unchanged, and only what a tile needs is computed.
 
-    Tiles are computed by Dask's synchronous scheduler in the thread that asks. Where chunks are larger than two tiles,
-    the two computed last are kept, so that each is computed once per pass and not once per tile. Chunks of unknown size
-    are computed once here, to learn their sizes. An expensive graph is computed again in every pass: ingest it first.
-    Rows that were persisted on a cluster are fetched through its client; parts hold the rows themselves then.
+    Tiles are computed by Dask's synchronous scheduler in the calling thread. If chunks are larger than two tiles, the
+    two last computed chunks are cached, so that each is computed once per pass and not once per tile. Chunks of unknown
+    size are computed once here, to find their sizes. Every pass computes the graph again: ingest the result of an
+    expensive graph first. Rows persisted on a cluster are fetched through its client; parts then hold the rows.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class DaskSource(TiledRows):
     Raises
     ------
     DataError
-        Wrong shapes, lengths or kinds of numbers.
+        Wrong shape, length or dtype.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DaskSource(TiledRows):
         self._fingerprint: Fingerprint | None = None
 
     def tile(self, number: int) -> Tile:
-        """Compute one tile. Raises ``DataError`` for a tile that this part was not given."""
+        """Compute one tile. Raises ``DataError`` for a tile that is not in this part."""
         start, stop = self._span(number)
         piece = self._piece(number)
         t = piece.rows("y", start, stop) if self.n_targets else np.empty((stop - start, 0))
@@ -84,7 +84,7 @@ class DaskSource(TiledRows):
         raise DataError(f"tile {number} is not in this part of the data")
 
     def part(self, tiles: Sequence[int]) -> DaskSource:
-        """The slices of the graph that these tiles need."""
+        """A source with the slices of the graph for these tiles."""
         part = object.__new__(DaskSource)
         part.__dict__.update(self.__dict__)
         part._fingerprint = self.fingerprint() if self._fingerprint is None else self._fingerprint
@@ -110,7 +110,7 @@ class DaskSource(TiledRows):
 
 @dataclass
 class _Piece:
-    """Rows ``start`` to ``stop`` of the source, as Dask arrays of these rows alone."""
+    """Rows ``start`` to ``stop`` of the source, as Dask arrays of only these rows."""
 
     start: int
     stop: int
@@ -122,7 +122,7 @@ class _Piece:
 
     @cached_property
     def client(self) -> Any:
-        """Looked up where rows are read, as a pickled source passes through processes that have no client."""
+        """Looked up when rows are read, since a pickled source passes through processes that have no client."""
         return client_of(*self.arrays.values())
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
@@ -130,7 +130,7 @@ class _Piece:
         return self._readers[name](start - self.start, stop - self.start)
 
     def cut(self, start: int, stop: int, tile_rows: int) -> _Piece:
-        """A piece of this piece: its graph cut to what these rows need, or these rows where a cluster holds them."""
+        """A part of this piece: its graph reduced to these rows, or the rows themselves if a cluster holds them."""
         from dask.base import optimize
 
         names = list(self.arrays)
@@ -156,7 +156,7 @@ class _Piece:
 
 
 def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of every run of neighbours.
+    """First and last number of every run of consecutive tiles.
 
     >>> _runs([4, 1, 2])
     [(1, 2), (4, 4)]
@@ -168,9 +168,9 @@ def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def client_of(*collections: Any) -> Any:
-    """The client of the cluster on which parts of these collections were persisted; None where there are none such.
+    """The client of the cluster on which these collections were persisted; None if they were not persisted.
 
-    Raises ``DataError`` where such a client cannot be reached.
+    Raises ``DataError`` if that client cannot be reached.
     """
     if "distributed" not in sys.modules:
         return None
@@ -184,14 +184,14 @@ def client_of(*collections: Any) -> Any:
 def _running(client: Any) -> Any:
     if getattr(client, "status", None) != "running":
         raise DataError(
-            "the data were persisted on a Dask cluster whose client is closed or out of reach: pass the array or data "
-            "frame as it was before persist(), or ingest it while the client is open."
+            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
+            "data frame from before persist(), or ingest it while the client is open."
         )
     return client
 
 
 def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
-    """The values of Dask collections: through the client, where there is one, otherwise in the thread that asks."""
+    """The values of Dask collections, computed through the client, or in the calling thread if it is None."""
     import dask
 
     scheduler = "synchronous" if client is None else _running(client)

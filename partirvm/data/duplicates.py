@@ -1,4 +1,4 @@
-"""Counting duplicate rows in one pass and a fixed amount of memory."""
+"""Count duplicate rows in one pass with a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from partirvm.data.source import Float
 
 KEPT = 1 << 17
-"""How many hashes are kept at most."""
+"""Maximum number of hashes kept."""
 
 
 class DuplicateCounter:
-    """Counts rows that repeat an earlier row, exactly up to ``KEPT`` different rows, by a sample of hashes beyond.
+    """Count rows that repeat an earlier row: exact up to ``KEPT`` distinct rows, estimated from a sample beyond.
 
-    A row has a 64-bit hash; only hashes below a threshold are kept, and the threshold is halved when there are too
-    many. All copies of a row share one hash, so all or none of them are in the sample.
+    Each row has a 64-bit hash. Only hashes below a threshold are kept; the threshold is halved when there are too
+    many. All copies of a row have the same hash, so the sample contains all of them or none.
 
     >>> counter = DuplicateCounter()
     >>> counter.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
@@ -32,19 +32,19 @@ class DuplicateCounter:
 
     @property
     def exact(self) -> bool:
-        """Whether every row was counted."""
+        """True if every row was counted."""
         self._merge()
         return self._shift == 0
 
     def add(self, rows: Float) -> None:
-        """Take in rows (n, columns)."""
+        """Add rows (n, columns)."""
         self._new.append(self._sampled(_hashes(rows)))
         self._n_new += len(self._new[-1])
         if self._n_new > KEPT:
             self._merge()
 
     def estimate(self) -> int:
-        """Number of rows that repeat another."""
+        """Number of rows that repeat an earlier row."""
         self._merge()
         return self._copies << self._shift
 
@@ -64,8 +64,8 @@ class DuplicateCounter:
 
 
 def _hashes(rows: Float) -> NDArray[np.uint64]:
-    """A hash of every row: multiply-add by random odd numbers, then mixed as in the last steps of splitmix64."""
-    bits = (rows + 0.0).view(np.uint64)  # −0.0 is 0.0
+    """A hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64."""
+    bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)
     mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))

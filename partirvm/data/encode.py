@@ -1,4 +1,4 @@
-"""From columns as they are read to rows of float64: numbers as they are, categories and classes as integer codes."""
+"""Encode columns as rows of float64: numeric values unchanged, categories and classes as integer codes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from partirvm.data.tables import text_column
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
 
-UNLABELLED = "To predict rows without a target, give the DATA of the training instead: like=… (`--like`)."
+UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what. ``levels`` are those that hold labels: categorical features, a target of classes.
+    """The role of every column. ``levels`` are the columns of labels: categorical features and a class target.
 
-    Rows to be predicted have no ``targets``, and then no ``classes``, which are of one target. With ``noisy`` the
-    column of weights holds relative noise r, and the weights are 1/r².
+    Rows for prediction have no ``targets``; ``classes`` is then false, and also for several targets. If ``noisy``, the
+    weights column contains relative noise r, and the weights are 1/r².
     """
 
     features: tuple[str, ...]
@@ -41,7 +41,7 @@ class Roles:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All columns to be read: features, targets, weights."""
+        """All columns to read: features, targets, weights."""
         return (*self.features, *self.targets, *([] if self.weights is None else [self.weights]))
 
     @property
@@ -60,9 +60,9 @@ def assign_roles(
     classes: bool,
     like: Columns | None,
 ) -> Roles:
-    """Decide the role of every column; no target only where there is none and the data are to be ``like`` others.
+    """Assign a role to every column. Only data that are ``like`` others, from a source without target, may lack one.
 
-    Raises ``DataError`` for an unknown name, ``UsageError`` for a clash.
+    Raises ``DataError`` for an unknown name, ``UsageError`` for conflicting roles.
     """
     targets, categorical = _named(target, reader), tuple(map(str, categorical))
     features = None if features is None else tuple(map(str, features))
@@ -80,15 +80,15 @@ def assign_roles(
     weights = weights or reader.weights
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
-        beside = "the target is a class" if weights is None else f"there are weights, {quoted(weights)}"
+        beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
         raise UsageError(
-            f"{reader.name}: the column {quoted(noise)} cannot be the noise (`--noise`), as {beside}: noise is of "
-            "numbers, and is a weight of 1/noise²; multiply both into one column of weights."
+            f"{reader.name}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise "
+            "applies to regression and gives the weights 1/noise²; multiply both into one column of weights."
         )
     if classes and len(targets) > 1:
         raise UsageError(
-            f"{reader.name}: classes are of one target, and {listed(targets)} are {len(targets)}: ingest each of "
-            "them by itself, with --features that leave the others out."
+            f"{reader.name}: a classification has one target, but {listed(targets)} are {len(targets)}: ingest each "
+            "target separately, and leave the others out with --features."
         )
     if not targets and like is None:
         if reader.features is not None:
@@ -113,9 +113,9 @@ def assign_roles(
 
 
 def _named(target: Any, reader: Reader) -> tuple[str, ...]:
-    """The targets that are asked for: a text that is no column may be several with commas between them.
+    """The names of the targets: a string that is not a column name may list several, separated by commas.
 
-    Of a data frame with integers for names these may be given, too.
+    Data frames whose column names are integers accept integers.
     """
     if isinstance(target, str) and target:
         return (target,) if target in reader.columns else tuple(name.strip() for name in target.split(","))
@@ -137,21 +137,21 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
         if roles.targets.count(name) > 1:
             raise UsageError(f"the target {quoted(name)} is named twice.")
     if not roles.features:
-        raise DataError(f"{reader.name}: no column is left as a feature beside {listed(roles.wanted)}.")
+        raise DataError(f"{reader.name}: there is no feature column besides {listed(roles.wanted)}.")
     for name in roles.categorical:
         if name in roles.targets:
             raise UsageError(
-                f"the target {quoted(name)} cannot be a categorical feature; if it is a class, say --classes."
+                f"the target {quoted(name)} cannot be a categorical feature; if it is a class, pass --classes."
             )
         if name not in roles.features:
             raise unknown_column(name, "categorical", roles.features, reader.name)
 
 
 class Levels:
-    """The labels of one column, coded in order of appearance while they are read, and by their own order at the end.
+    """The labels of one column: coded in order of appearance while reading, and in sorted order at the end.
 
-    With ``known`` labels the codes are theirs from the start, and any other label has the code ``len(known)``. Labels
-    from an ``untyped`` source, CSV, become numbers where all of them are written as numbers.
+    With ``known`` labels their codes are used from the start, and any other label has the code ``len(known)``. Labels
+    of an ``untyped`` source (CSV) are converted to numbers if all of them are written as numbers.
 
     >>> levels = Levels()
     >>> levels.codes(np.array(["b"])).tolist(), levels.codes(np.array(["a", "b"])).tolist()
@@ -168,7 +168,7 @@ class Levels:
         self.unseen: list[Any] = []
 
     def codes(self, values: Any) -> Float:
-        """Codes of a column, float64; NaN where a value is missing."""
+        """Codes of a column, float64; NaN for missing values."""
         if hasattr(values, "null_count"):
             return self._arrow_codes(values)
         labels = np.asarray(values)
@@ -208,7 +208,7 @@ class Levels:
         return len(self._codes)
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
-        """The labels in their order, and the final code of every code given out so far (and of the unseen label)."""
+        """The labels in sorted order, and the final code of every provisional code (and of the unseen label)."""
         labels = list(self._codes)
         if self._known is not None:
             return tuple(labels), np.arange(len(labels) + 1.0)
@@ -221,12 +221,12 @@ class Levels:
 
 
 def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
-    """Whether these are numbers that are not whole, nearly one for each row: no classes, whoever says so."""
+    """True if these labels are non-integer numbers, almost one per row: a continuous target, whatever its role."""
     return 2 * len(labels) > rows and all(isinstance(x, float) and not x.is_integer() for x in labels)
 
 
 def _number(text: str) -> Any:
-    """The number that a label of CSV is; the text where it is none, or none that float64 holds to the last digit.
+    """A CSV label as a number; as text if it is not a number, or not one that float64 represents exactly.
 
     >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
     (1.5, 9007199254740993, '0.12345678901234567890', 'red')
@@ -243,7 +243,7 @@ def _number(text: str) -> Any:
 
 
 def _numbers_if_all(labels: list[str]) -> list[Any]:
-    """The labels as numbers where every one is written as a plain number: CSV does not say what is text."""
+    """The labels as numbers if all are written as plain numbers: CSV does not mark text."""
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
         return labels
     numbers = [_number(label) for label in labels]
@@ -252,13 +252,13 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
 
 
 MOST_CLASSES = np.iinfo(np.int16).max
-"""Classes that a target may have: their codes go into two bytes."""
+"""Maximum number of classes of a target: codes are stored in two bytes."""
 
 
 class Encoder:
-    """Turns batches into records of float64: features in order, targets, weights where there are any.
+    """Converts batches to records of float64: features in order, then targets, then weights if there are any.
 
-    Counts what is missing or not finite, and remembers where it stands first; ``check`` raises for it.
+    Counts missing and non-finite values and records the position of the first; ``check`` raises an error for them.
     """
 
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
@@ -297,12 +297,12 @@ class Encoder:
             return self.levels[column].codes(values)
         except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
             raise DataError(
-                f"{self._name}: the column {quoted(column)} holds values that are no labels, or of several types "
-                f"({error}): make text of them."
+                f"{self._name}: the column {quoted(column)} holds values that cannot be labels, or values of several "
+                f"types ({error}): convert them to text."
             ) from error
 
     def _classes(self) -> tuple[str, Levels | None]:
-        """The target, for people, and its classes where it is one."""
+        """The name of the target for messages, and its levels if it is a class."""
         name = ", ".join(self.roles.targets)
         return name, self.levels[name] if self.roles.classes else None
 
@@ -310,8 +310,8 @@ class Encoder:
         name, target = self._classes()
         if target is not None and len(target) > MOST_CLASSES:
             raise DataError(
-                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: is it a "
-                "number? Then ingest it without --classes."
+                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: if it is numeric, "
+                "ingest it without --classes."
             )
 
     def _check_weights(self, weights: Float) -> None:
@@ -324,16 +324,17 @@ class Encoder:
             )
 
     def check(self) -> None:
-        """Raise ``DataError`` for missing or infinite values, with their count and the place of the first."""
+        """Raise ``DataError`` for missing or non-finite values, with their number and the position of the first."""
         if self._first is not None:
             row, column = self._first
             raise DataError(
                 f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (counted "
-                f"from 0), column {quoted(column)}. Remove these rows or fill the values in first."
+                f"from 0), column {quoted(column)}. Remove these rows or impute the values first."
             )
         if not self._weighs:
             raise DataError(
-                f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero: no row would count."
+                f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero: at least one row needs "
+                "a positive weight."
             )
         name, target = self._classes()
         if target is not None and target.unseen:
@@ -344,22 +345,22 @@ class Encoder:
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
-                f"{self._name}: the target {quoted(name)} has one class only, {quoted(target.final()[0][0])}: "
-                "there is nothing to tell apart."
+                f"{self._name}: the target {quoted(name)} has only one class, {quoted(target.final()[0][0])}: "
+                "classification needs at least two."
             )
         if target is not None and self._like is None and _continuous(target.final()[0], self.n_rows):
             raise DataError(
-                f"{self._name}: the target {quoted(name)} holds continuous numbers such as "
-                f"{target.final()[0][0]:g}, {len(target):,} in {self.n_rows:,} rows, and a class is one of a few: "
-                "ingest it without --classes, or put it into bins."
+                f"{self._name}: the target {quoted(name)} holds continuous values such as "
+                f"{target.final()[0][0]:g} ({len(target):,} distinct values in {self.n_rows:,} rows), not classes: "
+                "ingest it without --classes, or bin it."
             )
 
     def remaps(self) -> dict[int, Float]:
-        """For every coded column, by its place in the record: the final code of each provisional one."""
+        """For each coded column, by its position in the record: the final code of each provisional code."""
         return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
 
     def columns(self) -> Columns:
-        """Names, categories and classes, once everything was read; target and classes of ``like`` if there is none."""
+        """Names, categories and classes after all rows are read; target and classes of ``like`` if there is none."""
         final = {column: levels.final()[0] for column, levels in self.levels.items()}
         if not self.roles.targets:
             assert self._like is not None
@@ -382,7 +383,7 @@ class Encoder:
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
             raise DataError(
-                f"{self._name}: the column {quoted(column)} holds dates or times: turn them into numbers first."
+                f"{self._name}: the column {quoted(column)} holds dates or times: convert them to numbers first."
             )
         if not (
             kind.is_integer(values.type)
@@ -399,7 +400,7 @@ class Encoder:
 
 
 def _whole_numbers(values: Any, floats: Float) -> Any:
-    """Integers or decimals of Arrow, 0 where one is missing; of decimals only those that may be too large for a float.
+    """Arrow integers or decimals, 0 where missing; for decimals only those that may be too large for float64.
 
     >>> import pyarrow as pa
     >>> _whole_numbers(pa.array([2**53 + 1, None]), np.array([2.0**53, np.nan])).tolist()
@@ -414,14 +415,14 @@ def _whole_numbers(values: Any, floats: Float) -> Any:
 
 
 def _no_numbers(where: str, column: str, values: Any) -> DataError:
-    """The error for a column of text, or of another kind, where numbers are needed."""
+    """The error for a column of text or of another non-numeric type."""
     import pyarrow as pa
 
     kind = pa.types
     if kind.is_nested(values.type):
         return DataError(
             f"{where}: the column {quoted(column)} holds values of the type {named(values.type)}, not numbers: make a "
-            "column of each of their parts, or leave it out with `--features`."
+            "column of each part, or leave it out with `--features`."
         )
     first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
     return text_column(where, column, quoted(first))

@@ -1,7 +1,7 @@
-"""Sorting more records than memory holds, by a number: spill by key range, then sort one range at a time.
+"""External sort: sort more records than fit in memory. Spill by key range, then sort one range at a time.
 
-The order of what comes out is a function of the keys and of the order in which records were added, never of the memory
-or of how they were cut into batches: records with equal keys keep the order in which they came.
+The order depends only on the keys and on the order in which records were added, not on memory or batch sizes: the sort
+is stable.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from partirvm.data.source import Float
 
 BUCKETS = 256
-"""How many key ranges are spilled to at a time, at most: up to as many open files."""
+"""Maximum number of key ranges per spill, and so of open files."""
 
 READ_BYTES = 2 << 20
-"""About how much is read at once of a range that has to be cut again, and written at once of one that has one key."""
+"""Bytes read at once from a range that is split again, and written at once for a range with a single key."""
 
 
 class ExternalSorter:
-    """Sorts records of ``width`` float64 numbers by the first of them, the key, in bounded memory. A context manager.
+    """Sorts records of ``width`` float64 numbers by the first number, the key, in bounded memory. A context manager.
 
-    Records are appended to one of ``BUCKETS`` files by key range. A range that turns out larger than memory is cut
-    again into ranges of its own, so nothing needs to be known beforehand but the interval that the keys lie in.
+    Records are appended to one of ``BUCKETS`` files by key range. A range larger than memory is split again into
+    smaller ranges, so only the interval that contains all keys must be known in advance.
 
     Parameters
     ----------
     folder : path
-        Where to spill; created, and removed at the end. It takes up 8·width bytes per record.
+        Spill folder; created, and removed at the end. It needs 8·width bytes per record.
     width : int
         Numbers per record, the key included.
     low, high : float
@@ -56,20 +56,20 @@ class ExternalSorter:
         self._spill = self._new_spill(width, low, high)
 
     def add(self, records: Float) -> None:
-        """Take in records (n, width). Raises ``ValueError`` for a key outside [low, high) or NaN."""
+        """Add records (n, width). Raises ``ValueError`` for a key outside [low, high) or NaN."""
         self._spill.add(records)
         self.n_records += len(records)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
-        """All records in the order of their keys, block by block: arrays (rows, width). Can be asked for once.
+        """All records in order of their keys, as blocks (rows, width). May be called once.
 
-        ``memory`` is how many bytes the records of a range may take while they are sorted; the peak is twice this.
+        ``memory`` is the maximum number of bytes of a range that is sorted at once; the peak is twice this.
         """
         self._memory = memory
         return self._sorted(self._spill)
 
     def close(self) -> None:
-        """Delete what was spilled."""
+        """Delete the spill files."""
         self._spill.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -82,8 +82,8 @@ class ExternalSorter:
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
         for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
-                yield _taken_in_order(path, spill.columns)  # without a name, which would keep it
-            elif lowest == highest:  # one key, more often than memory holds: in the order in which they came
+                yield _taken_in_order(path, spill.columns)  # not bound to a name, so that it is freed after use
+            elif lowest == highest:  # a single key, more records than fit in memory: in order of arrival
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:
@@ -105,7 +105,7 @@ class ExternalSorter:
 
 
 class Spool:
-    """Records kept on disk in the order in which they came, with the methods of ``ExternalSorter``."""
+    """Records kept on disk in order of arrival, with the methods of ``ExternalSorter``."""
 
     def __init__(self, folder: Path, width: int) -> None:
         folder.mkdir(parents=True)
@@ -119,12 +119,12 @@ class Spool:
         self.n_records += len(records)
 
     def blocks(self, memory: int = READ_BYTES) -> Iterator[Float]:
-        """All records in the order in which they came, block by block, of ``memory`` bytes at most."""
+        """All records in order of arrival, as blocks of at most ``memory`` bytes."""
         self._file.close()
         return _batches(self._folder / "spool", self._width, min(memory, READ_BYTES))
 
     def close(self) -> None:
-        """Delete what was spooled."""
+        """Delete the spool file."""
         self._file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -136,7 +136,7 @@ class Spool:
 
 
 class _Spill:
-    """Files of raw records, one for every key range that any record fell into; the first column is the key."""
+    """Files of raw records, one per non-empty key range; the first column is the key."""
 
     def __init__(self, folder: Path, name: str, columns: int, low: float, high: float, buckets: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class _Spill:
         self._keys: dict[int, tuple[float, float]] = {}
 
     def add(self, records: Float) -> None:
-        """Append every record to the file of its range."""
+        """Append each record to the file of its key range."""
         if not len(records):
             return
         keys = records[:, 0]
@@ -157,7 +157,7 @@ class _Spill:
         buckets = (np.searchsorted(self._edges, keys, side="right") - 1).astype(np.uint8)
         if len(self._ordered) < len(records):
             self._ordered = np.empty_like(records)
-        order = np.argsort(buckets, kind="stable")  # a radix sort, on bytes
+        order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
         records = np.take(records, order, axis=0, out=self._ordered[: len(records)])
         counts = np.bincount(buckets)
         ends = np.cumsum(counts)
@@ -171,7 +171,7 @@ class _Spill:
             _write(self._files[bucket], chosen)
 
     def ranges(self) -> Iterator[tuple[Path, float, float]]:
-        """Close the files and go through them in the order of their keys: path, lowest and highest key."""
+        """Close the files and iterate over them in order of their keys: path, lowest and highest key."""
         self.close()
         for bucket in sorted(self._files):
             yield self._path(bucket), *self._keys[bucket]
@@ -186,7 +186,7 @@ class _Spill:
 
 
 def _write(file: BinaryIO, records: Float) -> None:
-    """Write all bytes: an unbuffered file may take fewer than it is given."""
+    """Write all bytes: an unbuffered file may write fewer bytes than it is given."""
     if not records.size:
         return
     view = memoryview(np.ascontiguousarray(records)).cast("B")

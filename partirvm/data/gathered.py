@@ -1,7 +1,7 @@
-"""Some rows of a source, read once and held in memory, in the tiles that they have there.
+"""Selected rows of a source, read once and held in memory, in the same tiles as in the source.
 
-A pass over some rows of a source sums tile by tile, over those tiles that hold any, in a fixed tree. Rows that are held
-keep these tiles, their order and their panels, so that a pass over all that is held has the same bits.
+A pass over selected rows sums tile statistics, over the tiles that contain any of the rows, in a fixed tree. Gathered
+rows keep their tiles, order and panels, so a pass over them gives the same bits.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from partirvm.data.tiled import TiledRows
 
 
 class GatheredRows(TiledRows):
-    """Rows of a source in memory. Its tiles are those of the source that hold any of the rows, numbered from 0.
+    """Rows of a source in memory. Its tiles are the source's tiles that contain any of these rows, numbered from 0.
 
-    They differ in length, and row numbers within them count the rows that are held. ``gather`` and ``weights_of`` ask
-    by the numbers ``rows`` (n,), increasing, that rows have in the source. ``pieces`` are the inputs, targets and
+    Tiles differ in length; row numbers within tiles count the held rows. ``gather`` and ``weights_of`` take row
+    numbers of the source; ``rows`` (n,), increasing, are the row numbers held. ``pieces`` are the inputs, targets and
     weights of these rows, a few tiles at a time, in order.
     """
 
@@ -33,11 +33,11 @@ class GatheredRows(TiledRows):
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles that hold any of the rows."""
+        """Number of tiles that contain any of the rows."""
         return len(self._edges) - 1
 
     def tile(self, number: int) -> Tile:
-        """The rows held of one tile."""
+        """The held rows of one tile."""
         mine = slice(*self._edges[number : number + 2])
         weights = None if self._weights is None else self._weights[mine]
         return Tile(number, mine.start, self._X[mine], self._t[mine], weights)
@@ -51,7 +51,7 @@ class GatheredRows(TiledRows):
         return None if self._weights is None else self._weights[self._places(rows)]
 
     def only(self, rows: Int) -> GatheredRows:
-        """Some of the rows, by their numbers in the source, increasing, in the tiles that they have there."""
+        """A subset of the rows, by their numbers in the source (increasing), in the same tiles."""
         places = self._places(rows)
         weights = None if self._weights is None else self._weights[places]
         return GatheredRows(self, rows, [(self._X[places], self._t[places], weights)])
@@ -60,12 +60,12 @@ class GatheredRows(TiledRows):
         wanted = np.asarray(rows, dtype=np.int64)
         places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
         if not (self.rows[places] == wanted).all():
-            raise IndexError("rows are asked for that are not among those held")
+            raise IndexError("some of the requested rows are not held")
         return places
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, Float | None]:
-    """Inputs, targets and weights of those of some rows (numbers, increasing) that lie in a tile."""
+    """Inputs, targets and weights of the rows (numbers, increasing) that lie in one tile."""
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
     some = rows[first:last] - tile.start

@@ -1,8 +1,8 @@
-"""Ingest: a table or arrays of any size become DATA, checked, shuffled and cut into tiles, in bounded memory.
+"""Ingest: convert a table or arrays of any size to DATA, checked, shuffled and cut into tiles, in bounded memory.
 
-Two phases. *Read* streams the source, codes labels, draws every row's place in the shuffle and spills records to disk.
-*Write* takes the records back in their final order, tile by tile, with moments and hashes. The result is a function of
-the source and the seed alone.
+There are two phases. *Read* streams the source, codes labels, draws the shuffle key of every row and spills records to
+disk. *Write* reads the records in their final order, tile by tile, and computes moments and hashes. The result depends
+on the source and the seed only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from partirvm.quoting import listed, quoted
 Progress = Callable[[str, int, int | None], None]
 
 UNKNOWN_ROWS = 1 << 40
-"""For sizes of tiles where the number of rows is not known before they are read."""
+"""Assumed number of rows for the tile size if the number is unknown before reading."""
 
 
 def ingest(
@@ -56,66 +56,66 @@ def ingest(
     progress: Progress | None = None,
     process: Process = ALONE,
 ) -> ZarrSource:
-    """Make DATA, a Zarr group of shuffled rows in tiles, of a table or arrays. Streams; leaves nothing half-written.
+    """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. Streams; leaves no partial output.
 
     Parameters
     ----------
     source : str, path, data frame or tuple
         A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas, polars or Dask data
-        frame, whose categorical columns are categories unless they are the target; or (X, y) or (X, y, weights),
-        arrays of NumPy, Zarr or Dask, y of shape (N,) or, of several targets, (N, T). An .npz has the arrays ``X`` and
-        ``y``, and may have ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or missing in
-        the .npz. Columns of y without names are ``y0``, ``y1``, …
+        frame, whose categorical columns become categories unless they are the target; or (X, y) or (X, y, weights),
+        arrays of NumPy, Zarr or Dask, y of shape (N,) or (N, T) for T targets. An .npz file contains the arrays ``X``
+        and ``y``, and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or be
+        missing in the .npz file. Columns of y without names are called ``y0``, ``y1``, …
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
-        Column to learn; needed for tables, unless ``like`` tells it. Several columns, which a fit gives one set of
-        vectors, are a sequence, or a text with commas between them that is no column itself.
+        Target column; required for tables, unless ``like`` defines it. Several targets, which share relevance vectors
+        in a fit, are a sequence, or a string with commas that is not a column name itself.
     features : sequence of str, optional
-        Columns to learn from, in this order; all but targets and weights unless given.
+        Feature columns, in this order; default: all columns except targets and weights.
     categorical : sequence of str
-        Features whose values are labels: stored as integer codes, the labels in the attributes.
+        Features whose values are labels: stored as integer codes; the labels are stored in the attributes.
     weights : str, optional
         Column of precision weights, zero or positive.
     noise : str, optional
-        Column of relative noise instead, positive: a row's noise variance is σ²·noise², its weight 1/noise².
+        Column of relative noise instead of weights, positive: a row's noise variance is σ²·noise², its weight 1/noise².
     classes : bool
-        The target is a class: stored as codes 0 … K−1, the labels in the attributes.
+        True if the target is a class: stored as codes 0 … K−1; the labels are stored in the attributes.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source.
     like : DATA, path or Columns, optional
-        Take features, categories, target and classes from these data: for a test set, or for rows to be predicted. A
-        category that they do not have gets the code after their last; a class that they do not have is an error. Where
-        ``source`` lacks a target of theirs, and ``target`` names no other, the DATA are unlabelled: good for prediction
-        only, and one row is enough.
+        Use features, categories, target and classes of these data: for a test set, or for rows to predict. A category
+        that they do not have gets the code after their last; a class that they do not have is an error. If ``source``
+        lacks their target, and ``target`` names no other, the DATA are unlabelled: usable for prediction only, and one
+        row is enough.
     memory_limit : int, optional
-        Bytes of peak resident memory of this process. Unless given 512 MiB, or 256 MiB beside a process that holds
-        more.
+        Peak resident memory of this process in bytes. Default: 512 MiB, or 256 MiB above what the process already
+        holds, if that is more.
     tile_rows : int, optional
-        Rows per tile; a function of the shape unless given.
+        Rows per tile; default: a function of the shape.
     overwrite : bool
-        Replace DATA that stands there already.
+        Replace existing DATA.
     progress : callable, optional
-        Called with (phase, rows done, rows in all or None); phases are "read" and "write".
+        Called with (phase, rows done, total rows or None); phases are "read" and "write".
     process : data.budget.Process
-        The memory of this process; without it the limit is on what the ingest takes by itself.
+        Measures the memory of this process; by default the limit applies to the memory of the ingest alone.
 
     Returns
     -------
     ZarrSource
-        The data, open.
+        The opened data.
 
     Raises
     ------
     DataError, MissingDataError
-        Missing values, text columns, no rows, one row with a target, other columns in another file, files that cannot
-        be read.
+        Missing values, text columns, no rows, a single row with a target, different columns in several files, files
+        that cannot be read.
     UsageError
         Options that contradict each other, a table without a target and without ``like``.
     MemoryLimitError
-        The limit cannot be held; nothing was read or written.
+        The ingest does not fit in the limit; nothing was read or written.
     ExistsError, StorageError
-        The place is taken, full or read-only.
+        Something exists at the output path; the store is full or read-only.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def ingest(
     True
     """
     if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, (int, np.integer)) or shuffle < 0):
-        raise UsageError(f"shuffle is a seed, an integer from 0 up, or None to keep the order; found {shuffle!r}.")
+        raise UsageError(f"shuffle is {shuffle!r}: it must be a seed, an integer ≥ 0, or None to keep the order.")
     columns = {"target": target, "features": features, "categorical": categorical, "weights": weights, "noise": noise}
     made, duplicates = written(
         source,
@@ -160,9 +160,9 @@ def written(
     process: Process = ALONE,
     least: int = 2,
 ) -> tuple[DataAttributes, DuplicateCounter]:
-    """Write DATA as ``ingest`` does, from ``least`` rows on; what they are, and what is known of duplicates.
+    """Write DATA as ``ingest`` does, from ``least`` rows on; returns the attributes and the counter of duplicates.
 
-    ``roles`` are the options of ``data.encode.assign_roles``. Raises as ``ingest`` does; warns of nothing.
+    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``; issues no warnings.
     """
     reader = open_reader(source)
     assigned = assign_roles(reader, **roles)
@@ -173,7 +173,7 @@ def written(
 
     budget = Budget.of(memory_limit, process)
     held, most = reader.held(assigned.wanted), reader.most_batch
-    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.leaner)
+    batch_bytes = budget.batch_bytes(reader.name, width, tile, held=held, most=most, advice=reader.memory_advice)
     report = progress or (lambda phase, done, total: None)
     with publication(os.fspath(data), overwrite=overwrite) as place:
         with Spool(place.spill, width) if seed is None else ExternalSorter(place.spill, width) as rows:
@@ -209,7 +209,7 @@ def _read(
     report: Progress,
     least: int,
 ) -> None:
-    """Stream the source into records (key, row number, features, targets, weights); raises for what is missing."""
+    """Stream the source into records (key, row number, features, targets, weights); raises for missing values."""
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
@@ -221,15 +221,15 @@ def _read(
         if encoder.bad == 0:
             with storing("the spill files beside the data"):
                 rows.add(records)
-        del batch  # before the next one is read
-        process.resident()  # pages of many sizes leave gaps between them, half as much as they hold
+        del batch  # free it before the next batch is read
+        process.resident()  # pages of many sizes leave gaps of about half their total size
         report("read", encoder.n_rows, reader.n_rows)
     check_row_count(encoder.n_rows, least, reader.name)
     encoder.check()
 
 
 def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> None:
-    """Make records of a batch."""
+    """Fill the records of a batch."""
     start, n = encoder.n_rows, len(records)
     encoder.encode(batch, into=records[:, 2:])
     records[:, 1] = np.arange(start, start + n)
@@ -237,7 +237,7 @@ def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generat
 
 
 class _Writer:
-    """Cuts records in their final order into tiles and writes them, with their moments and hashes."""
+    """Cuts the records, in their final order, into tiles and writes them with their moments and hashes."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class _Writer:
 
 
 def _moments(tile: Tile) -> Moments:
-    """Moments of a tile of finite values; without a target, those of the targets have no columns."""
+    """Moments of a tile of finite values; without a target the target moments have no columns."""
     if tile.t.shape[1]:
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
     inputs, none = ColumnMoments.of(tile.X, tile.weights), np.empty(0)
@@ -322,7 +322,7 @@ def _moments(tile: Tile) -> Moments:
 
 
 def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
-    """Cut blocks of any length into runs of ``rows`` rows, the last one shorter; each run is an array of its own.
+    """Cut blocks of any length into runs of ``rows`` rows, the last one shorter; each run is a separate array.
 
     >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
     [3, 3, 1]
@@ -338,33 +338,33 @@ def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
         if start < len(block):
             held.append(block[start:].copy())
             count += len(block) - start
-        del block  # before the next one is read
+        del block  # free it before the next block is read
     if held:
         yield np.concatenate(held)
 
 
 def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterator[str]:
-    """What deserves a look before a fit: constant columns, duplicate rows."""
+    """Warnings about the ingested data: constant columns, duplicate rows."""
     if not attributes.labelled:
         return
     inputs, columns = attributes.moments.inputs, attributes.columns
     constant = [name for name, same in zip(columns.features, inputs.constant, strict=True) if same]
     if constant:
-        yield f"{len(constant)} constant feature(s), which tell nothing: {listed(constant)}."
+        yield f"{len(constant)} constant feature(s), which have no effect: {listed(constant)}."
     targets, names = attributes.moments.targets, columns.target_names(attributes.n_targets)
     for name, value, same in zip(names, targets.minimum, targets.constant, strict=True):
         if not same:
             continue
         if columns.targets:
-            refused = "a fit of several targets refuses it, leave it out"
+            refused = "a fit of several targets does not accept it; leave it out"
             yield f"the target {quoted(name)} is constant ({value:g}): {refused}."
         elif columns.classes is None:
-            yield f"the target {quoted(name)} is constant ({value:g}): a fit can only return that value."
+            yield f"the target {quoted(name)} is constant ({value:g}): every prediction will be this value."
         else:
             label = columns.classes[int(value)]
             yield (
-                f"all rows of weight are of the class {quoted(label)}: a model can be evaluated on them, but none "
-                "fitted."
+                f"all rows with positive weight have the class {quoted(label)}: these data can be used to evaluate a "
+                "model, but not to fit one."
             )
     found = duplicates.estimate()
     if found:

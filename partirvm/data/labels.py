@@ -1,5 +1,5 @@
-"""Labels of any type as class codes 0 … K−1. Where they lie in Zarr or Dask they are looked at block by block, twice:
-once to find the classes, and as they are read to code them; they are never held whole.
+"""Convert labels of any type to class codes 0 … K−1. Labels in Zarr or Dask are read block by block, twice: first to
+find the classes, then to code them; they are never held in memory as a whole.
 
 >>> classes = find_classes(["spam", "ham", "spam"])
 >>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
@@ -23,20 +23,20 @@ from partirvm.quoting import listed, listed_values, quoted
 Labels = NDArray[Any]
 
 MEANT = (
-    "if that is their label, write y again into an array made with config={'write_empty_chunks': True}: Zarr leaves "
-    "out chunks that hold the fill value alone"
+    "if it is a label, write y again into an array made with config={'write_empty_chunks': True}: by default Zarr "
+    "omits chunks that hold only the fill value"
 )
-"""What to do about chunks of labels that are not there."""
+"""Advice for missing chunks of labels."""
 
 BLOCK = 1 << 20
-"""Labels of a Zarr array that are looked at together, at least."""
+"""Minimum number of labels of a Zarr array that are read at once."""
 
 
 def find_classes(y: Any) -> Labels:
-    """The distinct labels of y in their order, (K,), of y's own dtype. y is an array (N,) of NumPy, Zarr or Dask.
+    """The distinct labels of y in sorted order, (K,), with y's dtype. y is an array (N,) of NumPy, Zarr or Dask.
 
-    Raises ``DataError`` for missing labels, numbers that are not whole, labels that cannot be put in order, and where
-    there is one class only.
+    Raises ``DataError`` for missing labels, non-integer numbers, labels that cannot be sorted, and if there is only one
+    class.
     """
     classes: Labels | None = None
     if module_of(y) == "zarr":
@@ -49,18 +49,18 @@ def find_classes(y: Any) -> Labels:
             new = np.unique(block)
             classes = new if classes is None else np.unique(np.concatenate([classes, new]))
         except TypeError as error:
-            raise DataError(f"the labels in y are of several types, and have no order: {error}") from error
+            raise DataError(f"the labels in y have several types and cannot be sorted: {error}") from error
     if classes is None or not len(classes):
         raise DataError("y has no labels: there are no rows.")
     if len(classes) == 1:
-        raise DataError(f"y has one class only, {quoted(classes.tolist()[0])}: there is nothing to tell apart.")
+        raise DataError(f"y has only one class, {quoted(classes.tolist()[0])}: classification needs at least two.")
     return classes
 
 
 def label_values(y: Any) -> Labels:
-    """Labels in memory as an array of their own type: numbers and truth values that are objects become such.
+    """Labels in memory as an array of their own type: numbers and booleans of dtype object are converted.
 
-    Raises ``DataError`` for labels of several types, for missing ones, and for objects that are no labels.
+    Raises ``DataError`` for labels of several types, missing labels, and objects that cannot be labels.
 
     >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
     ('i', 'b')
@@ -78,9 +78,9 @@ def label_values(y: Any) -> Labels:
 
 
 def coded(y: Any, classes: Labels) -> Any:
-    """The codes of labels: a float64 array of y's shape; of a Zarr or Dask array one that codes what is read of it.
+    """The codes of labels: a float64 array of y's shape; for Zarr or Dask an array that codes blocks when read.
 
-    Raises ``DataError`` for a label that is none of the classes, there as it is read.
+    Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask, when it is read).
     """
     if hasattr(y, "map_blocks"):
         return y.map_blocks(_codes, classes=classes, dtype=np.float64, meta=np.empty((0,) * y.ndim))
@@ -88,7 +88,7 @@ def coded(y: Any, classes: Labels) -> Any:
 
 
 class CodedLabels:
-    """A Zarr array of labels, read as codes: what ``ZarrArraySource`` asks of an array, and no more."""
+    """A Zarr array of labels, read as codes: the subset of the array interface that ``ZarrArraySource`` uses."""
 
     def __init__(self, labels: Any, classes: Labels) -> None:
         self.shape, self.dtype = labels.shape, np.dtype(np.float64)
@@ -103,7 +103,7 @@ class CodedLabels:
 
 
 def plain_label(label: Any) -> Any:
-    """A label as JSON knows it: 1.0 is 1, so that a column means the same as floats and as integers.
+    """A label as a JSON value: 1.0 becomes 1, so that labels stored as floats equal labels stored as integers.
 
     >>> plain_label(1.0), plain_label(np.int8(1)), plain_label(True), plain_label(b"a"), plain_label(None)
     (1, 1, True, 'a', None)
@@ -118,7 +118,7 @@ def plain_label(label: Any) -> Any:
 
 
 def plain_labels(classes: Labels) -> tuple[Any, ...]:
-    """Labels as ``Columns.classes`` has them. Raises ``DataError`` where two of them look the same written down."""
+    """Labels as stored in ``Columns.classes``. Raises ``DataError`` if two of them have the same text."""
     plain = tuple(plain_label(label) for label in classes.tolist())
     if len(set(map(str, plain))) < len(plain):
         raise DataError(f"several labels in y are written the same: {listed(plain)}: rename them.")
@@ -142,15 +142,15 @@ def _blocks(y: Any) -> Iterator[Labels]:
 
 
 def _check(block: Labels, start: int = 0) -> None:
-    """Refuse labels that are no classes; ``start`` is the row number of the first."""
+    """Raise ``DataError`` for labels that cannot be classes; ``start`` is the row number of the first."""
     if block.dtype.kind == "f":
         missing = np.isnan(block)
         whole = np.isfinite(block) & (block == np.floor(block))
         if not (whole | missing).all():
             number = block[~(whole | missing)].flat[0]
             raise DataError(
-                f"y holds continuous numbers such as {number:g}, and a label must be a class: fit numbers with "
-                "RVMRegressor, or put them into bins."
+                f"y holds continuous values such as {number:g}, but labels must be classes: fit numeric targets with "
+                "RVMRegressor, or bin them."
             )
     else:
         missing = np.array([_missing(label) for label in block.flat] if block.dtype.kind == "O" else [], dtype=bool)
@@ -158,12 +158,12 @@ def _check(block: Labels, start: int = 0) -> None:
         row = int(np.argmax(missing))
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {start + row:,}: remove these rows, or "
-            "name a class for them."
+            "use a class of their own for them."
         )
     examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
     if len(examples) > 1:
         mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
-        raise DataError(f"the labels in y mix {mixed}: make them all of one type, such as text.")
+        raise DataError(f"the labels in y mix {mixed}: convert them all to one type, such as text.")
 
 
 def _missing(label: Any) -> bool:
@@ -175,24 +175,24 @@ def _missing(label: Any) -> bool:
 
 
 def _kind(label: Any) -> str:
-    """What a label is, for people."""
-    for kind, types in (("truth values", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
+    """The kind of a label, for messages."""
+    for kind, types in (("booleans", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
         if isinstance(label, types):
             return kind
     return f"objects of type {type(label).__name__}"
 
 
 def _codes(labels: Labels, classes: Labels) -> Float:
-    labels = np.asarray(labels)  # of a Dask series, a block may be of pandas' own kind
+    labels = np.asarray(labels)  # blocks of a Dask series may be pandas arrays
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
         raise DataError(
-            f"the labels in y are of another type than the classes {listed_values(classes.tolist())}"
+            f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
         ) from error
     strange = classes[places] != labels
     if strange.any():
         found = labels[strange].tolist()[0]
         known = listed_values(classes.tolist())
-        raise DataError(f"the label {quoted(found)} in y is none of the classes of the training data: {known}")
+        raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)

@@ -1,18 +1,18 @@
-"""DATA on disk: a Zarr v3 group, its attributes, and where it lives.
+"""DATA on disk: a Zarr v3 group, its arrays and attributes.
 
 ====================  ==================================================================================
 ``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, which ingest never writes
-``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 where the target is a class;
-                      not there in data for prediction, whose attribute ``labelled`` is false; (N, T) of T targets,
-                      whose names are the attribute ``targets``
+``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 for a class target; (N, T) for T targets,
+                      whose names are the attribute ``targets``; absent in data for prediction, whose attribute
+                      ``labelled`` is false
 ``weights``           (N,) float64, optional: precision weights
-``row``               (N,) int64, where rows were shuffled: the number of the row in the order before
+``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
 attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all others;
-                      written last of all. Where rows were appended arrays may be longer than they say: that is an
-                      append that broke off
+                      written last. After an interrupted append arrays may be longer than the number of rows in the
+                      attributes
 ====================  ==================================================================================
 
-Chunks are compressed (Blosc, lz4 with byte shuffle) and end in a CRC-32C, so that damage is noticed.
+Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that damage is detected.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ KIND = "partirvm-data"
 FORMAT = 4
 
 GROWING = ("n_rows", "moments", "hashes", "appended")
-"""Attributes that change as rows are appended."""
+"""Attributes that change when rows are appended."""
 
 
 @dataclass(frozen=True)
 class DataAttributes:
-    """What the attributes of a DATA group say.
+    """The attributes of a DATA group.
 
-    ``seed`` is the seed of the shuffle, None where the rows kept their order; ``hashes`` has one hash per tile. Where
-    rows are not ``labelled``, target and classes of ``columns`` are those that a prediction is of, and the moments of
-    the targets have no columns. ``appended`` are the numbers of rows to which others were appended, one after another.
+    ``seed`` is the seed of the shuffle, None if the rows kept their order; ``hashes`` has one hash per tile. If rows
+    are not ``labelled``, target and classes of ``columns`` are those to predict, and the target moments have no
+    columns. ``appended`` are the numbers of rows before each append.
     """
 
     n_rows: int
@@ -59,11 +59,11 @@ class DataAttributes:
 
     @property
     def n_targets(self) -> int:
-        """T; 0 where rows are not labelled."""
+        """T; 0 if rows are not labelled."""
         return max(len(self.columns.targets), 1) if self.labelled else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Attributes of the group; floats keep all their bits."""
+        """Attributes of the group; floats are exact."""
         columns = self.columns
         about = {
             "kind": KIND,
@@ -86,7 +86,7 @@ class DataAttributes:
         return {**about, "digest": digest(about)}
 
     def fingerprint(self) -> Fingerprint:
-        """Identity of the data: rows by their hashes, and what is said of them."""
+        """Identity of the data: the hashes of the rows and a hash of the names, categories and classes."""
         about = self.to_json()
         fixed = {name: value for name, value in about.items() if name not in (*GROWING, "digest")}
         return Fingerprint(self.n_rows, self.n_features, self.hashes, digest(fixed), digest(about["moments"]))
@@ -95,7 +95,7 @@ class DataAttributes:
     def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
         """Read the attributes of a group.
 
-        Raises ``FormatError`` for another kind, another format, damaged attributes.
+        Raises ``FormatError`` for another kind or format, or for damaged attributes.
         """
         if found.get("kind") != KIND:
             raise FormatError(
@@ -157,29 +157,29 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, DataAttributes]:
     """Open a DATA group for reading: the Zarr group and its attributes.
 
-    Raises ``MissingDataError`` where there is none or its metadata cannot be read, ``FormatError`` for another kind of
-    thing, another format or damaged attributes.
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` for another kind,
+    another format or damaged attributes.
     """
     path = local_path(url)
     if path is not None and not path.exists():
         raise MissingDataError(f"{url}: there is no such folder. Make it with `partirvm ingest SOURCE {url}`.")
     store = url if path is None else str(path)
     if path is None:
-        open_filesystem(url, storage_options)  # says what is wrong with an address
+        open_filesystem(url, storage_options)  # raises a clear error for an invalid address
     try:
         group, found = open_sealed(store, "DATA", storage_options if path is None else None)
     except MissingDataError as error:
         raise MissingDataError(
-            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; a folder that an interrupted ingest left behind "
-            "can be deleted."
+            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; delete the folder if an interrupted ingest left "
+            "it."
         ) from error
     return group, DataAttributes.from_json(found, url)
 
 
 def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
-    """The arrays of a DATA group, of the shape that its attributes say.
+    """The arrays of a DATA group, checked against the shapes in its attributes.
 
-    Raises ``MissingDataError`` for one that is missing, too short, or otherwise not what ``create_arrays`` makes.
+    Raises ``MissingDataError`` for one that is missing, too short, or has another layout than ``create_arrays`` makes.
     """
     n, d, rows, T = attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets
     widths: dict[str, tuple[int, ...]] = {"X": (d,)}
@@ -201,7 +201,7 @@ def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, A
         require_array(array, said, place)
         if array.shape[0] < n:
             raise MissingDataError(
-                f"{place} has {array.shape[0]:,} rows, and should have {n:,}: ingest the data again."
+                f"{place} has {array.shape[0]:,} rows, but should have {n:,}: ingest the data again."
             )
         arrays[name] = array
     return arrays
@@ -210,7 +210,7 @@ def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, A
 def create_arrays(
     group: Any, n_rows: int, n_features: int, tile_rows: int, *, n_targets: int, weighted: bool, ordered: bool
 ) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` where they are wanted.
+    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` as needed.
 
     Without targets (``n_targets`` 0) there is no ``y``.
     """

@@ -1,4 +1,4 @@
-"""Known relative noise of rows as precision weights: noise of standard deviation σ·r is a weight of 1/r²."""
+"""Convert known relative noise to precision weights: noise with standard deviation σ·r is a weight of 1/r²."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from partirvm.errors import DataError
 
 
 def noise_weights(noise: Any, weights: Any = None) -> Any:
-    """Precision weights (N,) of rows with this relative noise (N,), times ``weights`` (N,) where there are such.
+    """Precision weights (N,) of rows with this relative noise (N,), multiplied by ``weights`` (N,) if given.
 
-    Of Dask and Zarr arrays nothing is read yet: what comes back is read as they would be. Raises ``DataError`` for a
-    wrong shape or kind of numbers, and for noise that is not positive and finite; of such arrays as it is read.
+    Dask and Zarr arrays are converted when they are read, not here. Raises ``DataError`` for a wrong shape or dtype,
+    and for noise that is not positive and finite (for Dask and Zarr arrays when they are read).
 
     >>> noise_weights([1.0, 2.0, 0.5], [1.0, 4.0, 0.0]).tolist()
     [1.0, 1.0, 0.0]
@@ -44,7 +44,7 @@ def noise_weights(noise: Any, weights: Any = None) -> Any:
 
 
 class NoiseWeights:
-    """A Zarr array of relative noise, read as weights: what ``ZarrArraySource`` asks of an array, and no more."""
+    """A Zarr array of relative noise, read as weights: the subset of the array interface of ``ZarrArraySource``."""
 
     def __init__(self, noise: Any, weights: Any = None) -> None:
         self.shape, self.dtype = noise.shape, np.dtype(np.float64)
@@ -60,7 +60,7 @@ class NoiseWeights:
 
 
 def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_noise") -> Float:
-    """1/r² of a run of rows that begins with row ``first``; refuses the first row whose noise is no noise."""
+    """1/r² for a run of rows that begins at row ``first``; raises ``DataError`` for the first invalid value."""
     noise = np.asarray(noise, dtype=np.float64)
     with np.errstate(all="ignore"):
         weights: Float = 1.0 / noise**2
@@ -68,8 +68,8 @@ def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_no
     if wrong.any():
         place = int(np.argmax(wrong))
         raise DataError(
-            f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): relative noise must be positive "
-            "and finite, and 1/noise² too. Leave the row out, or give it a weight of zero and any noise."
+            f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
+            "positive and finite. Leave the row out, or give it weight zero and any valid noise."
         )
     return weights
 

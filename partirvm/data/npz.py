@@ -1,4 +1,4 @@
-"""Reader of .npz archives: X and y streamed out of the archive row by row, compressed or not."""
+"""Reader of .npz archives: streams X and y row by row, compressed or not."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from partirvm.quoting import listed
 
 
 class NpzReader:
-    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the features' names.
+    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the feature names.
 
-    One without ``y`` can be ingested for prediction. The columns of ``y`` (N, T) are called ``y0``, ``y1``, …
+    An archive without ``y`` can be ingested for prediction. The columns of ``y`` (N, T) are called ``y0``, ``y1``, …
 
-    Other one-dimensional arrays of N numbers are columns too, which can be named as target or weights.
+    Other one-dimensional numeric arrays of length N are columns too; they can be named as target or weights.
     """
 
     untyped = False
-    leaner = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
+    memory_advice = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
     most_batch = 4 << 20
 
     def __init__(self, filesystem: Any, path: str) -> None:
@@ -69,21 +69,21 @@ class NpzReader:
             head.shape = (n_rows,)
         if head.shape[:1] != (n_rows,) or len(head.shape) > 1 + (name == "y") or 0 in head.shape:
             raise DataError(
-                f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: they must belong together."
+                f"{self.name}: X has {n_rows:,} rows, but {name} has shape {head.shape}: the lengths must be equal."
             )
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Arrays in Fortran order, whose rows lie scattered: read whole, in pieces that are then joined."""
+        """Bytes of arrays in Fortran order: read whole, in pieces that are then joined."""
         return 2 * sum(self._heads[name].nbytes for name in self._read(wanted) if self._heads[name].fortran)
 
     def _read(self, wanted: Sequence[str]) -> list[str]:
-        """The arrays that these columns are in; X always."""
+        """The arrays that contain these columns; X always."""
         assert self.features is not None
         targets = [name for name in wanted if name in self.targets]
         return ["X", *["y"] * bool(targets), *(name for name in wanted if name not in (*self.features, *targets))]
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Rows of X with the same rows of the other arrays."""
+        """Rows of X together with the same rows of the other arrays."""
         assert self.features is not None
         assert self.n_rows is not None
         _, *others = self._read(wanted)
@@ -101,7 +101,7 @@ class NpzReader:
 
 
 class _Head:
-    """Shape, order and dtype of an array in the archive; ``data`` is where its numbers begin."""
+    """Shape, order and dtype of an array in the archive; ``data`` is the offset of its first element."""
 
     def __init__(self, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> None:
         self.shape, self.fortran, self.dtype = shape, fortran and len(shape) > 1, dtype
@@ -139,7 +139,7 @@ def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) 
 
 
 def _whole_array(file: Any, head: _Head) -> Any:
-    """The same for an array in Fortran order, read whole."""
+    """The same for an array in Fortran order, which is read whole."""
     whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
     position = 0
 

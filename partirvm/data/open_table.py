@@ -1,4 +1,4 @@
-"""The reader for what a user passed to ingest."""
+"""Select the reader for the source of an ingest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_reader(source: Any) -> Reader:
         return FrameReader(source)
     raise UsageError(
         f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, polars or Dask, or a "
-        "tuple (X, y) of arrays; (X, None) with like=… for rows to be predicted."
+        "tuple (X, y) of arrays; for rows to predict pass (X, None) and like=…"
     )
 
 
@@ -38,7 +38,7 @@ def open_table(url: str) -> Reader:
     kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
     if len(kinds) > 1:
         raise DataError(
-            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): name those of one, as in *.csv."
+            f"{url} holds files of several kinds ({', '.join(sorted(endings))}): select one kind, as in *.csv."
         )
     kind = kinds.pop()
     if kind == "npz":

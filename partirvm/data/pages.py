@@ -1,8 +1,8 @@
-"""How much memory the columns of a Parquet row group take while they are read, from its metadata and page headers.
+"""Memory for reading the columns of a Parquet row group, computed from its metadata and page headers.
 
-A column is read page by page. Of each one the reader holds a page as it is stored and as it is decompressed, the
-dictionary likewise, and a buffer of the file. Row groups say nothing of the size of a page, which some writers let be
-as large as the row group: only the header before each page does, a struct in Thrift's compact encoding.
+Columns are read page by page. For each column the reader holds a page as stored and as decompressed, the dictionary
+likewise, and a file buffer. The metadata of a row group do not state page sizes, and some writers make pages as large
+as the row group. The size is only in the header before each page, a struct in Thrift's compact encoding.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 LEAST_BUFFER = 64 << 10
-"""Bytes of the file that are read at once for a column, at least."""
+"""Minimum number of bytes read at once for a column."""
 
 DICTIONARY = 2
-"""The type of a page that holds the dictionary of its column."""
+"""Page type of a column's dictionary page."""
 
 HEAD = 4096
-"""Bytes that a page header has at most, unless it holds long text in its statistics."""
+"""Maximum bytes of a page header, unless its statistics contain long text."""
 
 
 def columns_bytes(file: BinaryIO, group: Any, wanted: Sequence[str]) -> int:
-    """Bytes that the wanted columns of a row group (Arrow's metadata) take while they are read, beside what comes out.
+    """Bytes needed to read the wanted columns of a row group (Arrow's metadata), in addition to the result.
 
-    Looks at the first page of every column, and at all pages of the largest: its data pages stand for all.
+    Reads the header of the first page of every column, and of all pages of the largest column, as an estimate for all.
     """
     chunks = [group.column(number) for number in range(group.num_columns)]
     chunks = [chunk for chunk in chunks if _root(chunk.path_in_schema, wanted)]
@@ -44,7 +44,7 @@ def _root(path: str, wanted: Sequence[str]) -> bool:
 
 
 def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
-    """Type and decompressed bytes of every page of a column, until a header that cannot be read."""
+    """Type and decompressed bytes of every page of a column, up to the first header that cannot be read."""
     place: int = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         place = min(place, chunk.dictionary_page_offset)
@@ -60,7 +60,7 @@ def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
 
 
 def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
-    """Type, decompressed and stored bytes of the page after this header, and the header's own length.
+    """Type, decompressed and stored bytes of the page after this header, and the length of the header.
 
     >>> _header(bytes.fromhex("1500 15d00f 15e007 2c 1564 1500 00 00 ff"))
     ((0, 1000, 496), 15)
@@ -70,7 +70,7 @@ def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
 
 
 def _struct(text: bytes, place: int) -> tuple[dict[int, int], int]:
-    """The integers of a struct by field number, and where it ends. Raises ``IndexError`` where the text ends before."""
+    """The integers of a struct by field number, and its end. Raises ``IndexError`` if the text is too short."""
     fields: dict[int, int] = {}
     number = 0
     while head := text[place]:
@@ -86,7 +86,7 @@ def _struct(text: bytes, place: int) -> tuple[dict[int, int], int]:
             place += length
         elif kind == 12:
             _, place = _struct(text, place)
-        elif kind not in (1, 2):  # true and false have no more bytes; headers hold no other kinds
+        elif kind not in (1, 2):  # booleans have no further bytes; headers contain no other kinds
             raise ValueError(f"an unexpected field of type {kind}")
     return fields, place + 1
 

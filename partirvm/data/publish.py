@@ -1,9 +1,9 @@
-"""Writing DATA so that it is there whole or not at all.
+"""Write DATA atomically: either the complete group exists or nothing.
 
-On this machine everything is written into a sibling folder ``.NAME.partial-HOST-PID`` and renamed at the end; one that
-a killed process left behind is removed by the next ingest of the same name, which first puts back the DATA that it was
-about to replace. Behind a URL, where nothing can be renamed, the attributes are written last, and a group without them
-does not open.
+On this machine everything is written to a sibling folder ``.NAME.partial-HOST-PID`` and renamed at the end. If a
+process was killed, the next ingest of the same name removes its folder, after restoring the DATA that the killed
+process had moved aside. Stores behind a URL cannot rename; there the attributes are written last, and a group without
+attributes does not open.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from partirvm.storage.process_identity import started
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 
 WRITING_SECONDS = 5.0
-"""Most seconds of waiting for writes under way when an ingest is left by an error."""
+"""Maximum seconds to wait for pending writes when an ingest ends with an error."""
 
 
 class Publication:
-    """A place to write DATA to, and another to spill to, until ``commit``.
+    """Where DATA are written, and a spill folder, until ``commit``.
 
     Attributes
     ----------
     group : zarr.Group
         The group being written.
     spill : Path
-        A folder on this machine, beside the data where those are local. Not created yet.
+        A folder on this machine, beside the data if they are local. Not created yet.
     """
 
     def __init__(self, group: Any, spill: Path, publish: Any) -> None:
         self.group, self.spill, self._publish = group, spill, publish
 
     def commit(self, attributes: dict[str, Any]) -> None:
-        """Write the attributes and make the group what stands under the name."""
+        """Write the attributes and move the group to its final name."""
         with storing("the data"):
             self.group.attrs.put(attributes)
             self._publish()
@@ -53,10 +53,10 @@ class Publication:
 
 @contextmanager
 def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
-    """Open a place to write a DATA group that is to stand at ``url``; whatever was written is removed on any error.
+    """A place to write the DATA group for ``url``; on any error everything written is removed.
 
-    Raises ``ExistsError`` where something stands there and is not to be overwritten, or is no DATA; ``StorageError``
-    where nothing can be written.
+    Raises ``ExistsError`` if something exists there that is not DATA, or is DATA and ``overwrite`` is false;
+    ``StorageError`` if the place cannot be written.
     """
     path = local_path(url)
     with _remote(url, overwrite) if path is None else _local(path, overwrite) as place:
@@ -96,7 +96,7 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
 
 
 def _finish_writes() -> None:
-    """Wait for what Zarr's own thread still writes: an interruption ends the wait for it and not the writing."""
+    """Wait for pending writes of Zarr's thread: an interruption stops the waiting, not the writing."""
     import zarr.core.sync
 
     async def others() -> None:
@@ -134,42 +134,40 @@ def _remote(url: str, overwrite: bool) -> Iterator[Publication]:
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Raise ``ExistsError`` unless the place is free, an empty folder, or DATA that may be overwritten."""
+    """Raise ``ExistsError`` unless the path is free, an empty folder, or DATA and ``overwrite`` is true."""
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
         raise _exists(str(path))
     head = path / "zarr.json"
     if not head.is_file() or KIND not in head.read_text(errors="replace"):
-        raise ExistsError(
-            f"{path} is there already and is not DATA of partirvm: it is not overwritten. Choose another name."
-        )
+        raise ExistsError(f"{path} exists and is not DATA of partirvm, so it is not overwritten. Choose another name.")
 
 
 def _exists(url: str) -> ExistsError:
-    return ExistsError(f"{url} is there already. Choose another name, or say overwrite=True (`--overwrite`).")
+    return ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed ingests of the same name left behind on this machine.
+    """Remove the partial folders that killed ingests of the same name left on this machine.
 
-    DATA that one of them had put aside, and did not come to replace, are put back first.
+    DATA that a killed ingest had moved aside and not replaced are restored first.
     """
     pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
     for sibling in path.parent.iterdir():
         match = pattern.fullmatch(sibling.name)
-        # one of this process's own number is from before a reboot, or from another container: it holds none yet
+        # a folder with this process's own number is from before a reboot or from another container: not in use
         if match and (int(match[1]) == os.getpid() or started(int(match[1])) is None):
             _put_back(sibling, path)
             shutil.rmtree(sibling, ignore_errors=True)
 
 
 def _put_back(partial: Path, path: Path) -> None:
-    """Put the data that an overwrite had moved to ``partial/old`` back to their place, where nothing stands there."""
+    """Move DATA from ``partial/old`` back to their path, if that is free."""
     if (partial / "old").exists() and not os.path.lexists(path):
         (partial / "old").rename(path)
 
 
 def storing(place: str) -> AbstractContextManager[None]:
-    """Turn what a full, read-only or forbidden store raises into ``StorageError``, with what an ingest needs."""
+    """Convert errors of a full, read-only or forbidden store to ``StorageError``, with the space an ingest needs."""
     return storage.storing(place, ADVICE)

@@ -1,4 +1,4 @@
-"""Where ingest reads from: every reader offers named columns and streams them in batches of bounded size.
+"""Readers for ingest: each has named columns and streams them in batches of bounded size.
 
 A batch maps column names to one-dimensional Arrow or NumPy arrays of one length.
 """
@@ -23,10 +23,9 @@ Batch = Mapping[str, Any]
 class Reader(Protocol):
     """A table to be ingested.
 
-    ``features`` are the columns that are features unless the user says otherwise (None: all but targets and weights);
-    ``targets`` and ``weights`` are the columns of these roles where the format has them. An ``untyped`` format does not
-    tell numbers from text. ``leaner`` says how the source could be read in less memory, and batches of more than
-    ``most_batch`` bytes are no faster.
+    ``features`` are the default feature columns (None: all except targets and weights); ``targets`` and ``weights`` are
+    the columns of these roles if the format defines them. An ``untyped`` format does not distinguish numbers from text.
+    ``memory_advice`` says how to read the source in less memory. Batches beyond ``most_batch`` bytes are not faster.
     """
 
     name: str
@@ -36,26 +35,26 @@ class Reader(Protocol):
     weights: str | None
     n_rows: int | None
     untyped: bool
-    leaner: str
+    memory_advice: str
     most_batch: int
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes that reading these columns takes beside the batches."""
+        """Bytes needed to read these columns, in addition to the batches."""
         ...
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Stream the wanted columns, about ``batch_bytes`` at a time; those in ``levels`` hold labels, not numbers."""
+        """Stream the wanted columns, about ``batch_bytes`` at a time; columns in ``levels`` hold labels."""
         ...
 
 
-class Lean:
-    """What readers have in common that hold nothing beside their batches."""
+class StreamingReader:
+    """Base of readers that hold nothing besides their batches."""
 
-    leaner = ""
+    memory_advice = ""
     most_batch = 64 << 20
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes that reading these columns takes beside the batches."""
+        """Bytes needed to read these columns, in addition to the batches."""
         return 0
 
 
@@ -69,9 +68,9 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 
 
 def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """An Arrow array of numbers as a NumPy array, a missing one, which only floats may have, as NaN.
+    """A numeric Arrow array as a NumPy array; missing values, which only floats may have, become NaN.
 
-    Arrow's own ``to_numpy`` imports pandas, some 45 MiB.
+    Arrow's ``to_numpy`` is not used: it imports pandas, about 45 MiB.
 
     >>> import pyarrow as pa
     >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
@@ -81,7 +80,7 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
 
 
 def module_of(value: Any) -> str:
-    """Top-level package that a value's class comes from.
+    """Top-level package of a value's class.
 
     >>> module_of(np.zeros(2))
     'numpy'
@@ -90,12 +89,12 @@ def module_of(value: Any) -> str:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether this is a pandas or Dask data frame; imports neither."""
+    """True for a pandas or Dask data frame; imports neither."""
     return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
 
 
-class PairReader(Lean):
-    """A tuple (X, y) or (X, y, weights) of arrays that can be sliced: NumPy, Zarr, Dask. ``y`` may be None.
+class PairReader(StreamingReader):
+    """A tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
 
     The columns of y (N, T) are called ``y0``, ``y1``, …
     """
@@ -123,7 +122,7 @@ class PairReader(Lean):
                 refuse_missing_chunks(name, array)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Slices of the arrays, in whole chunks of X where it has any and they are small."""
+        """Slices of the arrays, in whole chunks of X if it has small chunks."""
         n_rows, n_features = (int(n) for n in self._X.shape)
         step = rows_per_batch(batch_bytes, n_features + len(self.targets))
         client = client_of(self._X, self._y, self._weights)
@@ -148,12 +147,12 @@ def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def by_column(names: tuple[str, ...], values: Any) -> dict[str, Any]:
-    """The columns of an array (rows,) or (rows, columns) by these names."""
+    """The columns of an array (rows,) or (rows, columns), by name."""
     return dict(zip(names, [values] if values.ndim == 1 else values.T, strict=True))
 
 
 def _by_position(values: Any) -> Any:
-    """``values``, numbers or labels, as an array that can be sliced; (N, 1) is (N,)."""
+    """``values``, numbers or labels, as a sliceable array; (N, 1) becomes (N,)."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     refuse_masked(values, "y")
@@ -162,7 +161,7 @@ def _by_position(values: Any) -> Any:
 
 
 def _sliceable(name: str, values: Any) -> Any:
-    """Numbers as an array that can be sliced. Raises ``DataError`` for what is none."""
+    """Numeric values as a sliceable array. Raises ``DataError`` for anything else."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     lazy = _is_array(values) and not isinstance(values, np.ma.MaskedArray) and not hasattr(values, "toarray")
@@ -170,7 +169,7 @@ def _sliceable(name: str, values: Any) -> Any:
 
 
 def _is_array(values: Any) -> bool:
-    """Whether slices of it are by position; those of pandas may be by label."""
+    """True if slices are by position; slices of pandas objects may be by label."""
     return hasattr(values, "shape") and hasattr(values, "dtype") and module_of(values) != "pandas"
 
 
@@ -179,16 +178,16 @@ def _computed(block: Any, client: Any) -> np.ndarray[Any, Any]:
 
 
 def _known_chunks(array: Any) -> Any:
-    """A Dask array with the sizes of its chunks computed; anything else as it is."""
+    """A Dask array with known chunk sizes, computed if necessary; anything else unchanged."""
     if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
         return array.compute_chunk_sizes()
     return array
 
 
-class FrameReader(Lean):
-    """A pandas or Dask data frame; a Dask one is computed partition by partition.
+class FrameReader(StreamingReader):
+    """A pandas or Dask data frame; Dask data frames are computed partition by partition.
 
-    ``categorical`` are its columns of pandas' categorical type: such features are categories without being named.
+    ``categorical`` are the columns of pandas' categorical type; such features are categories by default.
     """
 
     name = "the data frame"
@@ -212,9 +211,9 @@ class FrameReader(Lean):
 
     @classmethod
     def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """A data frame of features with targets, unless y is None, and weights, of their own.
+        """A data frame of features together with targets (unless y is None) and weights.
 
-        Rows belong together by position, as in a fit: no index is looked at.
+        Rows are paired by position, as in a fit; indexes are ignored.
         """
         targets = {} if y is None else _targets_by_name(y)
         beside: dict[str, Any] = {}
@@ -223,7 +222,7 @@ class FrameReader(Lean):
             if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} is called {quoted(name)}, and so is a column of X: rename one of them.")
+                raise DataError(f"{role} and a column of X are both named {quoted(name)}: rename one of them.")
             column = beside[name] = _positional(role, values)
             if hasattr(X, "npartitions"):
                 if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
@@ -234,20 +233,20 @@ class FrameReader(Lean):
             for name, column in beside.items():
                 if len(column) != len(X):
                     raise DataError(
-                        f"X has {len(X):,} rows, but {name} has {len(column):,}: they must belong together."
+                        f"X has {len(X):,} rows, but {name} has {len(column):,}: the lengths must be equal."
                     )
             X, beside = X.assign(**{name: _values_of(column) for name, column in beside.items()}), {}
         return cls(X, tuple(targets), None if weights is None else "weights", beside)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Slices of the frame, or of its partitions one after another."""
+        """Slices of the frame, or of its partitions in order."""
         places = [self.columns.index(name) for name in wanted]
         step = rows_per_batch(batch_bytes, len(wanted))
         for part in self._partitions() if hasattr(self._frame, "npartitions") else [self._frame]:
             yield from self._slices(part, places, wanted, step)
 
     def _partitions(self) -> Iterator[Any]:
-        """The partitions of a Dask frame, computed, each with its rows of the columns beside it."""
+        """The computed partitions of a Dask frame, each with the same rows of y and the weights."""
         series = {name: column for name, column in self._beside.items() if _is_series(column)}
         arrays = {name: column for name, column in self._beside.items() if name not in series}
         client, start = client_of(self._frame, *series.values(), *arrays.values()), 0
@@ -263,13 +262,13 @@ class FrameReader(Lean):
                 if len(column) != len(part):
                     if not hasattr(self._beside[name], "npartitions"):
                         held = len(self._beside[name])
-                        raise DataError(f"{name} has {held:,} rows, but X has more: they must belong together.")
+                        raise DataError(f"{name} has {held:,} rows, but X has more: the lengths must be equal.")
                     raise _not_together(name, f"{len(column):,} rows for partition {number} of X", f"{len(part):,}")
             yield part.assign(**{name: _values_of(column) for name, column in rows.items()})
             start = stop
         for name, column in arrays.items():
             if len(column) != start:
-                raise DataError(f"X has {start:,} rows, but {name} has {len(column):,}: they must belong together.")
+                raise DataError(f"X has {start:,} rows, but {name} has {len(column):,}: the lengths must be equal.")
 
     def _slices(self, frame: Any, places: list[int], wanted: Sequence[str], step: int) -> Iterator[Batch]:
         import pyarrow as pa
@@ -291,12 +290,12 @@ class FrameReader(Lean):
 
 
 def _targets_by_name(y: Any) -> dict[str, Any]:
-    """Each column of y: by the names of a pandas or Dask series or frame, otherwise as ``target_columns`` has them."""
+    """The columns of y by name: names of a pandas or Dask series or frame, otherwise from ``target_columns``."""
     if _is_series(y):
         return {str(y.name or "y"): y}
     if is_frame(y):
         if len(set(map(str, y.columns))) < len(y.columns) or not len(y.columns):
-            raise DataError(f"ingest: the columns of y must have names of their own, found {listed(y.columns)}.")
+            raise DataError(f"ingest: the columns of y need distinct names, found {listed(y.columns)}.")
         return {str(name or "y"): y[name] for name in y.columns}
     array = _by_position(y)
     if len(array.shape) not in (1, 2):
@@ -324,12 +323,12 @@ def _positional(name: str, values: Any) -> Any:
 
 
 def _values_of(column: Any) -> Any:
-    """The values of a pandas series, without its index; anything else as it is."""
+    """The values of a pandas series, without its index; anything else unchanged."""
     return column.array if module_of(column) == "pandas" and _is_series(column) else column
 
 
 def _not_together(name: str, found: str, expected: str) -> DataError:
     return DataError(
-        f"{name} has {found}, and X has {expected}: partitions are paired in their order, and must have the same "
-        f"lengths. Ingest one data frame that has {name} as a column, or repartition both alike."
+        f"{name} has {found}, but X has {expected}: partitions are paired in order and must have equal "
+        f"lengths. Ingest one data frame that has {name} as a column, or repartition both in the same way."
     )

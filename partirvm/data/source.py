@@ -1,8 +1,8 @@
-"""What a fit asks of its data: numbered tiles of rows, a few rows by number, and who they are.
+"""The data interface of a fit: numbered tiles of rows, single rows by number, and the identity of the data.
 
-A *source* holds N rows of d features, T targets and optional precision weights, and serves them in *tiles*: runs of
-``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction, and their
-size belongs to the data, never to the machine, so that sums over tiles have the same bits everywhere.
+A *source* has N rows of d features, T targets and optional precision weights, and serves them in *tiles*: runs of
+``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction. Their size
+depends on the data and not on the machine, so that sums over tiles have the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 TILE_BYTES = 1 << 20
-"""About how many bytes of inputs a tile holds where there are many rows."""
+"""Approximate bytes of inputs per tile for data with many rows."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Tile:
 class Fingerprint:
     """Identity of data: shape, and one short hash per tile of the raw bytes of X, t and weights.
 
-    ``hashes`` may be a prefix (the first tiles) where hashing all would read everything. Of DATA ``about`` is a hash of
-    what stays as they grow, such as names, categories and classes, and ``moments`` one of those.
+    ``hashes`` may be a prefix (the first tiles) if hashing all would read everything. For DATA, ``about`` is a hash of
+    the attributes that do not change when rows are appended (names, categories, classes), ``moments`` of the moments.
     """
 
     n_rows: int
@@ -55,7 +55,7 @@ class Fingerprint:
 
 @runtime_checkable
 class Source(Protocol):
-    """A set of rows, served tile by tile. Safe to read from several threads; small to pickle where it lives on disk."""
+    """A set of rows, read tile by tile. Thread-safe for reading; small to pickle if the data are on disk."""
 
     n_rows: int
     n_features: int
@@ -63,7 +63,7 @@ class Source(Protocol):
     tile_rows: int
     shuffled: bool  # neighbouring rows are a random sample of all rows
     columns: Columns
-    moments: Moments | None  # over all rows, where they are known already
+    moments: Moments | None  # over all rows, if already computed
 
     @property
     def n_tiles(self) -> int:
@@ -71,33 +71,33 @@ class Source(Protocol):
         ...
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged; never invents values."""
+        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk; never substitutes values."""
         ...
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d), in the order asked for, each tile read once."""
+        """Inputs of the rows with these numbers, shape (len(rows), d), in the given order; each tile is read once."""
         ...
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Precision weights of these rows, (len(rows),), as ``gather``; None where rows have none, and all count as 1.
+        """Precision weights of these rows, (len(rows),), as ``gather``; None for unweighted data (all weights are 1).
 
-        A row of weight zero counts as absent: it is no candidate.
+        A row of weight zero counts as absent: it cannot be a candidate.
         """
         ...
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """What another process needs to read these tiles (same numbers): picklable, itself where it lives on disk."""
+        """A picklable source with which another process can read these tiles (same numbers); itself if on disk."""
         ...
 
     def fingerprint(self) -> Fingerprint:
-        """Identity of the data, cheap to get."""
+        """Identity of the data, cheap to compute."""
         ...
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more where each keeps 2048 rows.
+    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more if each keeps 2048 rows.
 
-    A function of the shape alone, so that the same data get the same tiles on every machine.
+    A function of the shape only, so that the same data have the same tiles on every machine.
 
     >>> tile_rows_for(36_000, 8), tile_rows_for(20_000_000, 16), tile_rows_for(583_740, 2)
     (2048, 8192, 16384)

@@ -1,4 +1,4 @@
-"""Readers of files: CSV, Parquet and .npz, on this machine or behind an fsspec URL, streamed with small buffers."""
+"""Readers of CSV, Parquet and .npz files, local or behind an fsspec URL, streamed with small buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from partirvm.core.exact import LARGEST, first_rounded, rounded
 from partirvm.data.pages import LEAST_BUFFER, columns_bytes
-from partirvm.data.readers import Batch, Lean, numbers, rows_per_batch
+from partirvm.data.readers import Batch, StreamingReader, numbers, rows_per_batch
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
@@ -20,17 +20,17 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 MOST_BUFFER = 1 << 20
-"""Bytes of a Parquet file that are read at once for a column, at most: enough for a store far away."""
+"""Maximum bytes of a Parquet file read at once for a column: large enough for remote stores."""
 
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
-"""Whole numbers in CSV that float64 may round; one of more digits may be too large for it, and infinite."""
+"""Integers in CSV from this size on may be rounded in float64; still larger ones may be infinite."""
 
 
 def find_files(url: str) -> list[tuple[Any, str]]:
-    """Files that a path, folder, glob or fsspec URL means: pairs of file system and path, sorted by path.
+    """Files of a path, folder, glob or fsspec URL: pairs of file system and path, sorted by path.
 
-    Of a folder, the files that ingest can read, however deep, except those whose path has a part beginning with ``.``
-    or ``_``. Raises ``MissingDataError`` where there are none.
+    For a folder: all files below it that ingest can read, except paths with a part that begins with ``.`` or ``_``.
+    Raises ``MissingDataError`` if there are none.
     """
     filesystem, path = open_filesystem(url)
     with reading(url):
@@ -41,7 +41,7 @@ def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
     if filesystem.isfile(path):
         found = [path]
         if not path.lower().endswith(ENDINGS):
-            raise DataError(f"{url}: ingest reads {', '.join(ENDINGS)}, and cannot tell what this is by its ending.")
+            raise DataError(f"{url}: the file type is unknown: ingest reads files ending in {', '.join(ENDINGS)}.")
     elif filesystem.isdir(path):
         below = path.rstrip("/")
         found = [file for file in filesystem.find(path) if not re.search(r"/[._]", file.removeprefix(below))]
@@ -51,25 +51,25 @@ def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
         raise MissingDataError(f"{url}: there is no such file or folder.")
     files = sorted(file for file in found if file.lower().endswith(ENDINGS))
     if not files:
-        raise MissingDataError(f"{url}: there is no file here that ingest reads ({', '.join(ENDINGS)}).")
+        raise MissingDataError(f"{url}: there is no file that ingest can read here ({', '.join(ENDINGS)}).")
     return [(filesystem, file) for file in files]
 
 
 def open_binary(filesystem: Any, path: str) -> BinaryIO:
-    """Open a file for reading: a plain file where it is on this machine, so that Arrow need not go through fsspec."""
+    """Open a file for reading; a local file as a plain file, so that Arrow does not go through fsspec."""
     if type(filesystem).__name__ == "LocalFileSystem":
         return open(path, "rb")  # noqa: PTH123 - the caller closes it
     return cast(BinaryIO, filesystem.open(path, "rb"))
 
 
 class ParquetReader:
-    """Parquet files of the same columns, read one row group after another without read-ahead."""
+    """Parquet files with the same columns, read one row group after another without read-ahead."""
 
     features: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ()
     weights: str | None = None
     untyped = False
-    leaner = ", take fewer columns (`--features`), or write the file with smaller pages"
+    memory_advice = ", take fewer columns (`--features`), or write the file with smaller pages"
     most_batch = 4 << 20
 
     def __init__(self, url: str, files: list[tuple[Any, str]]) -> None:
@@ -88,7 +88,7 @@ class ParquetReader:
                     self._largest = (size, (filesystem, path), number)
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Pages, dictionaries and buffers of these columns in the largest row group."""
+        """Bytes of pages, dictionaries and buffers of these columns in the largest row group."""
         import pyarrow.parquet as pq
 
         _, (filesystem, path), number = self._largest
@@ -97,7 +97,7 @@ class ParquetReader:
             return columns_bytes(file, metadata.row_group(number), wanted) if metadata.num_row_groups else 0
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Record batches of every file in turn."""
+        """Record batches of all files in order."""
         import pyarrow.parquet as pq
 
         rows = rows_per_batch(batch_bytes, len(wanted))
@@ -110,7 +110,7 @@ class ParquetReader:
 
 
 def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
-    """Names of the columns, rows, and the bytes of every row group."""
+    """Names of the columns, number of rows, and bytes of each row group."""
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -119,11 +119,11 @@ def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
     return tuple(parquet.schema_arrow.names), metadata.num_rows, sizes
 
 
-class CsvReader(Lean):
+class CsvReader(StreamingReader):
     """CSV files with a header and the same columns, parsed block by block.
 
-    Every wanted column that is not text is parsed as float64 from its first value on, so a column of whole numbers may
-    turn fractional anywhere. Empty fields, NA, NaN and null count as missing.
+    Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may appear
+    anywhere in a column of integers. Empty fields, NA, NaN and null count as missing.
     """
 
     features: tuple[str, ...] | None = None
@@ -152,19 +152,19 @@ class CsvReader(Lean):
             raise _no_utf8(path) from error
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
-                raise DataError(f"{path}: the file is empty: it has no rows, and maybe no header.") from error
+                raise DataError(f"{path}: the file is empty: it has no rows, and possibly no header.") from error
             raise _csv_error(error, path, ()) from error
         if any("\0" in name for name in names):
             raise _no_utf8(path)
         if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
-            raise DataError(f"{path}: fields seem to be separated by {other[0]!r}, and ingest takes commas alone.")
+            raise DataError(f"{path}: fields seem to be separated by {other[0]!r}, but ingest reads commas only.")
         return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of every file in turn.
+        """Parsed blocks of all files in order.
 
-        Raises ``DataError`` for whole numbers that float64 rounds, at the end of their file. Arrow reads 32 blocks
-        ahead: these are two thirds of the memory that a batch stands for.
+        Raises ``DataError`` for integers that float64 cannot represent, at the end of their file. Arrow reads 32 blocks
+        ahead: these take two thirds of the memory of a batch.
         """
         block_size = max(batch_bytes // 12, 1 << 16)
         plain = [name for name in wanted if name not in levels]
@@ -179,7 +179,7 @@ class CsvReader(Lean):
     def _blocks(
         self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
     ) -> Iterator[Any]:
-        """Record batches of one file: text of the columns in ``levels``, float64 of the others."""
+        """Record batches of one file: text for the columns in ``levels``, float64 for the others."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -198,7 +198,7 @@ class CsvReader(Lean):
                 raise _csv_error(error, path, self.columns) from error
 
     def _require_exact(self, filesystem: Any, path: str, names: set[str], block_size: int) -> None:
-        """Read these columns again, as text: only that tells 9007199254740993 from the float64 that is nearest."""
+        """Read these columns again as text: only text distinguishes 9007199254740993 from the nearest float64."""
         import pyarrow.compute as pc
 
         start = 0
@@ -215,7 +215,7 @@ class CsvReader(Lean):
 
 
 def _any_large(column: Any) -> bool:
-    """Whether a column of float64 has a number that may have been rounded to a whole one."""
+    """True if a column of float64 contains a number that may be a rounded integer."""
     return bool((np.abs(numbers(column)) >= LARGEST).any())
 
 
@@ -227,17 +227,17 @@ def _decompressed(file: BinaryIO, path: str) -> Any:
 
 
 def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError:
-    """What Arrow says about a field it could not parse, with the column's name and what to do."""
+    """The error for a field that Arrow could not parse, with the name of the column and advice."""
     text = str(error)
     if "straddl" in text:
-        return DataError(f"{path}: a row is too long to be read: is a quotation mark left open? Else raise the memory.")
+        return DataError(f"{path}: a row is too long: check for an open quotation mark, or raise the memory limit.")
     place = re.search(r"column #(\d+)", text)
     value = re.search(r"invalid value '(.*)'", text, re.DOTALL)
     row = re.search(r"Row #(\d+)", text)
     if "invalid UTF8 data" in text or (place is None and "\0" in text):
         return _no_utf8(path)
     if place is None or value is None:
-        return DataError(f"{path}: cannot be read as CSV ({text}): fields are separated by commas, one row per line.")
+        return DataError(f"{path}: cannot be read as CSV ({text}): separate fields by commas, one row per line.")
     name = columns[int(place[1])]
     line = f" (line {row[1]})" if row else ""
     return text_column(path, name, f"{quoted(value[1])}{line}")
@@ -245,8 +245,8 @@ def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError
 
 def _no_utf8(path: str) -> DataError:
     return DataError(
-        f"{path}: the text is not in UTF-8: save it so, as with `iconv -f LATIN1 -t UTF-8`, or -f UTF-16 where it "
-        "comes from a spreadsheet."
+        f"{path}: the text is not UTF-8: convert it, for example with `iconv -f LATIN1 -t UTF-8` (-f UTF-16 for some "
+        "spreadsheets)."
     )
 
 
@@ -254,24 +254,24 @@ def text_column(where: str, name: str, found: str) -> DataError:
     """The error for text where numbers are needed."""
     return DataError(
         f"{where}: the column {quoted(name)} holds text, not numbers: {found}. Name it as categorical "
-        f"(`--categorical {named(name)}`), leave it out with `--features`, or, for the target, say that it "
-        "is a class (`--classes`)."
+        f"(`--categorical {named(name)}`), leave it out with `--features`, or, if it is the target, pass "
+        "`--classes`."
     )
 
 
 def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[str], first: str) -> None:
-    """Raise ``DataError`` for a name that occurs twice, or a file whose columns are not those of the first file."""
+    """Raise ``DataError`` for a duplicate column name, or for a file whose columns differ from the first file's."""
     twice = sorted({name for name in found if list(found).count(name) > 1})
     if twice:
         raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
-        said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"has {listed(more)} besides"] * bool(more)
+        said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"also has {listed(more)}"] * bool(more)
         raise DataError(
             f"{url}: {path} {' and '.join(said)}, compared with {first}. All files must have the same columns."
         )
 
 
 def reading_file(path: str) -> AbstractContextManager[None]:
-    """Turn what Arrow, a decompressor or a store raises about a file into an error that names it."""
-    return reading(path, "is the file whole, and of the kind that its ending says?", DataError)
+    """Convert errors of Arrow, a decompressor or a store to an error that states the file."""
+    return reading(path, "check that the file is complete and of the type of its ending", DataError)

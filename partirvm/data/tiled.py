@@ -1,4 +1,4 @@
-"""What all sources share: tile arithmetic, gathering rows tile by tile, hashing a tile, and reading chunked arrays."""
+"""Common parts of all sources: tile arithmetic, gathering rows tile by tile, hashing, reading chunked arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile
 from partirvm.errors import ChangedDataError, DataError
 
 FINGERPRINT_TILES = 16
-"""How many tiles are hashed for a fingerprint where no hashes were written down at ingest."""
+"""Number of tiles hashed for a fingerprint if ingest did not record hashes."""
 
 
 def hash_tile(tile: Tile) -> str:
@@ -35,10 +35,10 @@ def hash_tile(tile: Tile) -> str:
 
 
 def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
-    """A float64, C-contiguous view or copy of ``block`` that refuses to be written to.
+    """A read-only float64, C-contiguous view or copy of ``block``.
 
-    Raises ``DataError`` for a whole number that float64 rounds; ``name``, the number ``start`` of the first row and the
-    names of the ``columns`` tell where.
+    Raises ``DataError`` for an integer that float64 cannot represent; ``name``, the number ``start`` of the first row
+    and the names of the ``columns`` state its position.
     """
     require_exact(np.asarray(block), name, start, columns=columns)
     rows = np.ascontiguousarray(block, dtype=np.float64).view()
@@ -47,7 +47,7 @@ def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequenc
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
-    """Names of the features of an array, as scikit-learn has them.
+    """Names of the features of an array, as in scikit-learn.
 
     >>> default_names(2)
     ('x0', 'x1')
@@ -56,7 +56,7 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 class TiledRows:
-    """Base of the sources: they only say how to read one tile. See ``partirvm.data.source.Source`` for the contract."""
+    """Base of the sources: subclasses read single tiles. See ``partirvm.data.source.Source`` for the contract."""
 
     n_rows: int
     n_features: int
@@ -74,15 +74,15 @@ class TiledRows:
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``IndexError`` for a number that is not a tile's."""
+        """Read one tile. Raises ``IndexError`` for an invalid tile number."""
         raise NotImplementedError
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """What another process needs to read these tiles."""
+        """A source with which another process can read these tiles."""
         raise NotImplementedError
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d), in the order asked for; each tile is read once.
+        """Inputs of the rows with these numbers, shape (len(rows), d), in the given order; each tile is read once.
 
         Holds the result and one tile. Raises ``IndexError`` for a number outside [0, n_rows).
         """
@@ -92,13 +92,13 @@ class TiledRows:
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
         """Precision weights of the rows with these numbers, shape (len(rows),); each tile is read once.
 
-        None where rows have no weights. Raises ``IndexError`` for a number outside [0, n_rows).
+        None for unweighted data. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
         return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
 
     def _collect(self, wanted: Int, collected: Float, read: Callable[[int], Float]) -> Float:
-        """Fill ``collected`` with these rows of what ``read`` returns of a tile; each tile is read once."""
+        """Fill ``collected`` with these rows of the arrays that ``read`` returns per tile; each tile is read once."""
         tiles = wanted // self.tile_rows
         order = np.argsort(tiles, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
@@ -108,14 +108,14 @@ class TiledRows:
         return collected
 
     def fingerprint(self) -> Fingerprint:
-        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all where ingest wrote them down)."""
+        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all tiles if ingest recorded them)."""
         hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
         return Fingerprint(self.n_rows, self.n_features, hashes)
 
     def check(self, expected: Fingerprint) -> None:
-        """Compare with the fingerprint of earlier: shape and hashes, as far as both go.
+        """Compare with an earlier fingerprint: shape and those hashes that both have.
 
-        Raises ``ChangedDataError`` that says what differs.
+        Raises ``ChangedDataError``, which states the difference.
         """
         check_fingerprint(self.fingerprint(), expected, str(self))
 
@@ -123,7 +123,7 @@ class TiledRows:
         return self.tile(number).X
 
     def _weights_in(self, number: int) -> Float:
-        """Weights of a tile; asked only where rows have any."""
+        """Weights of a tile; called for weighted data only."""
         weights = self.tile(number).weights
         assert weights is not None
         return weights
@@ -137,7 +137,7 @@ class TiledRows:
     def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
         wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
-            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} asked of {self}")
+            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
         return wanted
 
     def __str__(self) -> str:
@@ -145,28 +145,28 @@ class TiledRows:
 
 
 def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
-    """Raise ``ChangedDataError`` unless both have the same shape, hashes and attributes, as far as both go."""
+    """Raise ``ChangedDataError`` unless shape, attributes and those hashes that both have are equal."""
     if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
         raise ChangedDataError(
             f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
-            f"{expected.n_rows:,} × {expected.n_features} before. Give the same data again, or start anew."
+            f"{expected.n_rows:,} × {expected.n_features} before. Pass the same data again, or start a new fit."
         )
     for number, (now, before) in enumerate(zip(found.hashes, expected.hashes, strict=False)):
         if now != before:
             raise ChangedDataError(
                 f"{name}: the values of tile {number} have changed (hash {now}, was {before}). "
-                "Give the same data again, or start anew."
+                "Pass the same data again, or start a new fit."
             )
     pairs = ((found.about, expected.about), (found.moments, expected.moments))
     if any(now != before for now, before in pairs if now and before):
         raise ChangedDataError(
-            f"{name}: names, categories, classes, moments or the size of tiles have changed. Give the same data again, "
-            "or start anew."
+            f"{name}: names, categories, classes, moments or the tile size have changed. Pass the same data again, "
+            "or start a new fit."
         )
 
 
 class HeldTiles(TiledRows):
-    """A few tiles of a source, with their numbers: what is sent to a process that cannot see the arrays themselves."""
+    """Selected tiles of a source, with their numbers: sent to processes that cannot read the arrays themselves."""
 
     def __init__(self, source: TiledRows, tiles: Sequence[int]) -> None:
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
@@ -177,7 +177,7 @@ class HeldTiles(TiledRows):
         self._fingerprint = source.fingerprint()
 
     def tile(self, number: int) -> Tile:
-        """One of the tiles held. Raises ``DataError`` for a tile that this part was not given."""
+        """One of the held tiles. Raises ``DataError`` for a tile that is not in this part."""
         self._span(number)
         if number not in self._tiles:
             raise DataError(f"tile {number} is not in this part of the data, which holds tiles {sorted(self._tiles)}")
@@ -188,15 +188,15 @@ class HeldTiles(TiledRows):
         return HeldTiles(self, tiles)
 
     def fingerprint(self) -> Fingerprint:
-        """Fingerprint of the whole source that this is a part of."""
+        """Fingerprint of the whole source."""
         return self._fingerprint
 
 
 class ChunkedRows:
-    """Reads runs of rows of a chunked array, and keeps the chunks read last where they are larger than a tile.
+    """Reads runs of rows of a chunked array, and caches the last chunks read if they are larger than a tile.
 
-    Without that, every tile of a big chunk would decode or compute the whole chunk again. Two chunks are kept, so that
-    threads that meet at the edge of a chunk do not take it from each other.
+    Without the cache, every tile of a large chunk would decode or compute the whole chunk again. Two chunks are cached,
+    so that threads reading on both sides of a chunk boundary do not evict each other's chunk.
 
     Parameters
     ----------

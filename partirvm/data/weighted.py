@@ -1,6 +1,6 @@
-"""Rows of a source with their weights multiplied by one of their class: what ``class_weight`` means.
+"""A source whose row weights are multiplied by the weight of the row's class: the meaning of ``class_weight``.
 
-Whoever reads it sees weights and nothing else, so that class weights are the same as equal sample weights everywhere.
+Only the weights change, so class weights have exactly the effect of the same sample weights.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from partirvm.quoting import listed_values, quoted
 
 
 class ClassWeighted(TiledRows):
-    """A source whose rows weigh ``weights[code]`` times what they weighed; small to pickle where the source is.
+    """A source whose row weights are multiplied by ``weights[code]``; small to pickle if the source is.
 
-    Its moments are unknown until a pass takes them: those of the source count every class alike.
+    Its moments are None until a pass computes them: the moments of the source ignore the class weights.
 
     Parameters
     ----------
     source : Source
-        With class codes in the first column of its targets.
+        A source with class codes in the first column of its targets.
     weights : (K,) array
         Weight of each class, zero or positive; rows of a class of weight zero count as absent.
 
@@ -57,13 +57,13 @@ class ClassWeighted(TiledRows):
         return self._source.gather(rows)
 
     def part(self, tiles: Sequence[int]) -> ClassWeighted:
-        """The part of the source, with the same weights."""
+        """The same part of the source, with the same class weights."""
         part = ClassWeighted(self._source.part(tiles), self._class_weights)
         part._fingerprint = self.fingerprint()
         return part
 
     def fingerprint(self) -> Fingerprint:
-        """Shape and the hashes of the first tiles, weights of the classes included; computed once."""
+        """Shape and the hashes of the first tiles, class weights included; computed once."""
         if self._fingerprint is None:
             self._fingerprint = super().fingerprint()
         return self._fingerprint
@@ -75,12 +75,12 @@ class ClassWeighted(TiledRows):
 def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
     """The weight of each class, (K,).
 
-    "balanced" is n / (K·count) with ``counts`` (K,), the rows of each class or the sum of their weights, and n their
-    sum, as scikit-learn has it. A mapping gives the weight of a label, or of a label written as text; classes that it
-    does not name weigh 1.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
+    of their weights, n the sum of counts. A mapping gives the weight of a label, or of a label written as text; the
+    weight of classes that it does not contain is 1.
 
-    Raises ``UsageError`` for anything else, unknown labels, negative weights, and where fewer than two classes keep a
-    weight above zero; ``DataError`` for "balanced" and a class without rows.
+    Raises ``UsageError`` for anything else, unknown labels, negative weights, and if fewer than two classes have a
+    positive weight; ``DataError`` for "balanced" if a class has no rows.
 
     >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
     [1.0, 3.0]
@@ -91,7 +91,7 @@ def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = Non
         assert counts is not None
         if not (counts > 0).all():
             empty = classes[int(np.argmin(counts))]
-            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a weight above zero")
+            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
         balanced: Float = counts.sum() / (len(classes) * counts)
         return balanced
     if not isinstance(asked, Mapping):
@@ -101,15 +101,15 @@ def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = Non
     for label, weight in asked.items():
         if text_of_label(label) not in places:
             known = listed_values(classes)
-            raise UsageError(f"class_weight names {quoted(label)}, which is no class of the data; they have {known}")
+            raise UsageError(f"class_weight names {quoted(label)}, which is not a class of the data: they have {known}")
         weights[places[text_of_label(label)]] = _weight(label, weight)
     if (weights > 0).sum() < 2:
-        raise UsageError("class_weight leaves fewer than two classes with a weight above zero: nothing to tell apart")
+        raise UsageError("class_weight leaves fewer than two classes with positive weight: two are needed")
     return weights
 
 
 def text_of_label(label: Any) -> str:
-    """A label as a key of JSON: the same for 1, 1.0 and "1".
+    """A label as a JSON key: equal for 1, 1.0 and "1".
 
     >>> text_of_label(1.0), text_of_label(True), text_of_label("a")
     ('1', 'True', 'a')

@@ -1,4 +1,4 @@
-"""Rows in Zarr: DATA made by ``ingest``, and pairs of arrays that a user brings along."""
+"""Rows in Zarr: DATA made by ``ingest``, and arrays made by the user."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from partirvm.storage.folder import digest, reading
 
 
 class ZarrSource(TiledRows):
-    """DATA on disk or behind an fsspec URL. Holds the address and the metadata; opens the arrays where it is used.
+    """DATA on disk or behind an fsspec URL. Holds the address and the metadata; opens the arrays at first use.
 
-    Pickles as the address and what the data are expected to be: a process that opens other data under the same address
-    raises ``ChangedDataError``.
+    Pickled as the address and the expected fingerprint: a process that finds other data at the same address raises
+    ``ChangedDataError``.
 
     Parameters
     ----------
@@ -36,21 +36,21 @@ class ZarrSource(TiledRows):
     Attributes
     ----------
     n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
-        As every source has them. The moments are the ones that ingest took, over all rows. ``n_targets`` is T, and 0
-        for data without a target: their tiles have ``t`` of shape (rows, 0).
+        As in every source. ``moments`` were computed by ingest over all rows. ``n_targets`` is T, or 0 for data without
+        a target: ``t`` of their tiles has shape (rows, 0).
     seed : int or None
-        Seed of the shuffle, None where rows kept their order.
+        Seed of the shuffle, None if rows kept their order.
     weighted : bool
-        Whether rows have precision weights.
+        True if rows have precision weights.
     url : str
-        Where the data are.
+        Address of the data.
 
     Raises
     ------
     MissingDataError
-        There is nothing at this address; and from ``tile`` and ``gather``, a chunk is gone or damaged.
+        There are no DATA at this address; ``tile`` and ``gather``: a chunk is missing or damaged.
     FormatError
-        It is something else, or of a newer format.
+        The group is not DATA, or has a newer format.
     """
 
     def __init__(self, url: str | os.PathLike[str], storage_options: dict[str, Any] | None = None) -> None:
@@ -71,7 +71,7 @@ class ZarrSource(TiledRows):
         identity = digest(asdict(self._fingerprint))
         expected, self._identity = getattr(self, "_identity", identity), identity
         if self._identity != expected:
-            raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start the fit anew.")
+            raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start a new fit.")
         self.n_rows, self.n_features, self.tile_rows, self.n_targets = shape
         self.columns: Columns = attributes.columns
         self.moments: Moments | None = attributes.moments
@@ -100,7 +100,7 @@ class ZarrSource(TiledRows):
         return rows
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a chunk that is gone or damaged."""
+        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk."""
         X = self._read("X", number)
         t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = self._weights_in(number) if self.weighted else None
@@ -113,29 +113,29 @@ class ZarrSource(TiledRows):
         return as_rows(self._read("weights", number))
 
     def original_rows(self, number: int) -> Int:
-        """Numbers of a tile's rows in the order before shuffling, (rows,) int64."""
+        """Numbers of a tile's rows in the original order, (rows,) int64."""
         if not self._ordered:
             return np.arange(*self._span(number), dtype=np.int64)
         return self._read("row", number)
 
     def part(self, tiles: Sequence[int]) -> ZarrSource:
-        """Itself: any process that sees the address can read any tile."""
+        """Itself: any process with access to the address can read any tile."""
         return self
 
     def fingerprint(self) -> Fingerprint:
-        """Shape, the hashes of all tiles and of the attributes, as ingest wrote them down: nothing is read."""
+        """Shape, the hashes of all tiles and of the attributes, as recorded by ingest; nothing is read."""
         if self._fingerprint is None:
             self._array("X")
         assert self._fingerprint is not None
         return self._fingerprint
 
     def verify(self) -> None:
-        """Read everything and compare every tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        """Read everything and compare each tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
         for number, expected in enumerate(self.fingerprint().hashes):
             found = hash_tile(self.tile(number))
             if found != expected:
                 raise ChangedDataError(
-                    f"{self.url}: the values of tile {number} are not the ones that were ingested (hash {found}, was "
+                    f"{self.url}: the values of tile {number} differ from the ingested values (hash {found}, was "
                     f"{expected}): ingest the data again."
                 )
 
@@ -150,29 +150,29 @@ class ZarrSource(TiledRows):
         return self.url
 
     def __repr__(self) -> str:
-        order = f"shuffled with seed {self.seed}" if self._ordered else "in the order of the source"
+        order = f"shuffled with seed {self.seed}" if self._ordered else "in the original order"
         target = {0: ", no target", 1: ""}.get(self.n_targets, f", {self.n_targets} targets")
         return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
 
 
 class ZarrArraySource(TiledRows):
-    """Zarr arrays of a user's own. Chunks much larger than a tile are kept while their tiles are read.
+    """The user's own Zarr arrays. Chunks much larger than a tile are cached while their tiles are read.
 
     Parameters
     ----------
     X, t, weights : zarr.Array
         Shapes (N, d), (N,) or (N, T), (N,); t and weights are optional and may be NumPy arrays.
     allow_missing_chunks : bool
-        Read chunks that were never written as the fill value. Otherwise they are refused here.
+        Read missing chunks as the fill value. By default they are an error.
     columns : Columns, optional
         Names.
 
     Raises
     ------
     DataError
-        Wrong shapes or kinds of numbers.
+        Wrong shapes or dtypes.
     MissingDataError
-        Chunks that are not there; from ``tile``, also one that cannot be decoded.
+        Missing chunks; ``tile``: also chunks that cannot be decoded.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class ZarrArraySource(TiledRows):
         return as_rows(self._readers["weights"](*self._span(number)))
 
     def part(self, tiles: Sequence[int]) -> ZarrArraySource:
-        """Itself: the arrays are opened again by their store in another process."""
+        """Itself: in another process the arrays are opened again through their store."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,23 +239,23 @@ class ZarrArraySource(TiledRows):
         self._set_readers()
 
 
-MEANT = "if that is what they mean, pass `partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit"
+MEANT = "if the fill value is intended, pass `partirvm.data.as_source(X, y, allow_missing_chunks=True)` to fit"
 
 
 def refuse_missing_chunks(name: str, array: Any, meant: str = MEANT) -> None:
-    """Raise ``MissingDataError`` for a Zarr array with chunks never written: they would read as made-up values.
+    """Raise ``MissingDataError`` for a Zarr array with missing chunks: reads would return the fill value.
 
-    ``meant`` says what to do where the fill value is what they mean.
+    ``meant`` is advice for the case that the fill value is intended.
     """
     if not hasattr(array, "nchunks_initialized"):
         return
     stored, there = array.nchunks, array.nchunks_initialized
-    if getattr(array, "shards", None):  # a shard is what is stored; zarr before 3.1 counts shards as chunks
+    if getattr(array, "shards", None):  # stored objects are shards; zarr before 3.1 counts shards as chunks
         stored = math.prod(-(-n // step) for n, step in zip(array.shape, array.shards, strict=True))
         there = getattr(array, "_nshards_initialized", there)
     missing = stored - there
     if missing > 0:
         raise MissingDataError(
-            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks: they would "
+            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks, which would "
             f"read as {array.fill_value}. Write them, or, {meant}."
         )

@@ -29,7 +29,8 @@ from partirvm.jobs.run import run
 from partirvm.model.basis_functions import Bases
 from partirvm.model.coded_frames import coded_frame, levels_of
 from partirvm.options import Request
-from partirvm.options.values import KernelFamily, flat
+from partirvm.options.value import flat
+from partirvm.options.values import KernelFamily
 from partirvm.predict.prediction import OfRows, ValuesTile, check_features, values_of_rows, warn_of_far_rows
 from partirvm.quoting import listed_values
 from partirvm.setup.parameters import check_parameters, portable, timer_of

@@ -20,9 +20,9 @@ from partirvm.data.weighted import text_of_label
 from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
-from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName, StrategyName
-from partirvm.options.values import AlphaPrior, Solver, Strategy
-from partirvm.predict.prediction import PredictTile, predictors_of_rows, warn_of_far_rows
+from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName
+from partirvm.options.values import AlphaPrior, Solver, Strategy, StrategyName
+from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_rows
 
 Float = NDArray[np.float64]
 
@@ -259,9 +259,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
-            f, far = predictors_of_rows(model, self._rows(X, model.columns.categories))
+            f, far = values_of_rows(model.predictors, self._rows(X, model.columns.categories))
         else:
-            found = self._each_tile(PredictTile(model, linked=False), as_source(X))
+            found = self._each_tile(ValuesTile(model.predictors), as_source(X))
             f, far = found[:, :-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(f), model)
         return f

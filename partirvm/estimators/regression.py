@@ -15,8 +15,8 @@ from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
-from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, SolverName, StrategyName
-from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy
+from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, SolverName
+from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, StrategyName
 from partirvm.types import power_of_two
 
 

@@ -25,7 +25,8 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.options.values import VALUES, Value
+from partirvm.options.value import Value
+from partirvm.options.values import VALUES
 from partirvm.setup.parameters import check_parameters, portable
 from partirvm.storage.sealed import open_sealed, read_sealed, write_sealed
 

@@ -8,7 +8,7 @@ classes of this package have no names, so that they may change theirs:
     ``state``      ``kind``: "rounds", "working-set" or "split-merge", and with it
 
     rounds         ``kernel`` (a spec: it may have been learned again), ``design``, ``fit``, ``scores`` (of held-out
-                   numbers: ``n``, ``square``, ``absolute``, ``surprise``, ``covered``, ``unit``; or None), ``round``,
+                   numbers: ``n``, ``square``, ``absolute``, ``nll``, ``covered``, ``unit``; or None), ``round``,
                    ``selection``, ``seen`` (the likelihood of the fit's rows), ``candidates``, ``duplicates``,
                    ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
     working-set    the same, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``best``: None, or
@@ -22,8 +22,8 @@ classes of this package have no names, so that they may change theirs:
                    ``stated``, ``counts``, or None) and ``posteriors``, one for each target;
                    of classes ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for each
                    output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
-                   ``surprise``
-    statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``energy`` (T,), ``n``,
+                   ``nll``
+    statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``sum_squares`` (T,), ``n``,
                    ``log_weight``
     posteriors     ``mean``, ``variance``, ``determinedness`` (M,), ``residual``, ``log_evidence``, ``factor`` (M, M),
                    ``scale`` (M,), ``jitter``, ``rounding``: stored, since how they were computed may decide their bits

@@ -21,7 +21,7 @@ from partirvm.data.source import Source
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, PassFit
 from partirvm.likelihoods.passes import Pass
-from partirvm.model import AnyModel, model_of
+from partirvm.model import AnyModel
 from partirvm.setup.kernel_search import learn_again
 from partirvm.setup.sample import gathered
 from partirvm.setup.spent import Entry as Entry
@@ -170,7 +170,7 @@ class Driver:
         time is up before there is a model leaves none.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
-        self._spent = Spent()
+        self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
         self._kept: tuple[Design, Fit] | None = None
         self._usable = usable
@@ -230,7 +230,7 @@ class Driver:
                 self._kept = design, fit
                 # a model takes the origin that is best for its own digits, the one it will have when it is read back
                 design = replace(design, origin=None)
-                self._journal.save(model_of(design, fit, self.source.columns, moderate))
+                self._journal.save(self._likelihood.model(design, fit, self.source.columns, moderate))
                 self._usable = True
                 return self._record(record, self._spent.share(of), saved=True)
             case Log(record):

@@ -24,13 +24,13 @@ from partirvm.storage.lease import Lease, epochs, limits, valid
 
 Event = dict[str, Any]
 
-ROW = "events"
+SERIES = "events"
 
 
 class EventLog:
     """Appends to and reads the events in a job's folder."""
 
-    row = ROW
+    series = SERIES
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class EventLog:
         if lease is not None:
             lease.check()
         stamped = {"event": event["event"], "time": time.time(), **event, "epoch": 0 if lease is None else lease.epoch}
-        with storing(f"{self._folder.location}/{ROW}"):
+        with storing(f"{self._folder.location}/{SERIES}"):
             number = self._create(stamped)
         if lease is not None:
             lease.check()
@@ -57,7 +57,7 @@ class EventLog:
         Raises ``FormatError`` for a damaged event, ``MissingDataError`` for a number that is missing; both name it.
         """
         found = self._objects()
-        marks = limits(self._folder, ROW) if found else []
+        marks = limits(self._folder, SERIES) if found else []
         events = [event for number, event in found if valid(event["epoch"], (0, number), marks)]
         lost = {event["epoch"] for event in events} - {0, *epochs(self._folder)} if events else ()
         if lost:
@@ -70,7 +70,7 @@ class EventLog:
         Events that are missing or damaged are passed over: a model can be used whatever became of them. Models come in
         the order of the events that count, so none is read before the last of those that name one.
         """
-        marks = limits(self._folder, ROW)
+        marks = limits(self._folder, SERIES)
         for number in reversed(self._numbers()):
             with suppress(MissingDataError, FormatError):
                 event = read_json(self._folder, _name(number))
@@ -118,9 +118,9 @@ class EventLog:
             return None
 
     def _numbers(self) -> list[int]:
-        found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(ROW))
+        found = (re.fullmatch(r"(\d{6,})\.json", name) for name in self._folder.list(SERIES))
         return sorted(int(match[1]) for match in found if match)
 
 
 def _name(number: int) -> str:
-    return f"{ROW}/{number:06d}.json"
+    return f"{SERIES}/{number:06d}.json"

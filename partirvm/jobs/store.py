@@ -168,7 +168,7 @@ class JobStore:
 
     def _marks(self) -> Marks:
         rows = self._log, self._models, self._specs, self._checkpoints
-        return {row.row: list(row.mark()) for row in rows}
+        return {one.series: list(one.mark()) for one in rows}
 
     # What happened
 
@@ -376,8 +376,8 @@ class JobStore:
         """Remove models, specs and checkpoints of a job that was cancelled: what it was asked, and its events, stay."""
         self._check()
         with storing(self.location):
-            for row in (self._models.row, self._specs.row, self._checkpoints.row):
-                self._folder.remove(row)
+            for name in (self._models.series, self._specs.series, self._checkpoints.series):
+                self._folder.remove(name)
 
     def discard(self) -> None:
         """Remove the job's folder and all that is in it; put back the job that it overwrote."""

@@ -88,7 +88,7 @@ def fit(
                 )
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
-                first = "level" if fit_spec.plan.strategy == "split-merge" else "round"
+                first = fit_spec.plan.schedule.unit
                 raise JobFailedError(f"aborted before the first {first} was done: {job} is as it was before the fit")
         except BaseException:
             _discard_nothing_worth(store)

@@ -10,7 +10,6 @@ from partirvm.jobs.checkpoint import SPLIT_MERGE
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies.growing import grown
 from partirvm.strategies.rounds import RoundsState
-from partirvm.strategies.working_set import WorkingSet
 
 
 def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpec:
@@ -22,7 +21,7 @@ def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpe
         why = "it has done no round that new rows could join"
     elif packed["state"]["kind"] == SPLIT_MERGE:
         why = "split-merge was ended before its last merge, and without it there is no fit that new rows could join"
-    elif not spec.problem.power:
+    elif not spec.problem.target_variance:
         why = "its target was constant, which sets no scale for that of new rows"
     else:
         return spec
@@ -37,4 +36,4 @@ def leads_on(about: dict[str, Any], n_rows: int) -> bool:
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     """A checkpoint's state for the rows of a spec that has grown."""
     state = grown(state, spec.problem, spec.options)
-    return state if spec.plan.strategy == WorkingSet.name else replace(state, selection=spec.options.selection)
+    return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)

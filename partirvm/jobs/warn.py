@@ -16,7 +16,7 @@ from partirvm.types import Columns
 
 
 def warn_of_data(spec: FitSpec, columns: Columns) -> None:
-    if not spec.problem.power:
+    if not spec.problem.target_variance:
         warnings.warn(
             f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
         )
@@ -68,7 +68,7 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
             DataWarning,
             stacklevel=3,
         )
-    if not last.vectors and spec.problem.power and spec.problem.empty.functions is None:
+    if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         warnings.warn(
             f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
             "the kernel does not fit these data; try another gamma",
@@ -76,11 +76,12 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
             stacklevel=3,
         )
     grave = {Termination.MEMORY, Termination.ITERATIONS}
-    if spec.plan.strategy == "incremental":
+    in_order = spec.plan.schedule.has_rounds and spec.plan.schedule.whole_partitions
+    if in_order:
         grave.add(Termination.VECTORS)
     for reason in {outcome.reason, last.termination} & grave:
         advice = reason.advice
-        if spec.plan.strategy == "incremental" and not (reason is Termination.ITERATIONS or spec.plan.joining):
+        if in_order and not (reason is Termination.ITERATIONS or spec.plan.joining):
             used = f"{last.number:,} of {spec.plan.partitions:,} partitions"
             advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)

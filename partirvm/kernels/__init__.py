@@ -1,4 +1,4 @@
-"""Kernels and the design matrices made of them. Pure: numpy alone, coordinates in, blocks out."""
+"""Kernels and design matrices. Pure NumPy functions: coordinates in, blocks of the design matrix out."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ __all__ = [
 WITH_GAMMA: dict[str, type[Kernel]] = {
     kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 }
-"""Kernels that a name and gamma describe."""
+"""Kernels that are fully specified by a name and gamma."""
 
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
-"""Kernels that can be asked for by name alone."""
+"""Kernels that can be selected by name alone."""
 
 KERNELS.update(NAMES)
 KERNELS.update({kernel.name: kernel for kernel in (Sum, Product, OnColumns, NamedFunction, NoKernel)})
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
-    """The kernel that has this spec (``{"name": ..., parameters}``), or the several kernels.
+    """The kernel, or the several kernels, of this spec (``{"name": ..., parameters}``).
 
     Raises ``UsageError`` for an unknown name.
     """

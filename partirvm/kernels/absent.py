@@ -1,4 +1,4 @@
-"""No kernel: rows offer no functions, and a design has its leading columns alone."""
+"""No kernel: rows offer no candidate basis functions, and the design has only its leading columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NoKernel(Fixed, Described):
-    """Stands where a kernel would, and has no values.
+    """Placeholder for fits without a kernel; it has no values.
 
     Examples
     --------
@@ -28,8 +28,8 @@ class NoKernel(Fixed, Described):
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         """Raises ``UsageError``: there are no centres."""
-        raise UsageError("there is no kernel, and so nothing to evaluate at centres")
+        raise UsageError("there is no kernel, so it cannot be evaluated at centres")
 
     def diagonal(self, points: Float) -> Float:
-        """Of no points, shape (0,)."""
+        """For no points, shape (0,)."""
         return np.zeros(len(points))

@@ -1,10 +1,10 @@
-"""Kernels as values: k(x, z), the gradient in its parameters, and its spec.
+"""The kernel interface: k(x, z), the gradient in its parameters, and its spec.
 
-A kernel is a small frozen value. It sees coordinates as the model does (standardised if the fit standardises) and knows
-nothing of data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse, and a spec is plain JSON, so that a
-model file holds no code.
+A kernel is a small frozen value. Its inputs are the model's coordinates (standardised if the fit standardises); it is
+independent of data, weights and files. ``spec`` and ``kernel_from_spec`` are inverse, and a spec is plain JSON, so that
+a model file contains no code.
 
-Blocks are worked on a group of columns at a time, so that what a kernel needs beside its output stays in the cache.
+Blocks are computed for a group of columns at a time, so that temporary arrays stay in the cache.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from partirvm.errors import UsageError
 Float = NDArray[np.float64]
 
 GROUP = 16
-"""Columns that are worked on together: over 2,048 rows, a quarter of a MiB."""
+"""Columns that are computed together: a quarter of a MiB for 2,048 rows."""
 
 PIECE_ROWS = 128
-"""Rows of one matrix product; divides ``PANEL_ROWS``. Products of as many rows as there are would cost as much."""
+"""Rows of one matrix product; divides ``PANEL_ROWS``. Larger products are not faster."""
 
 
 class PreparedKernel(Protocol):
-    """A kernel with its m centres worked in."""
+    """A kernel prepared for m centres."""
 
     def __call__(self, points: Float, out: Float, /) -> None:
-        """Write k(points, centres) of points (n, d) into ``out`` (n, m), a run of columns of a wider array perhaps.
+        """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array.
 
-        Fastest where ``out`` is stored column by column.
+        Fastest if ``out`` is stored column by column.
         """
         ...
 
     def gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
         """Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
 
-        ``values`` (n, m) are what a call for the same points wrote; neither they nor ``weights`` (n, m) are changed.
+        ``values`` (n, m) are the output of a call for the same points; neither they nor ``weights`` (n, m) are changed.
         """
         ...
 
@@ -49,7 +49,7 @@ class PreparedKernel(Protocol):
 class Kernel(Protocol):
     """A kernel function k(x, z) with parameters.
 
-    A ``local`` kernel is largest at its centre and falls off with the distance from it, so that a point may be far from
+    A ``local`` kernel has its maximum at its centre and decreases with the distance, so that a point may be far from
     all centres.
     """
 
@@ -57,14 +57,14 @@ class Kernel(Protocol):
 
     @property
     def local(self) -> bool:
-        """Whether that is so."""
+        """True for a kernel that decreases with the distance."""
         ...
 
     def prepare(self, centres: Float, /, origin: Float | None = None) -> PreparedKernel:
-        """Work in the centres (m, d) once, for many blocks of points.
+        """Prepare for the centres (m, d), once for many blocks of points.
 
-        ``origin`` (d,) is a point near them, from which coordinates may be taken; where it is given the bits of a
-        column must not depend on the centres beside it. Raises ``UsageError`` for another number of features than d.
+        ``origin`` (d,) is a point near the centres from which coordinates may be measured; if it is given, the bits of
+        a column must not depend on the other centres. Raises ``UsageError`` for another number of features than d.
         """
         ...
 
@@ -73,26 +73,26 @@ class Kernel(Protocol):
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Name and parameters as plain JSON. Raises ``UsageError`` for a kernel that only this process has."""
+        """Name and parameters as plain JSON. Raises ``UsageError`` for a kernel that exists only in this process."""
         ...
 
     def key(self) -> dict[str, Any]:
-        """The spec, or what stands for it in this process: JSON that differs where kernels do."""
+        """The spec, or a substitute for it within this process: different kernels have different keys."""
         ...
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], /) -> Self:
-        """The kernel that has this spec. Raises ``UsageError`` for parameters that cannot be."""
+        """The kernel of this spec. Raises ``UsageError`` for invalid parameters."""
         ...
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the p parameters that can be learned, all ≥ 0; none if the kernel cannot be learned."""
+        """Names of the p parameters that can be learned, all ≥ 0; empty if there are none."""
         ...
 
     @property
     def logs(self) -> Float:
-        """Their natural logarithms, (p,); −∞ for one that is 0, and stays it."""
+        """Natural logarithms of the parameters, (p,); −∞ for a parameter that is 0, which stays 0."""
         ...
 
     def with_logs(self, logs: Float, /) -> Self:
@@ -100,20 +100,20 @@ class Kernel(Protocol):
         ...
 
     def relevances(self, n_features: int, /) -> Float | None:
-        """How fast k falls with each feature (n_features,): its gamma; None for a kernel without."""
+        """Relevance of each feature (n_features,): its gamma; None for a kernel without gamma."""
         ...
 
     def per_feature(self, n_features: int, /) -> Self:
-        """The same function with a gamma for each feature that it sees, where it has one for all."""
+        """The same kernel with one gamma per feature instead of one for all."""
         ...
 
     def rescaled(self, factor: float, /) -> Self:
-        """The kernel with every gamma times a factor."""
+        """The kernel with every gamma multiplied by a factor."""
         ...
 
 
 class Described:
-    """``spec``, ``key`` and ``from_spec`` of a frozen dataclass: its name and its fields."""
+    """``spec``, ``key`` and ``from_spec`` of a frozen dataclass, from its name and its fields."""
 
     name: ClassVar[str]
 
@@ -122,7 +122,7 @@ class Described:
         return self._described(lambda kernel: kernel.spec())
 
     def key(self) -> dict[str, Any]:
-        """The spec, with the keys of parts that have none."""
+        """The spec, with keys instead of specs for parts that have no spec."""
         return self._described(lambda kernel: kernel.key())
 
     def _described(self, of: Callable[[Kernel], dict[str, Any]]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Described:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
-        """The kernel that has this spec. Raises ``UsageError`` for fields or values that cannot be."""
+        """The kernel of this spec. Raises ``UsageError`` for invalid fields or values."""
         known = fields(cls)  # type: ignore[arg-type]
         values = {name: value for name, value in spec.items() if name != "name"}
         needed = [field.name for field in known if field.default is MISSING]
@@ -143,11 +143,11 @@ class Described:
         return cls(**values)
 
     def per_feature(self, n_features: int) -> Self:
-        """The kernel itself, as it has no gamma."""
+        """The kernel itself, since it has no gamma."""
         return self
 
     def rescaled(self, factor: float) -> Self:
-        """The kernel itself, as it has no gamma."""
+        """The kernel itself, since it has no gamma."""
         return self
 
 
@@ -158,7 +158,7 @@ def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
 
 
 class Fixed:
-    """A kernel without parameters that could be learned."""
+    """A kernel without learnable parameters."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Fixed:
 
     @property
     def logs(self) -> Float:
-        """None, shape (0,)."""
+        """Empty, shape (0,)."""
         return np.zeros(0)
 
     def with_logs(self, logs: Float) -> Self:
@@ -175,12 +175,12 @@ class Fixed:
         return self
 
     def relevances(self, n_features: int) -> Float | None:
-        """There is no gamma: None."""
+        """None: there is no gamma."""
         return None
 
 
 class FixedGradient:
-    """The gradient of a prepared kernel without parameters that could be learned."""
+    """The gradient of a prepared kernel without learnable parameters."""
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Shape (0,)."""
@@ -191,10 +191,9 @@ class FixedGradient:
 class Products:
     """Products of points with m centres, in groups of columns and pieces of rows.
 
-    Every product has the same shape, with zeros where there are no more centres or points: BLAS chooses its way, and
-    with it the last bits, by the shape of the whole product, and its kernels for AVX-512 round the last rows of an odd
-    number of rows in another way. In products of one even shape the bits of an element depend on its point and its
-    centre alone.
+    Every product has the same shape, padded with zeros: BLAS selects its algorithm, and with it the last bits, by the
+    shape of the whole product, and its AVX-512 kernels round the last rows of an odd number of rows differently. In
+    products of one even shape the bits of an element depend only on its point and its centre.
     """
 
     right: Float
@@ -206,7 +205,7 @@ class Products:
 
     @classmethod
     def of(cls, rows: Float, group: int = GROUP) -> Products:
-        """With these centres (m, k)."""
+        """Products with these centres (m, k)."""
         m, k = rows.shape
         right = np.zeros((-(-m // group), group, k))
         right.reshape(-1, k)[:m] = rows
@@ -245,7 +244,7 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """The points (n, d) with the last one repeated up to a multiple of rows: a user's function may be a product, too.
+    """The points (n, d) padded to a multiple of rows by repeating the last: a user's function may be a product, too.
 
     >>> padded(np.array([[1.0], [2.0]]), 3).ravel().tolist()
     [1.0, 2.0, 2.0]
@@ -255,10 +254,10 @@ def padded(points: Float, multiple: int) -> Float:
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """``write(which, place)`` for each group of columns of ``out`` (n, m): the place (g, n) takes them row by row.
+    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); place (g, n) takes columns as rows.
 
-    The place is ``out`` itself where that is stored column by column; else it is copied there, so that bits do not
-    depend on the layout.
+    The place is a view of ``out`` if that is stored column by column; otherwise it is copied into ``out``, so that bits
+    do not depend on the layout.
     """
     columns = out.T
     direct = columns.strides[1] == columns.itemsize
@@ -270,5 +269,5 @@ def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROU
 
 
 def runs(m: int, size: int = GROUP) -> list[slice]:
-    """Groups of m columns."""
+    """Slices of m columns in groups."""
     return [slice(start, min(start + size, m)) for start in range(0, m, size)]

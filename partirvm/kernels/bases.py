@@ -1,10 +1,10 @@
-"""Basis functions that belong to the fit and not to its rows: B columns φ_b(x) beside, or instead of, the kernels'.
+"""Explicit basis functions: B columns φ_b(x) that do not depend on the rows, with or without kernel columns.
 
-A basis is a small frozen value, as a kernel is: it sees coordinates as the model does (standardised if the fit
-standardises) and knows nothing of data or files. ``spec`` and ``basis_from_spec`` are inverse, a spec is plain JSON.
-Functions are *leading* columns of a design, as the bias is: function b has the label −2 − b (``label_of``).
+A basis is a small frozen value like a kernel: its inputs are the model's coordinates (standardised if the fit
+standardises), and it is independent of data and files. ``spec`` and ``basis_from_spec`` are inverse, a spec is plain
+JSON. Basis functions are *leading* columns of a design, like the bias: function b has the label −2 − b (``label_of``).
 
-Functions are pure functions of each row: they are given some rows at a time, and which ones is no concern of theirs.
+Each function must be a pure function of a single row: it is called for blocks of rows of any composition.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Basis(Protocol):
         ...
 
     def __call__(self, points: Float, /) -> Float:
-        """φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for what cannot be such values."""
+        """φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
         ...
 
     def names(self, features: Sequence[str], /) -> tuple[str, ...]:
-        """A name for each function, (B,), of data whose features have these; they need not differ."""
+        """A name for each function, (B,), given the names of the features; names need not be unique."""
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Plain JSON. Raises ``UsageError`` for a basis that only this process has."""
+        """Plain JSON. Raises ``UsageError`` for a basis that exists only in this process."""
         ...
 
     def key(self) -> dict[str, Any]:
-        """The spec, or what stands for it in this process: JSON that differs where bases do."""
+        """The spec, or a substitute for it within this process: different bases have different keys."""
         ...
 
 
 @dataclass(frozen=True)
 class LinearBasis:
-    """The d features themselves.
+    """The d features themselves as basis functions.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class LinearBasis:
         return points
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Those of the features."""
+        """The names of the features."""
         return tuple(features)
 
     def spec(self) -> dict[str, Any]:
@@ -92,9 +92,9 @@ class LinearBasis:
 
 @dataclass(frozen=True)
 class NamedBasis:
-    """The B functions of ``"module:function"``, which is given points (n, d) and returns (n, B), imported where needed.
+    """The B functions of ``"module:function"``, which takes points (n, d) and returns (n, B); imported at first use.
 
-    A model that has them needs the module to predict. Loading a model imports nothing.
+    A model with this basis needs the module to predict. Loading a model imports nothing.
 
     Examples
     --------
@@ -115,15 +115,15 @@ class NamedBasis:
         return self.n_functions
 
     def __call__(self, points: Float) -> Float:
-        """What the function returns (n, B)."""
+        """The values returned by the function, (n, B)."""
         return _sized(named_function(self.function, "basis"), self.size, self.function, points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Those of the function and the position."""
+        """The name of the function with the position."""
         return _numbered(self.function.rpartition(":")[2].rpartition(".")[2], self.size)
 
     def spec(self) -> dict[str, Any]:
-        """Its name, the function's and B."""
+        """Its name, the function's name and B."""
         return {"name": self.name, "function": self.function, "n_functions": self.n_functions}
 
     def key(self) -> dict[str, Any]:
@@ -133,9 +133,9 @@ class NamedBasis:
 
 @dataclass(frozen=True)
 class LocalBasis:
-    """The B functions of any callable, for fits in this process: neither a job nor a model file can hold it.
+    """The B functions of any callable, for fits in this process only: a job or a model file cannot store it.
 
-    ``given`` are names that the functions have of themselves, (B,).
+    ``given`` are the names of the functions, (B,), if they have any.
     """
 
     function: Callable[[Any], Any]
@@ -149,11 +149,11 @@ class LocalBasis:
         return self.n_functions
 
     def __call__(self, points: Float) -> Float:
-        """What the function returns (n, B)."""
+        """The values returned by the function, (n, B)."""
         return _sized(self.function, self.size, title_of(self.function), points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Those given, or the function's own and the position; ``f`` for one without."""
+        """The given names, or the function's name with the position; ``f`` for a callable without name."""
         own = str(getattr(self.function, "__name__", "f"))
         return self.given or _numbered(own if own.isidentifier() else "f", self.size)
 
@@ -162,7 +162,7 @@ class LocalBasis:
         raise UsageError(unportable(self.function))
 
     def key(self) -> dict[str, Any]:
-        """Its name and its place in memory."""
+        """Its name and its address in memory."""
         return {"name": self.name, "function": f"{title_of(self.function)} at {id(self.function)}"}
 
 
@@ -175,15 +175,15 @@ class Together:
 
     @property
     def size(self) -> int:
-        """B, that of all parts."""
+        """B, the sum over the parts."""
         return sum(part.size for part in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Those of the parts (n, B)."""
+        """The values of all parts (n, B)."""
         return np.hstack([part(points) for part in self.parts])
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Those of the parts."""
+        """The names of all parts."""
         return tuple(name for part in self.parts for name in part.names(features))
 
     def spec(self) -> dict[str, Any]:
@@ -196,11 +196,11 @@ class Together:
 
 
 BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, Together)
-"""Every basis that has a spec."""
+"""All bases that have a spec."""
 
 
 def basis_from_spec(spec: dict[str, Any]) -> Basis:
-    """The basis that has this spec. Raises ``UsageError`` for one that is unknown."""
+    """The basis of this spec. Raises ``UsageError`` for an unknown one."""
     match spec:
         case {"name": LinearBasis.name, "n_features": count}:
             return LinearBasis(count)
@@ -212,7 +212,7 @@ def basis_from_spec(spec: dict[str, Any]) -> Basis:
 
 
 def label_of(function: Int) -> Int:
-    """Labels −2 − b of the columns of basis functions b; the numbers b of labels likewise.
+    """Labels −2 − b of the columns of basis functions b; its own inverse.
 
     >>> label_of(np.array([0, 5])).tolist(), label_of(np.array([-2, -7])).tolist()
     ([-2, -7], [0, 5])
@@ -221,7 +221,7 @@ def label_of(function: Int) -> Int:
 
 
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
-    """Label of each leading column by its name: ``bias``, then the functions; a name that was there gets a number.
+    """Label of each leading column by name: ``bias``, then the functions; repeated names get a number.
 
     >>> labels_by_name(Together((LinearBasis(2), LinearBasis(2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
@@ -237,10 +237,10 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
 
 
 def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Float:
-    """What a function returns for points (n, d), checked: finite numbers (n, B)."""
+    """The values of a function at points (n, d), checked: finite numbers (n, B)."""
     try:
         values = function(points)
-        values = values.toarray() if hasattr(values, "toarray") else values  # sparse, as of some transformers
+        values = values.toarray() if hasattr(values, "toarray") else values  # some transformers return sparse matrices
         found = np.asarray(values, dtype=np.float64)
     except Exception as error:
         raise UsageError(f"basis {title} failed for points {points.shape}: {type(error).__name__}: {error}") from error
@@ -256,11 +256,11 @@ def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Floa
 
 
 def _sized(function: Callable[[Any], Any], size: int, title: str, points: Float) -> Float:
-    """What a function of this size returns for points (n, d), (n, B), whatever rows stand beside each."""
+    """The (n, B) values of a function at points (n, d), independent of the other rows of the block."""
     found = evaluated(function, title, padded(points, PIECE_ROWS))[: len(points)]
     if found.shape[1] != size:
         raise UsageError(
-            f"basis {title} returned {found.shape[1]} columns, and {size} where it was asked first: their number must "
+            f"basis {title} returned {found.shape[1]} columns, but {size} in the first call: their number must "
             "not depend on the rows"
         )
     return found
@@ -271,7 +271,7 @@ def _numbered(name: str, size: int) -> tuple[str, ...]:
 
 
 def title_of(function: Any) -> str:
-    """What errors call a callable."""
+    """Name of a callable in messages."""
     owner = getattr(function, "__self__", None)
     if owner is not None and hasattr(owner, "transform"):
         return type(owner).__name__
@@ -279,11 +279,11 @@ def title_of(function: Any) -> str:
 
 
 def unportable(function: Any) -> str:
-    """Why a callable or a transformer cannot leave this process, and what to do."""
+    """The reason why a callable or a transformer cannot leave this process, with advice."""
     transformer = hasattr(getattr(function, "__self__", function), "transform")
     what = "transformer" if transformer else "function"
     how = "write a function that computes the same" if transformer else "put it"
     return (
-        f"the basis is the {what} {title_of(function)!r} of this process, which neither a job, a cluster nor a model "
-        f"file can hold: {how} into a module that can be imported everywhere, and name it as 'module:function'"
+        f"the basis is the {what} {title_of(function)!r} of this process, which a job, a cluster or a model "
+        f"file cannot store: {how} into a module that can be imported everywhere, and name it as 'module:function'"
     )

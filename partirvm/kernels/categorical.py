@@ -1,7 +1,7 @@
-"""A kernel of categories: k(x, z) = exp(−Σ_j gamma_j [x_j ≠ z_j]), whatever the codes stand for.
+"""A kernel for categories: k(x, z) = exp(−Σ_j gamma_j [x_j ≠ z_j]).
 
-Codes are compared, never measured: a level that no centre has is as far from each of them as any other. Standardised
-codes are equal where the codes are.
+Codes are only compared for equality: a level that no centre has is equally far from all of them. Standardised codes are
+equal if the codes are.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Categorical(Widths):
-    """Kernel of categorical codes; for data that have numbers too, ``OnColumns`` gives it the columns that it is for.
+    """Kernel of categorical codes; combine it with ``OnColumns`` for data that also have numeric columns.
 
     Parameters
     ----------
     gamma : tuple of float
-        What another level costs in each column: one number for all, or one per column. A zero switches a column off.
+        Decrease of log k for a different level in each column: one number for all, or one per column. Zero switches a
+        column off.
 
     Examples
     --------
@@ -38,7 +39,7 @@ class Categorical(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedCategorical:
-        """Work in the centres (m, d); there is nothing to take from an origin."""
+        """Prepare for the centres (m, d); ``origin`` has no effect."""
         return PreparedCategorical(self, self.widths(centres.shape[1]), np.ascontiguousarray(centres.T))
 
     def diagonal(self, points: Float) -> Float:
@@ -48,7 +49,7 @@ class Categorical(Widths):
 
 @dataclass(frozen=True)
 class PreparedCategorical:
-    """A column of codes and a group of centres (d, m) at a time."""
+    """Evaluates one column of codes and one group of centres (d, m) at a time."""
 
     kernel: Categorical
     widths: Float

@@ -1,6 +1,6 @@
-"""Kernels made of kernels: weighted sums and products.
+"""Weighted sums and products of kernels.
 
-They go through a group of columns at a time: every part's values of the group, then what is made of them.
+They are computed for a group of columns at a time: first the values of all parts, then their combination.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from partirvm.kernels.widths import logs_of, values_of
 Float = NDArray[np.float64]
 
 SIZE = 64
-"""Columns whose parts are evaluated together: large enough for the parts' own groups."""
+"""Columns whose parts are evaluated together: at least the group size of the parts."""
 
 
 @dataclass(frozen=True)
 class _Parts(Described):
-    """Kernels ``parts`` of which a kernel is made; their parameters are ``parts[i].name``."""
+    """A kernel with component kernels ``parts``; their parameters are named ``parts[i].name``."""
 
     parts: tuple[Kernel, ...]
 
@@ -35,43 +35,43 @@ class _Parts(Described):
 
     @property
     def local(self) -> bool:
-        """Whether all parts are."""
+        """True if all parts are local."""
         return all(part.local for part in self.parts)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of the parts."""
+        """The parameters of all parts."""
         return tuple(f"parts[{i}].{name}" for i, part in enumerate(self.parts) for name in part.parameters)
 
     @property
     def logs(self) -> Float:
-        """Those of the parts."""
+        """The logarithms of all parts."""
         return np.concatenate([part.logs for part in self.parts])
 
     def with_logs(self, logs: Float) -> Self:
-        """Each part with its own."""
+        """Each part with its own logarithms."""
         return replace(self, parts=with_own_logs(self.parts, logs))
 
     def per_feature(self, n_features: int) -> Self:
-        """Each part with a gamma for each feature, as far as it has one."""
+        """Each part with one gamma per feature, if it has gamma."""
         return replace(self, parts=tuple(part.per_feature(n_features) for part in self.parts))
 
     def rescaled(self, factor: float) -> Self:
-        """Each part with every gamma times a factor."""
+        """Each part with every gamma multiplied by a factor."""
         return replace(self, parts=tuple(part.rescaled(factor) for part in self.parts))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        """Work in the centres (m, d), a group at a time."""
+        """Prepare for the centres (m, d), one group at a time."""
         m = len(centres)
-        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # without a centre, too, d is checked
+        chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # checks d even if there are no centres
         return PreparedParts(self, [[part.prepare(chunk, origin) for part in self.parts] for chunk in chunks], m)
 
     def join(self, values: Sequence[Float], work: Float) -> None:
-        """Write k to ``work`` (g, n), of the values of each part, which may be changed."""
+        """Write k to ``work`` (g, n), from the values of the parts, which may be overwritten."""
         raise NotImplementedError
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """weights ∘ ∂k/∂ each part's value, and the gradient in the kernel's own log parameters."""
+        """weights ∘ ∂k/∂k_i for each part i, and the gradient in the kernel's own log parameters."""
         raise NotImplementedError
 
 
@@ -83,8 +83,8 @@ class Sum(_Parts):
     ----------
     parts : tuple of kernels
     weights : tuple of float
-        One number ≥ 0 per part, at least one of them positive; without them each is 1. They are learned as
-        ``weights[i]``, and come before the parts' own parameters.
+        One number ≥ 0 per part, at least one of them positive; default: 1 each. They are learned as ``weights[i]``, and
+        precede the parameters of the parts.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Sum(_Parts):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The weights, then those of the parts."""
+        """The weights, then the parameters of the parts."""
         return (*(f"weights[{i}]" for i in range(len(self.weights))), *super().parameters)
 
     @property
@@ -128,7 +128,7 @@ class Sum(_Parts):
         return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
 
     def relevances(self, n_features: int) -> Float | None:
-        """Sum of the parts' gamma by weight; None if a part has none."""
+        """Weighted sum of the parts' gamma; None if a part has no gamma."""
         found = [part.relevances(n_features) for part in self.parts]
         weighted = [weight * own for weight, own in zip(self.weights, found, strict=True) if own is not None]
         return np.sum(weighted, axis=0) if len(weighted) == len(found) else None
@@ -168,7 +168,7 @@ class Product(_Parts):
         return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
 
     def relevances(self, n_features: int) -> Float | None:
-        """Sum of the parts' gamma; None if a part has none."""
+        """Sum of the parts' gamma; None if a part has no gamma."""
         found = [own for part in self.parts if (own := part.relevances(n_features)) is not None]
         return np.sum(found, axis=0) if len(found) == len(self.parts) else None
 
@@ -179,7 +179,7 @@ class Product(_Parts):
             work *= own
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """∂k/∂k_i is the product of the others, which a quotient would not give where k_i is 0."""
+        """∂k/∂k_i is the product of the other parts; a quotient k/k_i would fail where k_i is 0."""
         found = []
         for i in range(len(values)):
             slope = weights.copy()
@@ -224,7 +224,7 @@ class PreparedParts:
 
 
 def _values(parts: Sequence[PreparedKernel], points: Float, values: Float) -> list[Float]:
-    """What each part says of a group of columns, written to ``values`` (parts, g, n)."""
+    """The values of each part for a group of columns, written to ``values`` (parts, g, n)."""
     for part, own in zip(parts, values, strict=True):
         part(points, own.T)
     return list(values)

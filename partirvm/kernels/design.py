@@ -1,10 +1,10 @@
-"""The design matrix Φ (N, M), given by its centres and never held whole.
+"""The design matrix Φ (N, M), defined by its centres and never held as a whole.
 
-Column m is k(·, centre m). Before these come *leading* columns: the constant 1 for the bias, and functions of the fit's
-own (``kernels.bases``); where there is no kernel (``NoKernel``) they are all. Where there are several kernels a row
-offers one function for each of the K, which its label tells: ``row · K + kernel``. With one kernel labels are row
-numbers. A ``Design`` maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates functions and
-kernel. Its ``basis`` names everything but the centres.
+Kernel column m is k(·, centre m). The *leading* columns come first: the constant 1 for the bias, and explicit basis
+functions (``kernels.bases``); without a kernel (``NoKernel``) there are no others. With K kernels each row offers one
+basis function per kernel, and the label ``row · K + kernel`` identifies both; with one kernel labels are row numbers. A
+``Design`` maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates basis functions and
+kernel. Its ``basis`` hash identifies everything except the centres.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 NONE = np.zeros(0, np.int64)
-"""No columns: positions of centres, or labels of leading columns."""
+"""Empty array: no positions of centres, or no labels of leading columns."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """M columns: the leading ones, ``bias`` if it is there and some ``functions``, then one kernel column per centre.
+    """M columns: the leading ones (``bias`` if present, and some ``functions``), then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units and ``labels`` (m,) int64 say which rows, and which of several
-    kernels. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of the columns
-    beside it; without one each design takes what is best for its own digits. ``functions`` are those of the fit's
-    own, B of them, and ``active`` the numbers of those that are columns here, increasing.
+    ``centres`` (m, d) are rows of the data in raw units; ``labels`` (m,) int64 identify the row, and the kernel if
+    there are several. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of
+    the other columns; without it each design uses the origin with the smallest rounding errors. ``functions`` are the
+    B explicit basis functions, and ``active`` the numbers of those that are columns here, increasing.
     """
 
     kernel: Kernel | Several
@@ -51,12 +51,12 @@ class Design:
 
     @property
     def n_columns(self) -> int:
-        """M, the leading ones counted."""
+        """M, including the leading columns."""
         return self.n_leading + len(self.centres)
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns, those before the kernels', (L,): of the bias, then of functions."""
+        """Labels of the leading columns (L,): the bias, then the basis functions."""
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)])
 
     @property
@@ -78,12 +78,12 @@ class Design:
 
     @property
     def which(self) -> Int:
-        """The number of each column's kernel, (m,)."""
+        """The kernel number of each kernel column, (m,)."""
         return self.labels % len(self.kernels)
 
     @cached_property
     def basis(self) -> str:
-        """Hash of kernel, functions and input scaling: columns of equal basis and label are equal functions."""
+        """Hash of kernel, basis functions and input scaling: columns of equal basis and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
         facts = [self.kernel.key(), shift.tolist(), scale.tolist()]
         facts += [] if self.functions is None else [self.functions.key()]
@@ -92,7 +92,7 @@ class Design:
 
     @cached_property
     def identity(self) -> str:
-        """Hash of the basis and the origin: columns of equal identity and label have equal bits, where it has one."""
+        """Hash of the basis and the origin: with an origin, columns of equal identity and label have equal bits."""
         origin = b"" if self.origin is None else self.origin.tobytes()
         return hashlib.blake2b(self.basis.encode() + origin, digest_size=8).hexdigest()
 
@@ -104,14 +104,14 @@ class Design:
         return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
-        """Height k(z, z) of each kernel column, (m,)."""
+        """Peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
             return self.kernel.peaks(centres, self.which)
         return self.kernel.diagonal(centres)
 
     def block(self, X: Float, out: Float | None = None) -> Float:
-        """Φ of raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
+        """Φ at raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
         block = np.empty((self.n_columns, len(X))).T if out is None else out
         self.lead(X, block)
         if len(self.centres):
@@ -119,7 +119,7 @@ class Design:
         return block
 
     def lead(self, X: Float, out: Float) -> None:
-        """Write the leading columns alone, at raw inputs X (n, d), to their places in ``out`` (n, M)."""
+        """Write only the leading columns, at raw inputs X (n, d), to their columns of ``out`` (n, M)."""
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
@@ -130,22 +130,22 @@ class Design:
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
 
-        Arrays stored column by column are fastest.
+        Fastest if arrays are stored column by column.
         """
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def take(self, centres: Int, *, leading: Int | None = None) -> Design:
-        """The design of some of the centres, by position; keeps the leading columns unless told others, by label."""
+        """The design with a subset of the centres, by position; the leading columns are kept unless given, by label."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         return some if leading is None else some.led_by(leading)
 
     def led_by(self, leading: Int) -> Design:
-        """The same centres with these leading columns, by label."""
+        """The design with the same centres and these leading columns, by label."""
         return replace(self, bias=bool((leading == BIAS).any()), active=np.sort(label_of(leading[leading < BIAS])))
 
     def join(self, other: Design) -> Design:
-        """The centres of this design, then those of ``other``, and the leading columns that either has."""
+        """The design with the centres of this one, then those of ``other``, and the leading columns of both."""
         return replace(
             self,
             bias=self.bias or other.bias,
@@ -155,7 +155,7 @@ class Design:
         )
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
-        """The columns that these rows offer, one for each kernel, in place of the present ones: points (k, d), (k,)."""
+        """The design whose centres are these rows, one column per kernel each: points (k, d), row numbers (k,)."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE)

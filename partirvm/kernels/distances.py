@@ -1,7 +1,7 @@
 """Squared distances r² = Σ_j gamma_j (x_j − z_j)² of all pairs, as matrix products, and their gradient.
 
-−r² = 2u·v − ‖v‖² − ‖u‖² with u = √gamma ∘ (x − origin), v = √gamma ∘ (z − origin): one product of coordinates widened
-by 1 and ‖u‖². They are taken from ``origin``, near the centres, so that inputs far from zero lose no digits.
+−r² = 2u·v − ‖v‖² − ‖u‖² with u = √gamma ∘ (x − origin), v = √gamma ∘ (z − origin): one product of coordinates extended
+by 1 and ‖u‖². Coordinates are measured from ``origin``, near the centres, so that inputs far from zero lose no digits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from partirvm.kernels.base import GROUP, Products, runs
 Float = NDArray[np.float64]
 
 WIDE_GROUP, WIDE = 32, 100
-"""Centres of one matrix product from ``WIDE`` features on: it takes more of them to be worth a product of its own."""
+"""Centres per matrix product for ``WIDE`` features or more: larger products are faster there."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SquaredDistances:
 
     @classmethod
     def of(cls, centres: Float, widths: Float, origin: Float | None) -> SquaredDistances:
-        """To these centres (m, d), for gamma of each feature (d,). Without an origin it is the centres' mean."""
+        """Distances to these centres (m, d), for gamma per feature (d,). The default origin is the centres' mean."""
         m, d = centres.shape
         root = np.sqrt(widths)
         if origin is None:
@@ -45,11 +45,11 @@ class SquaredDistances:
         return cls(origin, root, V, Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP))
 
     def fill(self, points: Float, out: Float, finish: Callable[[Float], Any]) -> None:
-        """Write −r² into ``out`` (n, m), up to rounding above 0; ``finish`` changes each group (g, n) in place."""
+        """Write −r² into ``out`` (n, m), ≤ 0 up to rounding; ``finish`` changes each group (g, n) in place."""
         self.products.fill(self.widened(points), out, finish)
 
     def widened(self, points: Float) -> Float:
-        """Points (n, d) as the products take them, (n, d + 2)."""
+        """Points (n, d) extended for the products, (n, d + 2)."""
         n, d = points.shape
         left = np.empty((n, d + 2))
         U = np.multiply(points - self.origin, self.root, out=left[:, :d])
@@ -60,7 +60,7 @@ class SquaredDistances:
     def gradient(self, points: Float, slopes: Callable[[slice], Float]) -> Float:
         """Σ_nm S_nm ∂r²_nm/∂ log gamma_j = Σ_nm S_nm (u_nj − v_mj)², shape (d,).
 
-        ``slopes`` has columns of S by position, (g, n) each: one product with [u, u∘u, 1] per group.
+        ``slopes`` returns columns of S by position, (g, n) each; one product with [u, u∘u, 1] per group.
         """
         n, d = points.shape
         left = np.empty((n, 2 * d + 1))

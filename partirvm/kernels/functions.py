@@ -1,8 +1,8 @@
-"""Kernels that a Python function computes: by name, so that files and clusters can have them, or any callable here.
+"""Kernels defined by a Python function: a named one, which files and clusters can use, or any callable of this process.
 
-``function(X, Z)`` is given points (n, d) and centres (m, d), in the coordinates that the model sees, and returns the
-array k(x, z) (n, m). It must be a pure function of each pair, and not change what it is given. Centres come ``GROUP``
-at a time, the last group filled up, so that a column does not depend on what stands beside it.
+``function(X, Z)`` takes points (n, d) and centres (m, d), in the model's coordinates, and returns the array k(x, z)
+(n, m). It must be a pure function of each pair, and not change its arguments. It is called for ``GROUP`` centres at a
+time, the last group padded, so that a column does not depend on the other columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class _Computed(Fixed, Described):
-    """What both have in common. Nothing is known of it but its values, so nothing is learned."""
+    """Base of both kinds. Only values of the function are available, so it has no learnable parameters."""
 
     local: ClassVar[bool] = False
 
@@ -35,15 +35,15 @@ class _Computed(Fixed, Described):
         raise NotImplementedError
 
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the function in messages."""
         raise NotImplementedError
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
-        """Work in the centres (m, d). Raises ``UsageError`` if there is no such function."""
+        """Prepare for the centres (m, d). Raises ``UsageError`` if there is no such function."""
         return PreparedFunction(self.callable(), self.title(), centres)
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,): the diagonals of small squares."""
+        """k(x, x) of each point (n, d), shape (n,): the diagonals of small square blocks."""
         function, found = self.callable(), np.empty(len(points))
         for some in runs(len(points)):
             found[some] = np.diagonal(_evaluated(function, self.title(), points[some], points[some]))
@@ -52,9 +52,9 @@ class _Computed(Fixed, Described):
 
 @dataclass(frozen=True)
 class NamedFunction(_Computed):
-    """The function ``"module:function"``, which is imported where it is needed: here, and on every worker.
+    """The function ``"module:function"``, imported at first use, here and on every worker.
 
-    A model that has it needs the module to predict. Loading a model imports nothing.
+    A model with this kernel needs the module to predict. Loading a model imports nothing.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class NamedFunction(_Computed):
         require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
     def callable(self) -> Function:
-        """Import it. Raises ``UsageError`` that says what cannot be had."""
+        """Import the function. Raises ``UsageError``, which states what is missing."""
         return named_function(self.function, "kernel")
 
     def title(self) -> str:
@@ -82,7 +82,7 @@ class NamedFunction(_Computed):
 
 @dataclass(frozen=True)
 class LocalFunction(_Computed):
-    """Any callable, for fits in this process: it has no spec, so that neither a job nor a model file can hold it.
+    """Any callable, for fits in this process only: it has no spec, so a job or a model file cannot store it.
 
     Examples
     --------
@@ -96,10 +96,10 @@ class LocalFunction(_Computed):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise UsageError(f"a kernel is {self.function!r}, which cannot be called")
+            raise UsageError(f"the kernel is {self.function!r}, which is not callable")
 
     def callable(self) -> Function:
-        """As it was given."""
+        """The callable itself."""
         return self.function
 
     def title(self) -> str:
@@ -109,25 +109,25 @@ class LocalFunction(_Computed):
     def spec(self) -> dict[str, Any]:
         """Raises ``UsageError``."""
         raise UsageError(
-            f"the kernel is the function {self.title()!r} of this process, which neither a job, a cluster nor a model "
-            "file can hold: put it into a module that can be imported everywhere, and name it as 'module:function'"
+            f"the kernel is the function {self.title()!r} of this process, which a job, a cluster or a model "
+            "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"
         )
 
     def key(self) -> dict[str, Any]:
-        """Its name and its place in memory."""
+        """Its name and its address in memory."""
         return {"name": self.name, "function": f"{self.title()} at {id(self.function)}"}
 
 
 def require_path(path: Any, what: str, such_as: str) -> None:
-    """Raise ``UsageError`` unless this names a function, which is to be a ``what``."""
+    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` names its role."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise UsageError(
-            f"a {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
+            f"the {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
         )
 
 
 def functions_in(value: Any) -> Iterator[str]:
-    """Every function "module:function" that a kernel, a basis, or the spec of one, imports when it is evaluated.
+    """All functions "module:function" that a kernel, a basis, or the spec of one, imports when it is evaluated.
 
     >>> list(functions_in({"name": "sum", "parts": [{"name": "function", "function": "mine:kernel"}], "weights": []}))
     ['mine:kernel']
@@ -146,45 +146,45 @@ def functions_in(value: Any) -> Iterator[str]:
 
 
 def require_no_code(value: Any, place: str) -> None:
-    """Raise ``UsageError`` where a kernel, a basis, or the spec of one, imports a function."""
+    """Raise ``UsageError`` if a kernel, a basis, or the spec of one, imports a function."""
     found = ", ".join(dict.fromkeys(functions_in(value)))
     if found:
         raise UsageError(
             f"{place}: its kernel or basis is {found}, which would be imported from this machine and run. If you "
-            "trust it, say so: --allow-code, or allow_code=True"
+            "trust it, pass --allow-code, or allow_code=True"
         )
 
 
 def named_function(path: str, what: str) -> Callable[..., Any]:
-    """Import the function ``"module:function"``. Raises ``UsageError`` that says what is missing."""
+    """Import the function ``"module:function"``. Raises ``UsageError``, which states what is missing."""
     module, _, names = path.partition(":")
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:
         raise UsageError(
             f"{what} {path}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
-            "it must be installed, or lie on PYTHONPATH, here and on every worker"
+            "it must be installed, or be on PYTHONPATH, here and on every worker"
         ) from error
     for name in names.split("."):
         if not hasattr(found, name):
             raise UsageError(f"{what} {path}: {module!r} has no {name!r}")
         found = getattr(found, name)
     if not callable(found):
-        raise UsageError(f"{what} {path}: it is a {type(found).__name__}, which cannot be called")
+        raise UsageError(f"{what} {path}: it is a {type(found).__name__}, which is not callable")
     function: Callable[..., Any] = found
     return function
 
 
 @dataclass(frozen=True)
 class PreparedFunction(FixedGradient):
-    """A function with its centres (m, d)."""
+    """A function prepared for centres (m, d)."""
 
     function: Function
     title: str
     centres: Float
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for what cannot be kernel values."""
+        """Write k(points, centres) into ``out`` (n, m). Raises ``UsageError`` for invalid kernel values."""
 
         pieces = padded(points, PIECE_ROWS)
 
@@ -196,7 +196,7 @@ class PreparedFunction(FixedGradient):
 
 
 def _evaluated(function: Function, title: str, points: Float, centres: Float) -> Float:
-    """What the function returns, checked: finite numbers (n, m)."""
+    """The values returned by the function, checked: finite numbers (n, m)."""
     shapes = f"points {points.shape} and centres {centres.shape}"
     try:
         values = np.asarray(function(points, centres), dtype=np.float64)

@@ -20,8 +20,8 @@ class Gaussian(Widths):
     Parameters
     ----------
     gamma : tuple of float
-        Width parameters, in 1/unit² of the inputs that the kernel sees: one for all features, or one per feature. A
-        zero switches its feature off; at least one must be positive.
+        Width parameters, in 1/unit² of the kernel's inputs: one for all features, or one per feature. Zero switches a
+        feature off; at least one must be positive.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Gaussian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedGaussian:
-        """Work in the centres (m, d). Coordinates are taken from ``origin`` (d,), or the centres' mean."""
+        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
         return PreparedGaussian(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:

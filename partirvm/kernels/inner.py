@@ -1,8 +1,8 @@
 """Kernels of the inner product s = Σ_j gamma_j x_j z_j: linear, polynomial and sigmoid, as in scikit-learn.
 
-They are no functions of distance: the origin of the inputs is part of them (with ``standardize`` that is the mean of
-the training rows), and k(x, x) may be 0 or, for the sigmoid, negative. The sigmoid is no Mercer kernel, which an RVM
-does not ask for.
+They are not functions of a distance: they depend on the origin of the inputs (with ``standardize``, the mean of the
+training rows), and k(x, x) may be 0 or, for the sigmoid, negative. The sigmoid is not a Mercer kernel; an RVM does not
+require one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Linear(Fixed, Described):
-    """k(x, z) = x·z. It has no parameter: the prior of each weight has its scale.
+    """k(x, z) = x·z, without parameters: the prior of each weight already has a scale.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Linear(Fixed, Described):
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinear:
-        """Work in the centres (m, d); coordinates are their own."""
+        """Prepare for the centres (m, d); ``origin`` has no effect."""
         return PreparedLinear(Products.of(centres))
 
     def diagonal(self, points: Float) -> Float:
@@ -56,12 +56,12 @@ class PreparedLinear(FixedGradient):
 
 @dataclass(frozen=True)
 class Inner(Widths):
-    """What polynomial and sigmoid have in common: products with gamma ∘ z."""
+    """Base of polynomial and sigmoid: products with gamma ∘ z."""
 
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedInner:
-        """Work in the centres (m, d); coordinates are their own."""
+        """Prepare for the centres (m, d); ``origin`` has no effect."""
         scaled = centres * self.widths(centres.shape[1])
         return PreparedInner(self, scaled, Products.of(scaled))
 
@@ -72,15 +72,15 @@ class Inner(Widths):
         return found
 
     def value(self, work: Float) -> None:
-        """Put k in the place of s (g, n)."""
+        """Replace s (g, n) by k."""
         raise NotImplementedError
 
     def slope(self, work: Float) -> None:
-        """Put ∂k/∂s in the place of s (g, n)."""
+        """Replace s (g, n) by ∂k/∂s."""
         raise NotImplementedError
 
     def complete(self, gradient: Float, slopes: float) -> Float:
-        """The gradient in all parameters, from that in log gamma of each feature (d,) and Σ weights ∂k/∂s."""
+        """The gradient in all parameters, given that in log gamma of each feature (d,) and Σ weights ∂k/∂s."""
         return self.shared(gradient)
 
 
@@ -91,7 +91,7 @@ class Polynomial(Inner):
     Parameters
     ----------
     gamma : tuple of float
-        In 1/unit² of the inputs that the kernel sees: one for all features, or one per feature.
+        In 1/unit² of the kernel's inputs: one for all features, or one per feature.
     degree : int
         At least 1.
     coef0 : float
@@ -118,7 +118,7 @@ class Polynomial(Inner):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of gamma, and coef0."""
+        """gamma and coef0."""
         return (*super().parameters, "coef0")
 
     @property
@@ -179,7 +179,7 @@ class Sigmoid(Inner):
 
 @dataclass(frozen=True)
 class PreparedInner:
-    """Products with ``centres`` (m, d), which are gamma ∘ z, then what the kernel makes of them."""
+    """Products with ``centres`` (m, d), which are gamma ∘ z, then the function of s."""
 
     kernel: Inner
     centres: Float
@@ -202,7 +202,7 @@ class PreparedInner:
 
 
 def _raise(values: Float, power: int) -> None:
-    """Raise to a whole power ≥ 0 in place, by squares: ``**`` takes logarithms."""
+    """Raise to an integer power ≥ 0 in place, by repeated squaring: ``**`` would use logarithms."""
     if power == 0:
         values[...] = 1.0
         return

@@ -15,12 +15,12 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Laplacian(Widths):
-    """Laplacian kernel, as ``sklearn.metrics.pairwise.laplacian_kernel``.
+    """Laplacian kernel, as in ``sklearn.metrics.pairwise.laplacian_kernel``.
 
     Parameters
     ----------
     gamma : tuple of float
-        Width parameters, in 1/unit of the inputs that the kernel sees: one for all features, or one per feature.
+        Width parameters, in 1/unit of the kernel's inputs: one for all features, or one per feature.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Laplacian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLaplacian:
-        """Work in the centres (m, d). Coordinates are taken from ``origin`` (d,), or the centres' mean."""
+        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
         m, d = centres.shape
         if origin is None:
             origin = centres.mean(axis=0) if m else np.zeros(d)
@@ -48,7 +48,7 @@ class Laplacian(Widths):
 
 @dataclass(frozen=True)
 class PreparedLaplacian:
-    """A feature and a group of columns at a time; ``centres`` (d, m) are gamma ∘ (z − origin)."""
+    """Evaluates one feature and one group of columns at a time; ``centres`` (d, m) are gamma ∘ (z − origin)."""
 
     kernel: Laplacian
     origin: Float
@@ -82,6 +82,6 @@ class PreparedLaplacian:
 
 
 def _steps(u: Float, v: Float, steps: Float) -> Float:
-    """|u_n − v_m| of one feature, (g, n), in a place for a whole group."""
+    """|u_n − v_m| for one feature, (g, n), in a buffer for a whole group."""
     found = np.subtract(u, v[:, None], out=steps[: len(v)])
     return np.abs(found, out=found)

@@ -1,8 +1,8 @@
 """Matérn kernels of smoothness 3/2 and 5/2, for r² = Σ_j gamma_j (x_j − z_j)² (Rasmussen & Williams 2006, eq. 4.17).
 
 With s = √(2ν) r they are (1 + s) e⁻ˢ for ν = 3/2 and (1 + s + s²/3) e⁻ˢ for ν = 5/2; scikit-learn's length scale is
-1/√gamma. In r² both are smooth at 0: ∂k/∂r² = −(3/2) e⁻ˢ and −(5/6)(1 + s) e⁻ˢ, so that no gradient divides by r, and
-the rounding of r² near 0 comes through to k unmagnified.
+1/√gamma. As functions of r² both are smooth at 0: ∂k/∂r² = −(3/2) e⁻ˢ and −(5/6)(1 + s) e⁻ˢ, so that no gradient
+divides by r, and rounding errors of r² near 0 are not amplified.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Matern(Widths):
-    """What both have; ``gamma`` (1/unit² of what the kernel sees) is one number, or one per feature."""
+    """Base of both; ``gamma`` (1/unit² of the kernel's inputs) is one number, or one per feature."""
 
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedMatern:
-        """Work in the centres (m, d). Coordinates are taken from ``origin`` (d,), or the centres' mean."""
+        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
         return PreparedMatern(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:
@@ -33,17 +33,17 @@ class Matern(Widths):
         return np.ones(len(points))
 
     def value(self, work: Float) -> None:
-        """Put k in the place of −r² (g, n)."""
+        """Replace −r² (g, n) by k."""
         raise NotImplementedError
 
     def slope(self, work: Float) -> None:
-        """Put ∂k/∂r² in the place of −r² (g, n)."""
+        """Replace −r² (g, n) by ∂k/∂r²."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Matern32(Matern):
-    """(1 + s) e⁻ˢ with s = √3 r: functions with one derivative.
+    """(1 + s) e⁻ˢ with s = √3 r: once differentiable functions.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Matern32(Matern):
 
 @dataclass(frozen=True)
 class Matern52(Matern):
-    """(1 + s + s²/3) e⁻ˢ with s = √5 r: functions with two derivatives."""
+    """(1 + s + s²/3) e⁻ˢ with s = √5 r: twice differentiable functions."""
 
     name = "matern52"
 
@@ -85,7 +85,7 @@ class Matern52(Matern):
 
 
 def _scaled(work: Float, factor: float) -> Float:
-    """Put s = √(factor·r²) in the place of −r²; returns e⁻ˢ."""
+    """Replace −r² by s = √(factor·r²); returns e⁻ˢ."""
     np.minimum(work, 0.0, out=work)
     work *= -factor
     np.sqrt(work, out=work)
@@ -95,7 +95,7 @@ def _scaled(work: Float, factor: float) -> Float:
 
 @dataclass(frozen=True)
 class PreparedMatern:
-    """−r² as matrix products, then what the kernel makes of it."""
+    """−r² as matrix products, then the function of r²."""
 
     kernel: Matern
     distances: SquaredDistances

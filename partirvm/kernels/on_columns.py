@@ -1,4 +1,4 @@
-"""A kernel that sees some of the columns: a part of a sum or product for data of several kinds."""
+"""Apply a kernel to a subset of the columns: a part of a sum or product for mixed data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OnColumns(Described):
-    """A kernel that sees some of the columns, by position; those that it does not see change nothing.
+    """A kernel applied to some of the columns, by position; the other columns have no effect.
 
     Examples
     --------
@@ -42,11 +42,11 @@ class OnColumns(Described):
 
     @property
     def local(self) -> bool:
-        """Whether the kernel is."""
+        """True if the kernel is local."""
         return self.kernel.local
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
-        """Work in the centres (m, d), of which it takes its columns."""
+        """Prepare for the centres (m, d), using only the columns."""
         mine = self._mine(centres.shape[1])
         origin = None if origin is None else origin[mine]
         return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
@@ -57,20 +57,20 @@ class OnColumns(Described):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of the kernel."""
+        """The parameters of the kernel."""
         return self.kernel.parameters
 
     @property
     def logs(self) -> Float:
-        """Those of the kernel."""
+        """The logarithms of the kernel's parameters."""
         return self.kernel.logs
 
     def with_logs(self, logs: Float) -> Self:
-        """The same columns of the kernel that has these."""
+        """The kernel with these logarithms, on the same columns."""
         return replace(self, kernel=self.kernel.with_logs(logs))
 
     def relevances(self, n_features: int) -> Float | None:
-        """Those of the kernel; 0 for the other columns."""
+        """The relevances of the kernel; 0 for the other columns."""
         own = self.kernel.relevances(len(self.columns))
         if own is None:
             return None
@@ -79,25 +79,25 @@ class OnColumns(Described):
         return found
 
     def per_feature(self, n_features: int) -> Self:
-        """The same columns, each with its gamma."""
+        """The kernel with one gamma per column."""
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
     def rescaled(self, factor: float) -> Self:
-        """The same columns of the kernel with every gamma times a factor."""
+        """The kernel with every gamma multiplied by a factor."""
         return replace(self, kernel=self.kernel.rescaled(factor))
 
     def _mine(self, n_features: int) -> list[int]:
         if max(self.columns) >= n_features:
             raise UsageError(
-                f"a kernel is for the columns {list(self.columns)}, but the data have {n_features} features, counted "
-                "from 0"
+                f"the kernel applies to the columns {list(self.columns)}, but the data have {n_features} features, "
+                "counted from 0"
             )
         return list(self.columns)
 
 
 @dataclass(frozen=True)
 class PreparedColumns:
-    """A prepared kernel that is given its columns."""
+    """A prepared kernel on a subset of the columns."""
 
     inner: PreparedKernel
     columns: list[int]
@@ -107,5 +107,5 @@ class PreparedColumns:
         self.inner(points[:, self.columns], out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """That of the kernel."""
+        """The gradient of the kernel."""
         return self.inner.gradient(points[:, self.columns], values, weights)

@@ -1,4 +1,4 @@
-"""What kernels made of kernels are given: kernels or their specs, and tuples of something."""
+"""Arguments of kernels with component kernels: kernels or their specs, and tuples."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from partirvm.kernels.registry import one_kernel
 
 
 def part_of(given: Any) -> Kernel:
-    """A part, given as a kernel or as its spec."""
+    """A component kernel, given as a kernel or as its spec."""
     if isinstance(given, dict):
         given = one_kernel(given)
     if not isinstance(given, Kernel):
-        raise UsageError(f"{given!r} is no kernel: kernels are made of kernels, such as partirvm.kernels.Gaussian(0.5)")
+        raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
     return given
 
 
 def several(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
-        raise UsageError(f"the {name} kernel is made of {given!r}: it must be a tuple of at least one")
+        raise UsageError(f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple")
     return found
 
 
 def with_own_logs(parts: tuple[Kernel, ...], logs: NDArray[np.float64]) -> tuple[Kernel, ...]:
-    """Each part with its own of the logarithms of all their parameters, one part after the other."""
+    """Split the concatenated logarithms of all parameters, and set those of each part."""
     ends = np.cumsum([len(part.logs) for part in parts])
     if len(logs) != ends[-1]:
         raise UsageError(f"{len(logs)} logarithms for {ends[-1]} parameters of a kernel")

@@ -1,4 +1,4 @@
-"""The kernels by name. The package registers its own when it is imported; kernels made of kernels look up here, too."""
+"""The kernels by name. The package registers its kernels on import; kernels with component kernels use it, too."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 
 ALIASES = {"rbf": "gaussian"}
-"""Other names that a kernel may be asked for by: scikit-learn's."""
+"""Alternative names of kernels: those of scikit-learn."""
 
 KERNELS: dict[str, type[Kernel]] = {}
-"""Every kernel that has a spec, by name; one list feeds the options, the files and the tests."""
+"""All kernels that have a spec, by name; this list is used by options, files and tests."""
 
 
 def one_kernel(spec: dict[str, Any]) -> Kernel:
-    """The kernel that has this spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
+    """The kernel of this spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}")

@@ -1,8 +1,8 @@
-"""Several kernels for the same centres: each centre offers a basis function for each of them.
+"""Several kernels for the same centres: each centre offers one basis function per kernel.
 
-A target with structure of several sizes wants wide functions and narrow ones, of which the fit keeps those that it
-needs. This is not a sum of kernels, whose parts share one weight at each centre. Column m of a design is that of kernel
-``labels[m] % K`` at its centre, which is row ``labels[m] // K`` (``kernels.design``).
+A target with structure at several scales needs wide and narrow basis functions; the fit keeps those with evidence. This
+differs from a sum of kernels, whose parts share one weight per centre. Column m of a design belongs to kernel
+``labels[m] % K`` and to the centre in row ``labels[m] // K`` (``kernels.design``).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SIZE = 64
-"""Columns of one kernel that are evaluated together, and then brought to their places."""
+"""Columns of one kernel that are evaluated together, and then copied to their positions."""
 
 
 @dataclass(frozen=True)
 class Several(Described):
-    """Kernels that centres have side by side; no ``Kernel`` itself, and no part of one.
+    """Several kernels per centre; not itself a ``Kernel``, and not allowed as a part of one.
 
     Parameters
     ----------
     kernels : tuple of kernels, or their specs
         Their parameters are learned together, as ``kernels[k].name``.
     weights : tuple of float
-        Positive factors of the kernels; without them each is 1. A fit with an α for each column does not care, but
-        kernels are learned with one α for all columns, and so narrow functions can be as large as they should. All but
-        the first are learned, as ``weights[k]``, and come before the kernels' own parameters.
+        Positive factors of the kernels; default: 1 each. They have no effect on fits with one α per column, but kernels
+        are learned with one α for all columns, and the weights let the amplitudes differ. All but the first are
+        learned, as ``weights[k]``, and precede the kernels' own parameters.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Several(Described):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, several(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
-            raise UsageError(f"two of several kernels are the same: {', '.join(map(repr, self.kernels))}")
+            raise UsageError(f"two of the several kernels are equal: {', '.join(map(repr, self.kernels))}")
         weights = tuple(self.weights) or (1.0,) * len(self.kernels)
         right = all(isinstance(value, numbers.Real) and np.isfinite(value) and value > 0 for value in weights)
         if not right or len(weights) != len(self.kernels):
@@ -63,7 +63,7 @@ class Several(Described):
 
     @property
     def local(self) -> bool:
-        """Whether all kernels are."""
+        """True if all kernels are local."""
         return all(kernel.local for kernel in self.kernels)
 
     def peaks(self, points: Float, which: Int) -> Float:
@@ -74,7 +74,7 @@ class Several(Described):
         return found
 
     def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedSeveral:
-        """Work in the centres (m, d), each for the kernel with its number in ``which`` (m,)."""
+        """Prepare for the centres (m, d), each for the kernel with its number in ``which`` (m,)."""
         groups = []
         for k, kernel in enumerate(self.kernels):
             mine = np.flatnonzero(which == k)
@@ -84,44 +84,44 @@ class Several(Described):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The weights but the first, then those of the kernels."""
+        """All weights except the first, then the parameters of the kernels."""
         weights = (f"weights[{k}]" for k in range(1, len(self.kernels)))
         own = (f"kernels[{k}].{name}" for k, kernel in enumerate(self.kernels) for name in kernel.parameters)
         return (*weights, *own)
 
     @property
     def logs(self) -> Float:
-        """Logarithms of these weights, then those of the kernels."""
+        """Logarithms of these weights, then of the kernels' parameters."""
         return np.concatenate([np.log(self.weights[1:]), *(kernel.logs for kernel in self.kernels)])
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernels with these log weights, and each with its own."""
+        """The kernels with these log weights and log parameters."""
         count = len(self.kernels) - 1
         weights = (self.weights[0], *np.exp(logs[:count]).tolist())
         return replace(self, kernels=with_own_logs(self.kernels, logs[count:]), weights=weights)
 
     def relevances(self, n_features: int) -> Float | None:
-        """The largest gamma of each feature, whatever the weights; None if a kernel has none."""
+        """The largest gamma of each feature over the kernels; None if a kernel has no gamma."""
         found = [own for kernel in self.kernels if (own := kernel.relevances(n_features)) is not None]
         return np.max(found, axis=0) if len(found) == len(self.kernels) else None
 
     def per_feature(self, n_features: int) -> Self:
-        """Each kernel with a gamma for each feature, as far as it has one."""
+        """Each kernel with one gamma per feature, if it has gamma."""
         return replace(self, kernels=tuple(kernel.per_feature(n_features) for kernel in self.kernels))
 
     def rescaled(self, factor: float) -> Self:
-        """Each kernel with every gamma times a factor."""
+        """Each kernel with every gamma multiplied by a factor."""
         return replace(self, kernels=tuple(kernel.rescaled(factor) for kernel in self.kernels))
 
     def seen(self, points: Float, k: int) -> Float:
-        """Points (n, d) with zeros in the columns that kernel k does not see: where equal, its functions are."""
+        """Points (n, d) with zeros in the columns that kernel k ignores: equal points have equal basis functions."""
         own = self.kernels[k].relevances(points.shape[1])
         return points if own is None else np.where(own > 0, points, 0.0)
 
 
 @dataclass(frozen=True)
 class PreparedSeveral:
-    """Groups of columns of each kernel: their places in the block, and the kernel with their centres."""
+    """Groups of columns of each kernel: their positions in the block, and the kernel prepared for their centres."""
 
     several: Several
     groups: tuple[list[tuple[Int, PreparedKernel]], ...]
@@ -137,7 +137,7 @@ class PreparedSeveral:
                 out.T[place] = values
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """That of each kernel over its own columns; ∂Φ/∂ log weight = Φ."""
+        """The gradient of each kernel over its own columns; ∂Φ/∂ log weight = Φ."""
         of_weights, of_kernels = np.zeros(len(self.groups)), []
         for k, (weight, group) in enumerate(zip(self.several.weights, self.groups, strict=True)):
             own = np.zeros(len(self.several.kernels[k].logs))
@@ -150,7 +150,7 @@ class PreparedSeveral:
 
 
 def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
-    """The kernel with each of its gamma times each factor: several kernels, or one for a single factor.
+    """The kernel with every gamma multiplied by each factor: several kernels, or one for a single factor.
 
     Raises ``UsageError`` for a kernel without gamma.
 

@@ -4,10 +4,10 @@ In each dimension, with a = min(x, z) and b = max(x, z),
 
     1 + xz + xz·min(x, z) − (x + z)/2·min(x, z)² + min(x, z)³/3  =  1 + ab + a²(3b − a)/6,
 
-derived as ∫₀^min (x − u)(z − u) du for x, z ≥ 0, where it is a Mercer kernel. It is taken as it stands below zero too,
-as Tipping does with x from −10 to 10. There it equals 1 + (z + z²/2) x − z³/6 + max(z − x, 0)³/6 just as well: a cubic
-spline in x with its knot at z, so that the functions that centres span are the same wherever zero is. What is lost
-below zero is Mercer's condition, which an RVM does not ask for: k(x, x) = 1 + x² + x³/3 is negative for x < −3.37.
+derived as ∫₀^min (x − u)(z − u) du for x, z ≥ 0, where it is a Mercer kernel. The formula is also used for negative
+inputs, as Tipping does with x from −10 to 10. There it also equals 1 + (z + z²/2) x − z³/6 + max(z − x, 0)³/6: a cubic
+spline in x with its knot at z, so that the span of the basis functions does not depend on the position of zero. For
+negative inputs it is not a Mercer kernel, which an RVM does not require: k(x, x) = 1 + x² + x³/3 < 0 for x < −3.37.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearSpline(Fixed, Described):
-    """Linear spline kernel; it has no parameter.
+    """Linear spline kernel, without parameters.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class LinearSpline(Fixed, Described):
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinearSpline:
-        """Work in the centres (m, d); coordinates are their own."""
+        """Prepare for the centres (m, d); ``origin`` has no effect."""
         return PreparedLinearSpline(np.ascontiguousarray(centres.T))
 
     def diagonal(self, points: Float) -> Float:
@@ -46,7 +46,7 @@ class LinearSpline(Fixed, Described):
 
 @dataclass(frozen=True)
 class PreparedLinearSpline(FixedGradient):
-    """A dimension and a group of columns at a time; ``centres`` are (d, m)."""
+    """Evaluates one dimension and one group of columns at a time; ``centres`` are (d, m)."""
 
     centres: Float
 
@@ -63,7 +63,7 @@ class PreparedLinearSpline(FixedGradient):
 
 
 def _factor(x: Float, z: Float, places: Float) -> Float:
-    """1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)) of one dimension, with h = b/2, in one of three places (g, n)."""
+    """1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)) of one dimension, with h = b/2, in one of three buffers (g, n)."""
     a, h = np.minimum(x, z, out=places[0]), np.maximum(0.5 * x, 0.5 * z, out=places[1])
     found: Float = np.multiply(a, -1.0 / 6.0, out=places[2])
     found += h

@@ -1,4 +1,4 @@
-"""``gamma``: what kernels with one width, or one per feature, have in common."""
+"""``gamma``: base of kernels with one width parameter, or one per feature."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Float = NDArray[np.float64]
 
 
 MOST = 1e150
-"""Largest gamma whose products with squared distances are numbers."""
+"""Largest gamma whose products with squared distances are finite."""
 
 
 @dataclass(frozen=True)
 class Widths(Described):
     """Base of kernels whose first parameter is gamma: one number for all features, or one ≥ 0 per feature.
 
-    A zero switches its feature off; at least one must be positive. Numbers and arrays are taken as well as tuples.
+    Zero switches a feature off; at least one must be positive. Scalars, arrays and tuples are accepted.
     """
 
     gamma: tuple[float, ...]
@@ -56,15 +56,15 @@ class Widths(Described):
         return self.widths(n_features).copy()
 
     def per_feature(self, n_features: int) -> Self:
-        """A gamma for each feature."""
+        """One gamma per feature."""
         return replace(self, gamma=tuple(self.widths(n_features).tolist()))
 
     def rescaled(self, factor: float) -> Self:
-        """Every gamma times a factor."""
+        """Every gamma multiplied by a factor."""
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def shared(self, gradient: Float) -> Float:
-        """The gradient in the parameters, given that in the log gamma of each feature (d,)."""
+        """The gradient in the parameters, given that in log gamma of each feature (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 
@@ -90,7 +90,7 @@ def logs_of(values: tuple[float, ...]) -> Float:
 
 
 def values_of(logs: Float, count: int) -> tuple[float, ...]:
-    """The ``count`` numbers that have these logarithms."""
+    """The ``count`` numbers with these logarithms."""
     if len(logs) != count:
         raise UsageError(f"{len(logs)} logarithms for {count} parameters of a kernel")
     return tuple(np.exp(logs).tolist())

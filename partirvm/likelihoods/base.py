@@ -24,6 +24,8 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo, StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass
+from partirvm.model import AnyModel
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -56,9 +58,9 @@ class FitProblem(Protocol):
     @property
     def empty(self) -> Design: ...
     @property
-    def power(self) -> float: ...
+    def target_variance(self) -> float: ...
     @property
-    def powers(self) -> Float | None: ...
+    def target_variances(self) -> Float | None: ...
     @property
     def noise_variance(self) -> float | Float | None: ...
     @property
@@ -156,16 +158,35 @@ class Likelihood(Protocol[F, W]):
     """
 
     name: ClassVar[str]
+    of_classes: ClassVar[bool] = False
+    """Whether the target is a class."""
+    words: ClassVar[tuple[str, ...]]
+    """By what it is asked for: values of ``multi_class`` for classes, of ``noise_variance`` for a number."""
     has_noise: ClassVar[bool] = False
     """Whether fits have a noise variance, which may be measured over other rows than the posterior's."""
     draws_pools: ClassVar[bool] = False
     """Whether pools of candidates for ``gains`` are drawn by ``errors``; else they are random rows."""
     early_rows: ClassVar[int] = 4000
     """Rows that the small fit of a run out of time sees, at most (``strategies.early``)."""
+    relearns: ClassVar[bool] = False
+    """Whether a learned kernel is learned again as the vectors grow (``strategies.relearning``)."""
+
+    @property
+    def measured_by(self) -> Likelihood[Any, Any]:
+        """The likelihood of the small fits by which a kernel is learned and the partition size is measured."""
+        return self
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """Whether it is the one of a target of so many classes (0 for a number) that a word or number asks for."""
+        return self.of_classes == (n_classes > 0) and word in self.words
 
     @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
         """C, the number of linear predictors, for so many classes (0 for a target that is a number)."""
+
+    @abstractmethod
+    def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:
+        """What a fit leaves for prediction; ``moderate`` is for probabilities of classes."""
 
     @abstractmethod
     def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:

@@ -10,6 +10,11 @@ from partirvm.likelihoods.laplace import ClassLikelihood
 
 @dataclass(frozen=True)
 class BernoulliLikelihood(ClassLikelihood):
-    """Two classes."""
+    """Two classes, for which all ways to tell classes apart are one."""
 
     name: ClassVar[str] = "bernoulli"
+    words: ClassVar[tuple[str, ...]] = ("auto", "multinomial", "ovr")
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """Two classes need one output."""
+        return n_classes == 2 and word in self.words

@@ -39,7 +39,8 @@ from partirvm.likelihoods.columns import labels_of, positions
 from partirvm.likelihoods.gaussian_passes import DesignPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.likelihoods.packing import SCORES, Packed, named, pack_dense, unpack_dense
 from partirvm.likelihoods.passes import Pass
-from partirvm.types import power_of_two
+from partirvm.model import Model
+from partirvm.types import Columns, power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -73,14 +74,14 @@ class Warm:
     labels: Int
     alpha: Float
     beta: float | Float
-    power: float | Float
+    target_variance: float | Float
     fixed_noise: bool
     prior: Prior = FLAT
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
         """Where this fit stands."""
-        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.power, fit.fixed_noise, fit.prior)
+        return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.target_variance, fit.fixed_noise, fit.prior)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
         """A beginning for the columns of two fits together, as far as they are among ``labels``.
@@ -95,7 +96,14 @@ class Warm:
 
     def begun(self, statistics: GramStatistics) -> HyperState:
         """The fit of these statistics of the same columns."""
-        return init(statistics, self.alpha, self.beta, power=self.power, fixed_noise=self.fixed_noise, prior=self.prior)
+        return init(
+            statistics,
+            self.alpha,
+            self.beta,
+            target_variance=self.target_variance,
+            fixed_noise=self.fixed_noise,
+            prior=self.prior,
+        )
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,17 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     """A number with Gaussian noise of one variance, estimated or given."""
 
     name: ClassVar[str] = "gaussian"
+    words: ClassVar[tuple[str, ...]] = ("estimate",)
     has_noise: ClassVar[bool] = True
+    relearns: ClassVar[bool] = True
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """A number asks for noise of that variance."""
+        return super().serves(n_classes, word) or (n_classes == 0 and not isinstance(word, str))
+
+    def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
+        """Means and variances of a new noisy target."""
+        return Model.from_fit(design, fit, columns)
 
     def n_outputs(self, n_classes: int) -> int:
         """One."""
@@ -116,11 +134,20 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     def start(self, problem: FitProblem) -> HyperState:
         """The fit of no columns: the model is the target's mean."""
         statistics = GramStatistics.empty(problem.empty.basis, problem.n_targets)
-        power = (problem.power or 1.0) if problem.powers is None else problem.powers
-        share = FIRST_NOISE if problem.power else NOISE_FLOOR
-        variance = share * power if problem.noise_variance is None else problem.noise_variance
+        target_variance = (
+            (problem.target_variance or 1.0) if problem.target_variances is None else problem.target_variances
+        )
+        share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
+        variance = share * target_variance if problem.noise_variance is None else problem.noise_variance
         fixed = problem.noise_variance is not None
-        return init(statistics, np.zeros(0), 1 / variance, power=power, fixed_noise=fixed, prior=problem.prior)
+        return init(
+            statistics,
+            np.zeros(0),
+            1 / variance,
+            target_variance=target_variance,
+            fixed_noise=fixed,
+            prior=problem.prior,
+        )
 
     def warm(self, fit: HyperState) -> Warm:
         """Its α and β."""
@@ -287,7 +314,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
     def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> HyperState:
         """The prior, and what is known of the noise, are the problem's."""
-        return unpack_dense(packed, self.start(problem), design, several=problem.powers is not None)
+        return unpack_dense(packed, self.start(problem), design, several=problem.target_variances is not None)
 
     def pack_warm(self, warm: Warm) -> Packed:
         """α and β by labels."""
@@ -308,7 +335,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
     """The same α and β with statistics of the residual target, so that nothing cancels."""
-    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.energy)
+    statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
     return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
@@ -318,7 +345,7 @@ def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None 
     if fit.noise is None:
         fit = rebase(fit, found)
     else:
-        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.energy)
+        noise = fit.noise.rebase(fit.posterior.means, found.projection, found.sum_squares)
         fit = replace(fit, noise=noise)
     if fit.fixed_noise:
         return fit
@@ -343,7 +370,14 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
     order = positions(labels, statistics.labels)
     entered, statistics = order >= fit.statistics.n_columns, statistics.take(order)
-    begun = init(statistics, alpha[order], beta, power=fit.power, fixed_noise=fit.fixed_noise, prior=fit.prior)
+    begun = init(
+        statistics,
+        alpha[order],
+        beta,
+        target_variance=fit.target_variance,
+        fixed_noise=fit.fixed_noise,
+        prior=fit.prior,
+    )
     return replace(begun, entered=entered)
 
 

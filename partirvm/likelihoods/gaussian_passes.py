@@ -103,7 +103,7 @@ class ResidualPass(DesignedPass):
         errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         return ResidualStatistics(
             n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
-            energy=np.einsum("nt,nt->t", r, weighted),
+            sum_squares=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
             largest=LargestErrors.of(self.select, errors[there], panel.rows[there], panel.X[there]),
         )

@@ -25,9 +25,11 @@ from partirvm.core.updates import HOPE, StepInfo, StopRule, evidence_gain
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, Likelihood, PassFit
 from partirvm.likelihoods.columns import labels_of, positions, survivors
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.likelihoods.packing import Packed, named, pack_laplace, unpack_laplace
 from partirvm.likelihoods.passes import Pass
+from partirvm.model import ClassModel
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -157,6 +159,12 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 class ClassLikelihood(LaplaceLikelihood):
     """A likelihood of classes by the logistic functions of ``core.logistic``."""
 
+    of_classes: ClassVar[bool] = True
+
+    def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
+        """Probabilities of classes."""
+        return ClassModel.from_fit(design, fit, columns, self.name, moderate)
+
     def n_outputs(self, n_classes: int) -> int:
         """One for two classes: it speaks for the second. One for each of more."""
         return n_outputs(self.name, n_classes)
@@ -177,7 +185,7 @@ class ClassLikelihood(LaplaceLikelihood):
         floor: float = 0.0,
     ) -> Pass:
         """By the improbability of a row's class."""
-        return SurprisePass(design, fit.mean, self.name, count, used, draw, floor, rows)
+        return MisclassificationPass(design, fit.mean, self.name, count, used, draw, floor, rows)
 
     def largest(self, statistic: LargestErrors) -> LargestErrors:
         """The statistic itself."""
@@ -196,7 +204,7 @@ class ClassLikelihood(LaplaceLikelihood):
         n = max(fit.n, 1)
         return {
             **super().record(problem, fit, scores),
-            "train_log_loss": fit.block.surprise / n,
+            "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,
             "held_out_log_loss": None if scores is None else scores.log_loss,
             "held_out_error": None if scores is None else scores.error,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.drawing import drawn
 from partirvm.core.link import moderated, probabilities, variances
-from partirvm.core.logistic import LogisticBlock, LogisticCross, surprises
+from partirvm.core.logistic import LogisticBlock, LogisticCross, misclassification_probabilities
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.scores import ClassScores
 from partirvm.kernels.design import Design
@@ -43,7 +43,7 @@ class LogisticPass(DesignedPass):
 
 
 @dataclass(frozen=True)
-class SurprisePass(DesignedPass):
+class MisclassificationPass(DesignedPass):
     """Rows whose class the model holds for least probable; answered by a ``core.residuals.LargestErrors``.
 
     ``select`` rows of largest 1 − p_t are reported, none of those in ``exclude`` (sorted row numbers) among them. With
@@ -51,7 +51,7 @@ class SurprisePass(DesignedPass):
     1 − p_t + ``floor``. Over all rows, or over those of ``rows`` (row numbers, increasing).
     """
 
-    name: ClassVar[str] = "surprise"
+    name: ClassVar[str] = "misclassification"
     design: Design
     mean: Float
     likelihood: str
@@ -66,7 +66,7 @@ class SurprisePass(DesignedPass):
         return cast(LargestErrors, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> LargestErrors:
-        keys = surprises(self.likelihood, panel.t[:, 0], block @ self.mean)
+        keys = misclassification_probabilities(self.likelihood, panel.t[:, 0], block @ self.mean)
         if self.draw is not None:
             keys = drawn(keys + self.floor, panel.rows, self.draw)
         there = eligible(panel, self.exclude)

@@ -17,13 +17,13 @@ from partirvm.kernels.design import Design
 
 Packed: TypeAlias = dict[str, Any]
 
-STATISTICS = ("labels", "gram", "projection", "offset", "energy", "n", "log_weight")
+STATISTICS = ("labels", "gram", "projection", "offset", "sum_squares", "n", "log_weight")
 POSTERIOR = (
     *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
 )
-BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "surprise")
+BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "nll")
 LEFT_OUT = ("n", "square", "stated", "counts")
-SCORES = ("n", "square", "absolute", "surprise", "covered", "unit")
+SCORES = ("n", "square", "absolute", "nll", "covered", "unit")
 NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
 CLASSES = ("labels", "alpha", "weights", "passes")
 

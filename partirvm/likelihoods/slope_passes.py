@@ -19,13 +19,13 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class BendPass(DesignedPass):
+class LogDetGradientPass(DesignedPass):
     """Φᵀc (M, C), an array: how log|H| changes with the weights ``mean`` (M, C) of classes (``core.tied_laplace``).
 
     ``covariance`` (C, M, M) is Σ. Over all rows, or over those of ``rows`` (row numbers, increasing).
     """
 
-    name: ClassVar[str] = "bend"
+    name: ClassVar[str] = "log-det-gradient"
     design: Design
     mean: Float
     covariance: Float
@@ -36,8 +36,10 @@ class BendPass(DesignedPass):
         """That of the tile's rows."""
 
         def statistic(panel: Panel, block: Float) -> Float:
-            bends = tied_laplace.bends(self.likelihood, block, self.mean, self.covariance, panel.weights)
-            return block.T @ bends
+            log_det_gradient = tied_laplace.log_det_gradient(
+                self.likelihood, block, self.mean, self.covariance, panel.weights
+            )
+            return block.T @ log_det_gradient
 
         return cast(Float, self.summed(tile, statistic))
 

@@ -13,6 +13,7 @@ class SoftmaxLikelihood(ClassLikelihood):
     """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the predictors of one column share its α."""
 
     name: ClassVar[str] = "multinomial"
+    words: ClassVar[tuple[str, ...]] = ("auto", "multinomial")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class OneVsRestLikelihood(ClassLikelihood):
     """A Bernoulli likelihood of each class against the rest; each predictor has an α of its own."""
 
     name: ClassVar[str] = "ovr"
+    words: ClassVar[tuple[str, ...]] = ("ovr",)
 
     def n_likelihoods(self, outputs: int) -> int:
         """One for each output."""

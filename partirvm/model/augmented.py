@@ -1,6 +1,6 @@
-"""Predictions of a model with a basis function more at each test input: RVM* (``core.augment``).
+"""RVM* predictions: one additional basis function at each test input (``core.augment``).
 
-The extra function is that of the model's kernel; where centres have several kernels it is the first.
+The additional function uses the model's kernel; if centres have several kernels, the first one.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ Float = NDArray[np.float64]
 
 
 def extra_design(model: Model, X: Float, origin: Float) -> Design:
-    """The extra columns of test rows, raw inputs X (g, d).
+    """The additional columns of test rows, raw inputs X (g, d).
 
-    With ``origin`` (d,), a point in the kernel's coordinates among the training rows, a test row far away costs the
-    others no digits.
+    ``origin`` (d,), a point in the kernel's coordinates among the training rows, prevents a distant test row from
+    reducing the precision of the others.
     """
     design = model.design
     return Design(design.kernels[0], design.scaling, X, np.arange(len(X)), bias=False, origin=origin)
 
 
 def augmented_moments(model: Model, X: Float, extra: ExtraColumns, variance: float) -> tuple[Float, Float, Float]:
-    """Mean, variance and nearness as ``Model.moments``, of raw inputs X (g, d), with the extra column of each.
+    """Mean, variance and nearness as ``Model.moments``, at raw inputs X (g, d), with the additional column of each row.
 
-    ``extra`` are the statistics of ``extra_design``'s columns over the rows that trained the model, ``variance`` is
-    that of their targets; both as the model sees them.
+    ``extra`` are the statistics of the columns of ``extra_design`` over the training rows, ``variance`` is the target
+    variance; both in the model's units.
     """
     design, scaling = model.design, model.design.scaling
     scale, square = float(scaling.t_scale[0]), float(scaling.t_variance[0])

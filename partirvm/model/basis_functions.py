@@ -1,4 +1,4 @@
-"""What a model's leading columns tell: the bias and the basis functions of the fit's own, by name."""
+"""The leading columns of a model by name: the bias and the explicit basis functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Float = NDArray[np.float64]
 
 
 class Fitted(Protocol):
-    """What is asked of a model: mean and α, (M,) or (M, C), and Σ = RRᵀ by its root, (M, M) or (C, M, M).
+    """Required attributes of a model: mean and α, (M,) or (M, C), and Σ = RRᵀ by its root, (M, M) or (C, M, M).
 
-    Of T targets that share vectors the mean is (M, T), α (M,) and the root (T, M, M).
+    For T targets that share vectors the mean is (M, T), α (M,) and the root (T, M, M).
     """
 
     @property
@@ -36,11 +36,12 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class Bases:
-    """The bias and the B basis functions, those that were pruned too: ``names`` (B + 1,), the bias first.
+    """The bias and the B basis functions, including pruned ones: ``names`` (B + 1,), the bias first.
 
-    ``weights`` (B + 1,), of classes (B + 1, C) and of targets (B + 1, T), are of the standardised problem, 0 where
-    pruned; ``alpha`` likewise, but (B + 1,) of targets that share it, ∞ where pruned. ``relevance`` (B + 1,) is the log
-    evidence, in nats, that the deletion of each function would cost while all else stays as it is (Tipping & Faul 2003,
+    ``weights``, (B + 1,), (B + 1, C) for C outputs or (B + 1, T) for T targets, refer to the standardised problem, 0 if
+    pruned; ``alpha`` likewise, but (B + 1,) if targets share it, ∞ if pruned. ``relevance`` (B + 1,) is the loss of log
+    evidence, in nats, if the function is deleted and everything else stays (Tipping & Faul 2003, eq. 27), summed over
+    outputs: 0 if pruned. Functions that can replace each other each have low relevance.
     eq. 27), outputs together: 0 where pruned. Functions that can stand in for each other are each of little relevance.
     """
 
@@ -51,7 +52,7 @@ class Bases:
 
 
 def bases_of(model: Fitted) -> Bases:
-    """Those of a model; of one without a basis the bias alone."""
+    """The bias and the basis functions of a model; without a basis only the bias."""
     design, labels = model.design, labels_by_name(model.design.functions, model.columns.features)
     places = {label: place for place, label in enumerate(labels.values())}
     mine = np.array([places[label] for label in design.leading.tolist()], dtype=np.int64)

@@ -1,7 +1,7 @@
-"""A fitted classification as a value: probabilities of classes at any rows.
+"""A fitted classifier as a value: class probabilities at any rows.
 
 Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3), and linear predictors
-f_k = φᵀμ_k the variance φᵀΣ_kφ. ``moderate`` models allow for it before the link (``core.link.moderated``).
+f_k = φᵀμ_k the variance φᵀΣ_kφ. ``moderate`` models account for it before the link (``core.link.moderated``).
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 from partirvm.core.link import moderated, probabilities, probability_band, variances
 from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
+from partirvm.quoting import quoted
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 
 KINDS = ("decision", "probability")
-"""Of what an interval is: of the linear predictors, or of the classes' probabilities."""
+"""Quantities of an interval: the linear predictors, or the class probabilities."""
 
 
 class ClassFit(Protocol):
-    """What a model takes from a fit: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
+    """Fields of a fit used by the model: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
 
     @property
     def mean(self) -> Float: ...
@@ -45,9 +46,9 @@ class ClassFit(Protocol):
 class ClassModel:
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, else C = K.
 
-    ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite where predictor k has not
-    the column; there mean and root are zero. ``likelihood`` is one of ``core.link.LIKELIHOODS``. The labels behind the
-    codes 0 … K−1 are ``columns.classes``.
+    ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite if predictor k lacks the
+    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LIKELIHOODS``. ``columns.classes`` are
+    the labels of the codes 0 … K−1.
     """
 
     design: Design
@@ -62,7 +63,7 @@ class ClassModel:
 
     @classmethod
     def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
-        """The model of a dense fit. Raises ``DataError`` for labels that cannot be kept (``plain_labels``)."""
+        """The model of a dense fit. Raises ``DataError`` for labels that cannot be stored (``plain_labels``)."""
         assert columns.classes is not None
         return cls(
             design=design,
@@ -77,14 +78,14 @@ class ClassModel:
         )
 
     def digest(self) -> str:
-        """A hash of all that predictions depend on: models of equal digest predict the same bits."""
+        """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
         columns = asdict(replace(self.columns, classes=plain_labels(self.classes)))
         facts = [self.design.kernel.spec(), self.design.bias, self.likelihood, self.moderate, columns]
         return digest(facts, self.design, (self.mean, self.root))
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels, (K,), in the order of their codes: that of the columns of probabilities."""
+        """The labels, (K,), in the order of their codes, which is the order of the columns of probabilities."""
         assert self.columns.classes is not None
         return self.columns.classes
 
@@ -99,26 +100,25 @@ class ClassModel:
         return len(self.design.scaling.x_shift)
 
     def decision_function(self, X: Any) -> Float:
-        """Linear predictors at raw inputs X (n, d), as the link gets them: moderated where the model moderates.
+        """Linear predictors at raw inputs X (n, d), as passed to the link (moderated if the model moderates).
 
-        Shape (n,) for two classes, where a positive value speaks for the second; otherwise (n, K), where the largest
-        speaks for its class. Raises ``DataError`` if X has other features than the model, or values that are no finite
-        numbers.
+        Shape (n,) for two classes, where positive values predict the second class; otherwise (n, K), where the largest
+        value gives the class. Raises ``DataError`` if X has other features than the model, or non-finite values.
         """
         f, _ = self.predictors(checked_rows(X, self.columns))
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict_proba(self, X: Any) -> Float:
-        """Probabilities (n, K) of the classes, in their order, at raw inputs X (n, d). Raises as the above."""
+        """Probabilities (n, K) of the classes, in order, at raw inputs X (n, d). Errors as ``decision_function``."""
         return probabilities(self.likelihood, self.predictors(checked_rows(X, self.columns))[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,) of the most probable classes at raw inputs X (n, d). Raises as the above."""
+        """Labels (n,) of the most probable classes at raw inputs X (n, d). Errors as ``decision_function``."""
         labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     def interval(self, level: float, kind: str = "decision") -> ClassInterval:
-        """Central credible intervals of this level, of the linear predictors or of probabilities.
+        """Central credible intervals at this level, of the linear predictors or of probabilities.
 
         ``kind`` is ``"decision"`` or ``"probability"``. Raises ``UsageError`` for another level or kind.
         """
@@ -126,17 +126,46 @@ class ClassModel:
             raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
         return ClassInterval(self, quantile(level), kind)
 
+    def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
+        """Names of ``values``: ``p_<class>`` for each class, in their order.
+
+        With an ``interval`` after these ``lower_<class>`` for all, then ``upper_<class>``. Raises ``DataError`` where
+        two classes have the same text.
+        """
+        names = tuple(f"p_{label}" for label in self.classes)
+        twice = [label for label in self.classes if names.count(f"p_{label}") > 1]
+        if twice:
+            raise DataError(
+                f"the classes {quoted(twice[0])} and {quoted(twice[1])} would both have the column 'p_{twice[0]}'"
+            )
+        ends = ("lower", "upper") if interval else ()
+        return (*names, *(f"{end}_{label}" for end in ends for label in self.classes))
+
+    def values(self, X: Float) -> tuple[Float, Float]:
+        """Probabilities (n, K) of raw inputs X (n, d), and nearness (n,)."""
+        f, near = self.predictors(X)
+        return probabilities(self.likelihood, f), near
+
+    def band(self, level: float) -> ClassInterval:
+        """The interval of this level that stands beside ``values``."""
+        return self.interval(level, "probability")
+
+    @property
+    def far_prediction(self) -> str:
+        """What is known of rows that are far from every relevance vector."""
+        return "probabilities are little more than those that the bias alone gives, everywhere the same"
+
     def predictors(self, X: Float) -> tuple[Float, Float]:
-        """Linear predictors (n, C) as the link gets them, and nearness (n,), of raw inputs X (n, d) of float64."""
+        """Linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d) of float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
         return f if variance is None else moderated(f, variance), near
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean and variance (if asked), (n, C) each, of the linear predictors at raw inputs X (n, d); nearness (n,).
+        """Mean and optionally variance, (n, C) each, of the linear predictors at raw inputs X (n, d); nearness (n,).
 
-        Nearness is the largest of the kernel columns, each as a fraction of its peak: below ``FAR`` a row is far from
-        every relevance vector; 1 where the model has none. Raises ``DataError`` if X has another number of features.
+        Nearness is the largest kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far
+        from all relevance vectors; 1 without vectors. Raises ``DataError`` for another number of features.
         """
         heights, shape = self.design.peaks(), (len(X), self.mean.shape[1])
         f, near = np.empty(shape), np.empty(len(X))
@@ -152,9 +181,9 @@ class ClassModel:
 
 @dataclass(frozen=True)
 class ClassInterval:
-    """Central credible intervals: φᵀμ_k ± ``quantile`` × (φᵀΣ_kφ)^½, as they are or of probabilities.
+    """Central credible intervals: φᵀμ_k ± ``quantile`` × (φᵀΣ_kφ)^½, of linear predictors or of probabilities.
 
-    The linear predictors are not moderated: a band has their uncertainty for its width.
+    The linear predictors are not moderated: their uncertainty is the width of the interval.
     """
 
     model: ClassModel
@@ -162,7 +191,7 @@ class ClassInterval:
     kind: str
 
     def __call__(self, X: Float) -> tuple[Float, Float]:
-        """Lower ends of all, then upper ends, (n, 2C) or of probabilities (n, 2K), and nearness (n,), at X (n, d)."""
+        """All lower ends, then all upper ends, (n, 2C) or for probabilities (n, 2K), and nearness (n,), at X (n, d)."""
         f, variance, near = self.model.moments(X)
         assert variance is not None
         half = self.quantile * np.sqrt(variance)

@@ -1,6 +1,6 @@
-"""Data frames as rows of numbers: labels of categorical columns become the codes that the model's columns give them.
+"""Convert data frames to numeric rows: labels of categorical columns become the codes of the model's columns.
 
-Arrays hold codes, frames hold labels. pandas is never imported; its frames are asked.
+Arrays contain codes, data frames contain labels. pandas is never imported; only methods of its frames are called.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from partirvm.model.label_arrays import plain_labels
 from partirvm.quoting import quoted
 
 Levels = dict[str, tuple[Any, ...]]
-"""Levels of each categorical column by its name, in the order of their codes."""
+"""Levels of each categorical column by name, in the order of their codes."""
 
 
 def levels_of(frame: Any) -> Levels:
-    """The levels of the categorical columns of a pandas frame, whether a row has them or not; none of anything else.
+    """The levels of the categorical columns of a pandas frame, used or not; empty for anything else.
 
-    Raises ``DataError`` for levels that are no text, numbers or truth values.
+    Raises ``DataError`` for levels that are not text, numbers or booleans.
     """
     found: Levels = {}
     for name, dtype in zip(getattr(frame, "columns", ()), getattr(frame, "dtypes", ()), strict=False):
@@ -37,11 +37,11 @@ def levels_of(frame: Any) -> Levels:
 
 
 def coded_frame(X: Any, levels: Levels) -> Any:
-    """A data frame with codes in place of the labels of its columns of these names; anything else as it is.
+    """A data frame with codes in place of the labels of these columns; anything else unchanged.
 
-    A label that is none of the levels has the code after the last, and counts as a level of its own; a missing one
-    becomes NaN. Raises ``DataError`` for a categorical column of another name, which the model takes for numbers, for
-    other columns of text, dates or times, all of which it names, and for a whole number that float64 rounds.
+    An unknown label gets the code after the last level, and counts as a level of its own; a missing label becomes NaN.
+    Raises ``DataError`` for another categorical column, which is numeric in the model; for other columns of text,
+    dates or times (all are listed); and for an integer that float64 cannot represent.
     """
     X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
@@ -64,7 +64,7 @@ def coded_frame(X: Any, levels: Levels) -> Any:
 
 
 def _check_text(rows: NDArray[Any]) -> None:
-    """Refuse text in an array of rows (n, d) or (n,), unless it is written as a number."""
+    """Raise ``DataError`` for text in an array of rows (n, d) or (n,), unless it is written as a number."""
     for place, value in np.ndenumerate(rows) if rows.dtype.kind in "OUS" else ():
         if isinstance(value, str | bytes) and not _number(value):
             column = f", column 'x{place[1]}'" if len(place) > 1 else ""
@@ -75,7 +75,7 @@ def _check_text(rows: NDArray[Any]) -> None:
 
 
 def _check_numbers(frame: Any, coded: set[Any]) -> None:
-    """Refuse columns of text, dates or times but for those that are ``coded``."""
+    """Raise ``DataError`` for columns of text, dates or times, except ``coded`` ones."""
     dates, texts, example = [], [], ""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         kind = getattr(dtype, "kind", "O")
@@ -97,7 +97,7 @@ def _check_numbers(frame: Any, coded: set[Any]) -> None:
         )
     if dates:
         raise DataError(
-            f"the data frame has dates or times in {_listed(dates)}: turn these columns into numbers, such as seconds "
+            f"the data frame has dates or times in {_listed(dates)}: convert these columns to numbers, such as seconds "
             "or days since the first, or leave them out"
         )
 
@@ -108,7 +108,7 @@ def _listed(names: list[str], most: int = 20) -> str:
 
 
 def _number(value: Any) -> bool:
-    """Whether an object is a number, or text that is written as one."""
+    """True for a number, or text that is written as a number."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -117,7 +117,7 @@ def _number(value: Any) -> bool:
 
 
 def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Codes of a column of labels (n,), NaN where one is missing."""
+    """Codes of a column of labels (n,), NaN for missing labels."""
     place = {level: float(code) for code, level in enumerate(levels)}
     if hasattr(column.dtype, "categories"):
         table = [place.get(label, float(len(levels))) for label in column.dtype.categories.tolist()]

@@ -1,14 +1,14 @@
 """A model on disk: a sealed group (``storage.sealed``), arrays for numbers and JSON for the rest. Never pickle.
 
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
-of classes (M, C) and (C, M, M); ``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,); of T targets ``mean``
-(M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,); ``active``, the numbers of the basis functions that the model
-has. JSON: the specs of kernel and basis, the names of columns, targets and classes, the evidence; the noise of a
-regression and what is known of it, likelihood and moderation of a classification; the ``estimator`` that the model
-belongs to, where it was saved with one.
+for classifiers (M, C) and (C, M, M); ``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,); for T targets
+``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,); ``active``, the numbers of the basis functions in
+the model. JSON: the specs of kernel and basis, the names of columns, targets and classes, the evidence; for regression
+the noise variance and its priors, for classification likelihood and moderation; the ``estimator`` that the model
+belongs to, if it was saved with one.
 
-A kernel or a basis may be a named function, "module:function". Reading imports nothing; what is read imports and runs
-the function once it predicts, so that it is only read where the reader allows code.
+A kernel or a basis may be a named function, "module:function". Reading imports nothing; but predictions of the loaded
+model import and run the function, so such a model is loaded only if the caller allows code.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def save_model(
     estimator: Any = None,
     storage_options: dict[str, Any] | None = None,
 ) -> str:
-    """Write a model to a folder or fsspec URL that must not exist yet; ``estimator`` is JSON to keep beside it.
+    """Write a model to a new folder or fsspec URL; ``estimator`` is JSON to store with it.
 
     Returns the digest of the file.
 
-    Raises ``ExistsError`` if something is there, ``StorageError`` if it cannot be written.
+    Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be written.
     """
     design, scaling = model.design, model.design.scaling
     arrays = {
@@ -98,9 +98,9 @@ def _about(model: Saved) -> dict[str, Any]:
 def load_model(
     location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
 ) -> Saved:
-    """Read a model back, given its folder or fsspec URL. No code of the file is run.
+    """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if there is none or any of it is damaged, ``FormatError`` if it is something else,
+    Raises ``MissingDataError`` if there is no model or any of it is damaged, ``FormatError`` for another kind of file,
     ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a named function and
     ``allow_code`` is false.
     """
@@ -110,7 +110,7 @@ def load_model(
 def load_saved(
     location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
 ) -> tuple[Saved, Any]:
-    """The same, and the JSON of its ``estimator``, None if it was saved without one."""
+    """The model, and the JSON of its ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     about, arrays = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
     if not allow_code:

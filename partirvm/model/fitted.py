@@ -1,6 +1,6 @@
-"""A fitted model as a value: what prediction needs, and a little to tell people.
+"""A fitted regression model as a value: what prediction needs, and some facts for reports.
 
-Predictions are for a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
+Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 
 KINDS = ("prediction", "credible")
-"""Of what an interval is: of a new noisy target, or of the mean."""
+"""Quantities of an interval: a new noisy target, or the mean."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Model:
     """A regression RVM of M columns.
 
     ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem, ``root`` (M, M) is R with Σ = RRᵀ; ``noise_variance``
-    (the square of ``Scaling.t_unit``, which is the target's own unit but for extreme ones) and ``log_evidence`` (nats)
-    to the target's own units; ``n_rows`` trained it. Of T targets that share columns and α, ``mean`` is (M, T),
-    ``root`` (T, M, M), ``noise_variance`` (T,), and what is predicted (n, T); the evidence is that of all together.
-    ``spread`` says how far new rows lie from their predictions, None where rows left out did not tell
-    (``core.left_out``); of an ``overconfident`` fit ``noise_variance`` is what these told. ``known_noise`` says that
-    the latter was given, ``known_alpha`` at which positions α was, and ``evidence_noise`` is that of most evidence,
-    which ``mean`` and ``root`` belong to, where it is another one.
+    (in the square of ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` (nats)
+    refer to the target's own units; ``n_rows`` is the number of training rows. For T targets that share columns and α,
+    ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
+    targets together. ``spread`` contains quantiles of the standardised leave-one-out errors, None if there were too few
+    rows (``core.left_out``); for an ``overconfident`` fit ``noise_variance`` is estimated from these errors.
+    ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of given α, and ``evidence_noise``
+    is the noise of maximum evidence, to which ``mean`` and ``root`` belong, if that differs from ``noise_variance``.
     """
 
     design: Design
@@ -76,7 +76,7 @@ class Model:
         )
 
     def digest(self) -> str:
-        """A hash of all that predictions depend on: models of equal digest predict the same bits."""
+        """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
         noise = np.asarray(self.noise_variance).tolist()
         facts = [self.design.kernel.spec(), self.design.bias, noise, asdict(self.columns)]
         return digest(facts, self.design, (self.mean, self.root))
@@ -98,9 +98,9 @@ class Model:
 
     @property
     def intercept(self) -> float | Float:
-        """The training mean and the bias, in the target's unit: the mean without basis functions and kernels.
+        """The training mean plus the bias, in the target's unit: the mean without basis functions and kernels.
 
-        Of T targets (T,).
+        (T,) for T targets.
         """
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
@@ -111,7 +111,7 @@ class Model:
         """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
 
         X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
-        other features than the model, or values that are no finite numbers.
+        other features than the model, or non-finite values.
         """
         mean, variance, _ = self.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
@@ -119,7 +119,7 @@ class Model:
         return mean, self.deviation(variance)
 
     def deviation(self, variance: Any) -> Any:
-        """Standard deviations in the target's unit, of variances as ``moments`` has them, (n,) or (n, T)."""
+        """Standard deviations in the target's unit, given variances from ``moments``, (n,) or (n, T)."""
         unit = self.design.scaling.t_unit
         return np.sqrt(variance) * (unit if self.n_targets > 1 else float(unit[0]))
 
@@ -129,13 +129,41 @@ class Model:
         found: Float = np.atleast_1d(self.deviation(self.noise_variance))
         return found
 
+    def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
+        """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
+
+        Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names.
+        """
+        names = self.columns.targets or range(self.n_targets)
+        targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
+        ends = ("lower", "upper") if interval else ()
+        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
+
+    def values(self, X: Float) -> tuple[Float, Float]:
+        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
+        mean, variance, near = self.moments(X)
+        assert variance is not None
+        return np.column_stack([mean, self.deviation(variance)]), near
+
+    def band(self, level: float) -> Interval:
+        """The interval of this level that stands beside ``values``."""
+        return self.interval(level)
+
+    @property
+    def far_prediction(self) -> str:
+        """What is known of rows that are far from every relevance vector."""
+        return (
+            "prediction is little more than the mean of the target, and the standard deviation does not grow there, "
+            "as it would with `augment`"
+        )
+
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
-        """The central interval of this level: a model whose sd it is a multiple of, and which multiple.
+        """The central interval at this level: a model with its standard deviation, and a multiple of that.
 
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
-        the weights' covariance allows for α and β (``core.uncertainty``), and the multiple is the quantile of the
-        errors of rows left out, or where these do not tell, as of the mean, one of Student's t. Raises ``UsageError``
-        for another level or kind.
+        the weights' covariance includes the uncertainty of α and β (``core.uncertainty``), and the multiple is the
+        quantile of the leave-one-out errors; for the mean, or without such errors, it is a quantile of Student's t.
+        Raises ``UsageError`` for another level or kind.
         """
         if kind not in KINDS:
             raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
@@ -147,23 +175,23 @@ class Model:
             self.alpha, self.mean, self.root, self.n_rows, known_noise=self.known_noise, known=self.known_alpha
         )
         if self.overconfident:
-            freedom = float(self.n_rows)  # the errors that the noise comes from
+            freedom = float(self.n_rows)  # number of errors that the noise was estimated from
         spread = self.spread if kind == "prediction" else None
         multiple = quantile(level, freedom) if spread is None else spread.at(level, freedom)
         return Interval(replace(self, root=root, noise_variance=noise), multiple)
 
     def samples(self, n: int, rng: Any) -> Samples:
-        """n functions of the posterior, by weights from N(μ, Σ); ``rng`` has NumPy's ``standard_normal``."""
+        """n functions from the posterior, by weights from N(μ, Σ); ``rng`` has NumPy's ``standard_normal``."""
         _require_one_target(self, "samples")
         return Samples(self.design, self.mean[:, None] + self.root @ rng.standard_normal((len(self.mean), n)))
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean, variance (if asked) and nearness of raw inputs X (n, d), (n,) each; of T targets the first two (n, T).
+        """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
         Mean and variance are of a new noisy target, in its units, the variance in the square of ``Scaling.t_unit``
-        (``deviation`` takes the root). Nearness is the largest of the kernel columns, each
-        as a fraction of its peak: below ``FAR`` a row is far from every relevance vector; 1 where the model has none.
+        (``deviation`` takes the root). Nearness is the largest kernel value of a row as a fraction of the kernel's
+        peak: below ``FAR`` a row is far from all relevance vectors; 1 without vectors.
         Raises ``DataError`` if X has another number of features than the model.
         """
         design, heights = self.design, self.design.peaks()
@@ -191,8 +219,8 @@ class Model:
 def _require_one_target(model: Model, what: str) -> None:
     if model.n_targets > 1:
         raise UsageError(
-            f"{what} are of one target: give each a fit of its own, with multi_output='independent', or of DATA by "
-            "ingesting it by itself"
+            f"{what} need a model with one target: fit each target separately, with multi_output='independent', or "
+            "ingest it as DATA with one target"
         )
 
 
@@ -219,7 +247,7 @@ class Samples:
     weights: Float
 
     def __call__(self, X: Float) -> tuple[Float, Float]:
-        """Their values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
+        """Function values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
         scaling, heights = self.design.scaling, self.design.peaks()
         found, near = np.empty((len(X), self.weights.shape[1])), np.empty(len(X))
         for rows, block in panels(self.design, X):

@@ -1,4 +1,4 @@
-"""Class labels as values that survive JSON, and as arrays of the one type that they have in common."""
+"""Class labels as JSON values, and as arrays of their common type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTEGERS = np.iinfo(np.int64)
 
 
 def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
-    """Labels as text, int, float or bool of Python's own; NumPy's scalars become theirs.
+    """Labels as Python's text, int, float or bool; NumPy scalars are converted.
 
     Raises ``DataError`` for any other type, and for NaN and infinite numbers.
 
@@ -25,16 +25,16 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
     for label in found:
         if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
             raise DataError(
-                f"the class label {quoted(label)} ({type(label).__name__}) cannot be kept: labels are text, finite "
-                "numbers or truth values"
+                f"the class label {quoted(label)} ({type(label).__name__}) cannot be stored: labels are text, finite "
+                "numbers or booleans"
             )
     return found
 
 
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Plain labels as an array (K,) of str, bool, int64 or float64 where all are of that type; of objects otherwise.
+    """Plain labels as an array (K,) of str, bool, int64 or float64 if all have that type; of objects otherwise.
 
-    Integers beside floats become floats, where these hold them: 1.0 is kept as 1 in DATA.
+    Integers mixed with floats become floats if they are exact: DATA store 1.0 as 1.
 
     >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
     ['U', 'b', 'i', 'f', 'O']

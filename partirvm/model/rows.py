@@ -1,7 +1,7 @@
-"""What models of both kinds do with rows: check them, take them through the design in panels, hash what they depend on.
+"""Row handling common to both kinds of models: checks, panels through the design, hashes.
 
-Rows go through in panels, and products of these in pieces (``core.rowwise``): a row's prediction does not depend on the
-rows beside it.
+Rows are processed in panels, and products in pieces (``core.rowwise``), so that the prediction of a row does not depend
+on the other rows.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from partirvm.types import PANEL_ROWS, Columns
 Float = NDArray[np.float64]
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
-"""Rows of a panel: whole pieces, so that only the last one is copied."""
+"""Rows of a panel: a multiple of the piece size, so that only the last piece is copied."""
 
 FAR = 1e-4
-"""Nearness (the largest kernel as a fraction of its peak) below which a row is far from every relevance vector."""
+"""Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """X, an array, nested lists or a data frame, as float64; a frame's categorical columns hold labels, not codes.
+    """X, an array, nested lists or a data frame, as float64; categorical columns of a frame contain labels, not codes.
 
-    Raises ``DataError`` for other names or no numbers.
+    Raises ``DataError`` for other names or non-numeric values.
     """
     X, wanted = pandas_frame(X), columns.features
     found = tuple(str(name) for name in getattr(X, "columns", wanted))
     if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
         raise DataError(
-            f"the model was trained on the features [{listed_values(wanted)}], the rows given have "
+            f"the model was trained on the features [{listed_values(wanted)}], but the given rows have "
             f"[{listed_values(found)}]"
         )
     coded = coded_frame(X, columns.categories)
@@ -54,20 +54,20 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
 
 def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
-    """Panels of raw inputs X (n, d): which rows, and their block (rows, M) of the design, the caller's to change.
+    """Panels of raw inputs X (n, d): the slice of rows, and their block (rows, M) of the design, writable.
 
     Raises ``DataError`` if X has another number of features than the design.
     """
     n_features = len(design.scaling.x_shift)
     if X.ndim != 2 or X.shape[1] != n_features:
-        raise DataError(f"the model was trained on {n_features} features, the rows given have shape {X.shape}")
+        raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
     for start in range(0, len(X), HEIGHT):
         rows = slice(start, start + HEIGHT)
         yield rows, design.block(X[rows])
 
 
 def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float | None) -> None:
-    """Raise ``DataError`` where predictions (n, …) of finite inputs X (n, d) are no numbers; names the first row."""
+    """Raise ``DataError`` if predictions (n, …) of finite inputs X (n, d) are not finite; states the first such row."""
     wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
     if variance is not None:
         wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
@@ -75,14 +75,14 @@ def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float |
         row = int(np.argmax(wrong))
         column = int(np.argmax(np.abs(X[row])))
         raise DataError(
-            f"the prediction of row {row:,} of {len(X):,} (counted from 0) is no finite number, nor are those of "
+            f"the prediction of row {row:,} of {len(X):,} (counted from 0) is not finite, nor are those of "
             f"{int(wrong.sum()) - 1:,} other rows: their inputs are too large for the kernel or basis, there "
             f"{columns.features[column]!r} is {X[row, column]:.3g}; leave these rows out, or check their units"
         )
 
 
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:
-    """The largest kernel of each row as a fraction of its peak, (n,); 1 without local kernels. Overwrites ``block``."""
+    """Largest kernel value of each row as a fraction of its peak, (n,); 1 without local kernels. Changes ``block``."""
     if not (len(design.centres) and design.kernel.local):
         return 1.0
     kernels = block[:, design.n_leading :]
@@ -91,7 +91,7 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
 
 
 def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
-    """A hash of the JSON ``facts``, of the design but for its kernel and bias, and of these arrays."""
+    """Hash of the JSON ``facts``, of the design except its kernel and bias, and of these arrays."""
     scaling = design.scaling
     if design.functions is not None:
         facts = [*facts, design.functions.spec(), design.active.tolist()]

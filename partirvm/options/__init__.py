@@ -1,10 +1,10 @@
 """What a user asks of a fit: one table of options, the request that it describes, and options as values.
 
-``request``
+``table``
     The table: name, type, default, check, help and group of every option, once; ``Request`` is a row of values.
-``values``
-    What strategies, kernels, solvers, noise and priors take, as values that an estimator is given.
-``names``, ``checks``, ``table``
+``values``, ``value``
+    What strategies, kernels, solvers, noise and priors take, as values that an estimator is given; what these share.
+``names``, ``constraints``, ``option``
     The words that options take, the checks of single options, and what a row of the table is.
 """
 

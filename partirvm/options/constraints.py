@@ -105,6 +105,19 @@ class Real:
 
 
 @dataclass(frozen=True)
+class RealOrName:
+    """A number above a bound, or a name; which names there are is known where it is resolved."""
+
+    above: float
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The number, or the name."""
+        if isinstance(value, str) and value.isidentifier():
+            return value
+        return Real(above=self.above, words=("estimate",))(name, value)
+
+
+@dataclass(frozen=True)
 class Factors:
     """Different positive numbers, in order."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 Selection: TypeAlias = Literal["auto", "error", "random", "gain", "map-weight"]
 FitRows: TypeAlias = Literal["auto", "full", "sample", "partition"]
 LastRows: TypeAlias = Literal["full", "sample", "partition"]

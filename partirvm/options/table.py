@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.errors import UsageError
 from partirvm.options import names
 from partirvm.options.constraints import (
     Anything,
@@ -20,6 +19,7 @@ from partirvm.options.constraints import (
     GammaDensity,
     PositiveByName,
     Real,
+    RealOrName,
     Seconds,
     Whole,
     one_of,
@@ -27,8 +27,8 @@ from partirvm.options.constraints import (
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, checked, option, table_of
 from partirvm.options.option import idle as _idle
 
-PARTITIONED = ("split-merge", "incremental", "working-set")
-"""Strategies whose candidates join in several fits."""
+SEVERAL_FITS, ROUNDS, CHOSEN_ROWS = "several fits", "rounds", "chosen rows"
+"""What an option may ask of a strategy: that candidates join in several fits, in rounds, or chosen among all rows."""
 
 WITH_KERNEL = {"kernel": ("some",)}
 """What applies where rows offer candidates."""
@@ -65,7 +65,7 @@ class Request:
     )
     strategy: str = option(
         "auto",
-        one_of(names.StrategyName),
+        Anything(),
         group="everyday",
         metavar="S",
         applies=WITH_KERNEL,
@@ -96,7 +96,7 @@ class Request:
         Whole(1, optional=True),
         group="everyday",
         metavar="R",
-        applies={"strategy": ("incremental", "working-set")},
+        applies={"strategy": (ROUNDS,)},
         help="Most rounds of working-set or incremental.  [default: no limit]",
     )
     time_limit: float | str | None = option(
@@ -135,7 +135,11 @@ class Request:
         "[default: the kernel's alone]",
     )
     fit_intercept: bool = option(
-        True, Flag(), group="kernel", help="Offer a bias, one basis function with its own prior, or not."
+        True,
+        Flag(),
+        group="kernel",
+        flag_name="intercept",
+        help="Offer a bias, one basis function with its own prior, or not.",
     )
     gamma_multiples: tuple[float, ...] = option(
         (1.0,),
@@ -168,33 +172,36 @@ class Request:
         one_of(names.Selection),
         group="strategy",
         metavar="S",
-        applies={"strategy": ("working-set",)},
+        applies={"strategy": (CHOSEN_ROWS,)},
         help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
         "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
         "gain).",
     )
-    likelihood: str = option(
+    fit_rows: str = option(
         "auto",
         one_of(names.FitRows),
         group="strategy",
         metavar="L",
-        applies={"strategy": PARTITIONED},
+        flag_name="likelihood",
+        applies={"strategy": (SEVERAL_FITS,)},
         help="Rows that fits before the last one are judged by: full (all), sample (one random sample), partition "
         "(only their own candidates, with the noise of other rows), or auto (full, but sample where full would cost "
         "split-merge or incremental too much).",
     )
-    final_likelihood: str = option(
+    last_rows: str = option(
         "full",
         one_of(names.LastRows),
         group="strategy",
         metavar="L",
+        flag_name="final-likelihood",
         help="The same for the last fit; anything but full is for comparisons.",
     )
-    likelihood_rows: int | str = option(
+    sample_rows: int | str = option(
         "auto",
         Whole(1, ("auto",)),
         group="strategy",
         metavar="R",
+        flag_name="likelihood-rows",
         applies={"fit_rows": ("sample",)},
         help="Rows of the sample of --likelihood sample; auto is 20·P.",
     )
@@ -219,7 +226,7 @@ class Request:
         Real(least=0.0, below=1.0),
         group="strategy",
         metavar="F",
-        applies={"strategy": PARTITIONED},
+        applies={"strategy": (SEVERAL_FITS,)},
         help="A fit before the last one ends when its vectors fall to this fraction.",
     )
     stop_rule: str = option(
@@ -227,7 +234,7 @@ class Request:
         one_of(names.StopRule),
         group="strategy",
         metavar="RULE",
-        applies={"strategy": PARTITIONED},
+        applies={"strategy": (SEVERAL_FITS,)},
         help="What it is a fraction of: candidates (those that the fit began with), or partition (P).",
     )
     heuristic_rows: int = option(
@@ -235,7 +242,7 @@ class Request:
         Whole(1),
         group="strategy",
         metavar="R",
-        applies={"strategy": PARTITIONED},
+        applies={"strategy": (SEVERAL_FITS,)},
         help="Most rows on which --partition-size auto measures.",
     )
     solver: str = option(
@@ -269,7 +276,7 @@ class Request:
     )
     noise_variance: float | str = option(
         "estimate",
-        Real(above=0.0, words=("estimate",)),
+        RealOrName(above=0.0),
         group="noise and priors",
         metavar="V",
         applies={"target": (NUMBERS,)},
@@ -309,7 +316,7 @@ class Request:
     )
     multi_class: str = option(
         "auto",
-        one_of(names.MultiClass),
+        Anything(),
         group="noise and priors",
         metavar="S",
         applies={"target": (SEVERAL_CLASSES,)},
@@ -342,21 +349,10 @@ TABLE = table_of(Request)
 def check(request: Request) -> Request:
     """The request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
 
-    The kernel and the basis are checked where they are resolved (``setup.parameters``), which knows those there are.
+    The kernel, the basis, the strategy and the names of likelihoods are checked where they are resolved
+    (``setup.parameters``), which knows those there are, and so is what options exclude each other.
     """
-    p = checked(request, TABLE)
-    if p.kernel == "none" and p.final_likelihood != "full":
-        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
-    if p.selection == "map-weight" and p.likelihood == "partition":
-        raise UsageError(
-            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
-            "be 'full' or 'sample', or the selection another"
-        )
-    if p.strategy == "split-merge" and p.max_rounds is not None:
-        raise UsageError(
-            f"max_rounds is {p.max_rounds}, but split-merge has no rounds: limit max_vectors, or use another strategy"
-        )
-    return p
+    return checked(request, TABLE)
 
 
 def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
@@ -364,7 +360,7 @@ def idle(request: Request, chosen: Mapping[str, Collection[str]]) -> list[str]:
 
     Keys are those of ``Option.applies``: "target", "strategy", "fit_rows", "kernel", "noise_variance".
 
-    >>> idle(Request(selection="gain", noise_rows=7), {"strategy": ["incremental"], "fit_rows": ["full"]})
+    >>> idle(Request(selection="gain", noise_rows=7), {"strategy": [ROUNDS], "fit_rows": ["full"]})
     ['selection', 'noise_rows']
     """
     return _idle(request, TABLE, chosen)

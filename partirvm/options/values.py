@@ -9,84 +9,13 @@ scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
 
 from partirvm.errors import UsageError
 from partirvm.options import names
 from partirvm.options.table import TABLE
-
-_WRITTEN = {"likelihood": "fit_rows", "final_likelihood": "last_rows"}
-"""How Python names places that the table names by their flags."""
-
-
-def held(name: str) -> Any:
-    """A field that is the option of this name; a value of its own may stand there, too."""
-    return field(default=TABLE[name].default, metadata={"option": name})
-
-
-@dataclass(eq=False)
-class Value:
-    """Base of the values: fields that are options, and ``name``, what they are options of.
-
-    ``of`` are the options that such a value may be given for.
-    """
-
-    name: ClassVar[str]
-    of: ClassVar[tuple[str, ...]]
-
-    def flat(self, given_for: str) -> dict[str, Any]:
-        """The options that it stands for, by the names of the table, checked.
-
-        Raises ``UsageError`` that names the value and its field for one that cannot be, and for an option that it is no
-        value of.
-        """
-        self._require(given_for)
-        found: dict[str, Any] = {given_for: self.name}
-        for each in fields(self):
-            name, value = each.metadata["option"], getattr(self, each.name)
-            title = f"{type(self).__name__}.{each.name}"
-            if isinstance(value, Value):
-                value._require(name, title)
-            own = value.flat(name) if isinstance(value, Value) else {name: TABLE[name].check(title, value)}
-            _join(found, own, title)
-        return found
-
-    def _require(self, given_for: str, title: str = "") -> None:
-        if given_for not in self.of:
-            places = " or ".join(_WRITTEN.get(each, each) for each in self.of)
-            raise UsageError(f"{title or given_for} is {self!r}: that is a value of {places}")
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the other is of the same kind and has equal fields; numbers in arrays and in lists are equal."""
-        return type(self) is type(other) and all(
-            _plain(getattr(self, each.name)) == _plain(getattr(other, each.name)) for each in fields(self)
-        )
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Fields by name; with ``deep`` those of values in them, too, as ``fit_rows__rows``."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        if deep:
-            for name, value in list(found.items()):
-                inner = value.get_params() if isinstance(value, Value) else {}
-                found |= {f"{name}__{key}": each for key, each in inner.items()}
-        return found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for a name that is none."""
-        known = [each.name for each in fields(self)]
-        for key, value in params.items():
-            name, nested, rest = key.partition("__")
-            if name not in known:
-                raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known) or 'none'}")
-            if nested:
-                inner = getattr(self, name)
-                if not isinstance(inner, Value):
-                    raise UsageError(f"{type(self).__name__}.{name} is {inner!r}, which has no {rest!r}: give a value")
-                inner.set_params(**{rest: value})
-            else:
-                setattr(self, name, value)
-        return self
+from partirvm.options.value import Value, held
 
 
 @dataclass(eq=False)
@@ -94,8 +23,8 @@ class Sample(Value):
     """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P."""
 
     name = "sample"
-    of = ("likelihood", "final_likelihood")
-    rows: int | names.Auto = held("likelihood_rows")
+    of = ("fit_rows", "last_rows")
+    rows: int | names.Auto = held("sample_rows")
 
 
 @dataclass(eq=False)
@@ -107,7 +36,7 @@ class Partition(Value):
     """
 
     name = "partition"
-    of = ("likelihood", "final_likelihood")
+    of = ("fit_rows", "last_rows")
     noise_rows: int | None = held("noise_rows")
     noise_every: int = held("noise_every")
 
@@ -142,7 +71,7 @@ class Basic(Strategy):
     """
 
     name = "basic"
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
 
 
 @dataclass(eq=False)
@@ -165,8 +94,8 @@ class SplitMerge(Strategy):
     """
 
     name = "split-merge"
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -177,8 +106,8 @@ class Incremental(Strategy):
     """One partition of P rows after the other joins the vectors kept so far. Parameters are those of ``SplitMerge``."""
 
     name = "incremental"
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -200,8 +129,8 @@ class WorkingSet(Strategy):
 
     name = "working-set"
     selection: names.Selection = held("selection")
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -366,6 +295,7 @@ class Categorical(KernelFamily):
     name = "categorical"
 
 
+StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 STRATEGIES = (Basic, SplitMerge, Incremental, WorkingSet)
 SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
@@ -373,49 +303,17 @@ VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noi
 """Every value that an estimator may be given."""
 
 
-def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that parameters of an estimator stand for, values among them, by the names of the table.
+def written(parameters: Mapping[str, Any], name: str) -> str:
+    """What an estimator of these parameters calls the option ``name`` of the table.
 
-    Raises ``UsageError`` for a value that cannot be, and for an option that is given twice.
-
-    >>> found = flat({"strategy": WorkingSet(selection="gain"), "kernel": Gaussian(0.5), "gamma": "auto"})
-    >>> [found[name] for name in ("strategy", "selection", "kernel", "gamma")]
-    ['working-set', 'gain', 'gaussian', 0.5]
+    >>> written({"strategy": WorkingSet(fit_rows="sample")}, "fit_rows"), written({"gamma": 1.0}, "gamma")
+    ('WorkingSet.fit_rows', 'gamma')
     """
-    found: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if isinstance(value, type) and issubclass(value, Value):
-            raise UsageError(f"{name} is the class {value.__name__}: give a value of it, {value.__name__}()")
-        if isinstance(value, Value):
-            _join(found, value.flat(name), name)
-    for name, value in parameters.items():
-        if isinstance(value, Value):
-            continue
-        if name in found and not _is_default(name, value):
-            owner = next(each for each in parameters.values() if isinstance(each, Value) and name in vars(each))
-            raise UsageError(
-                f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
-            )
-        found.setdefault(name, value)
-    return found
-
-
-def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
-    """Add options that are not given yet. Raises ``UsageError`` for two different numbers of the same."""
-    for name, value in own.items():
-        if name in found and not _is_default(name, value) and found[name] != value:
-            if not _is_default(name, found[name]):
-                raise UsageError(f"{title} has {name} {value!r}, and another value {found[name]!r}: give it once")
-            found[name] = value
-        found.setdefault(name, value)
-
-
-def _plain(value: Any) -> Any:
-    """A field to compare: arrays, tuples and lists of numbers as lists."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple | list) else value
-
-
-def _is_default(name: str, value: Any) -> bool:
-    return isinstance(value, type(TABLE[name].default)) and bool(value == TABLE[name].default)
+    given = list(parameters.values())
+    given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
+    types = [type(each) for each in given if isinstance(each, Value)]
+    for each in types if name in parameters else (*types, *VALUES):
+        for place in fields(each):
+            if place.metadata["option"] == name:
+                return f"{each.__name__}.{place.name}"
+    return name

@@ -61,14 +61,23 @@ class Looking:
 
 @dataclass(frozen=True)
 class Seen:
-    """Rows that an intermediate fit sees: ``rows`` (None: those of its own candidates), and ``noise`` more for σ²."""
+    """Rows that an intermediate fit sees: ``rows`` (None: those of its own candidates), and ``noise`` more for σ².
+
+    ``sampled`` says that they are one random sample, which all intermediate fits see.
+    """
 
     rows: int | None
     noise: int = 0
+    sampled: bool = False
 
 
 NOT_LOOKING = Looking()
 """Candidates at random: nothing to read for them."""
+
+
+def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
+    """⌈rows/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
+    return -(-rows // max(partition_size // n_kernels, 1)) if n_kernels else 1
 
 
 @dataclass(frozen=True)

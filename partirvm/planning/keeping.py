@@ -17,9 +17,6 @@ from partirvm.planning.cost import Rates
 from partirvm.planning.memory import FLOAT
 from partirvm.planning.units import format_bytes
 
-STORES = ("auto", "memory", "zarr", "none")
-"""What ``kernel_store`` may be."""
-
 WORTH = 0.5
 """An element is kept where fetching it takes less than this part of evaluating it."""
 

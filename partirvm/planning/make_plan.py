@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import (
-    NOT_LOOKING,
-    UNLIMITED_ROUNDS,
-    Looking,
-    Rates,
-    RoundCost,
-    Seen,
-    Work,
-    levels_cost,
-    rounds_cost,
-)
+from partirvm.planning.cost import NOT_LOOKING, Looking, Rates, Seen, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     DataShape,
+    StepBytes,
     batch_elements,
     most_columns,
     pool_columns,
     step_bytes,
 )
-from partirvm.planning.plan import Machine, Plan, n_partitions
+from partirvm.planning.plan import Machine, Plan
+from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import format_bytes
 
 LEAST_PARTITION = 50
@@ -45,13 +37,99 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
     return threads, min(candidates, max(most, 2))
 
 
+@dataclass(frozen=True)
+class Method:
+    """How a fit goes, as far as its plan depends on it.
+
+    ``seen`` are the rows of intermediate fits; ``all_rows`` says that these, and the last, see all of them; ``looking``
+    is how candidates are found.
+    """
+
+    schedule: Schedule
+    seen: Seen
+    all_rows: bool
+    looking: Looking = NOT_LOOKING
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """What the memory limit leaves to the steps of a fit; ``whole`` says that all columns of a fit come in one pass."""
+
+    shape: DataShape
+    machine: Machine
+    pool: int
+    held_out: bool
+    whole: bool
+    least_threads: int
+
+    @property
+    def budget(self) -> int:
+        """Bytes beside the process itself."""
+        return self.machine.limit - self.machine.base - ALLOWANCE
+
+    def least_columns(self, candidates: int) -> int:
+        """Columns that a fit of so many candidates must have room for: as many that were kept, if there are."""
+        return min(2 * candidates, self.shape.n_candidates) + self.shape.n_leading
+
+    def fitting(self, candidates: int) -> tuple[int, int]:
+        """Threads, and the most columns that fit on these."""
+        for threads in range(self.machine.threads, self.least_threads - 1, -1):
+            columns = most_columns(
+                self.shape,
+                candidates,
+                threads,
+                self.budget,
+                pool=self.pool,
+                held_out=self.held_out,
+                whole=self.whole,
+            )
+            if columns >= self.least_columns(candidates):
+                break
+        return threads, columns
+
+    def step(self, columns: int, candidates: int, threads: int) -> StepBytes:
+        """Bytes of a step of so many columns, ``candidates`` of them new."""
+        kept = 0 if self.whole else columns - candidates
+        pool = pool_columns(self.pool, columns - candidates) if self.whole else self.pool
+        return step_bytes(self.shape, kept, columns - kept, threads, pool=pool, held_out=self.held_out)
+
+    def refusal(self, candidates: int, schedule: Schedule) -> MemoryLimitError:
+        """What one round needs, what there is, and what to change."""
+        shape, machine = self.shape, self.machine
+        least = step_bytes(
+            shape, shape.n_leading, candidates, self.least_threads, pool=self.pool, held_out=self.held_out
+        )
+        what, less = f"one round of {candidates:,} candidates", "lower partition_size"
+        if schedule.one_fit:
+            less = f"choose another strategy than {schedule.name!r}, which takes all candidates at once"
+        if shape.n_leading > 1:
+            what += f" and {shape.n_leading:,} columns of the basis"
+            less += " or take fewer basis functions"
+        return MemoryLimitError(
+            f"{what} over tiles of {shape.tile_rows:,} rows needs "
+            f"{format_bytes(machine.base + ALLOWANCE + least.peak)} "
+            f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
+        )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Candidates of a fit, threads, the most columns that fit on these, and notes on what held them."""
+
+    candidates: int
+    threads: int
+    most: int
+    notes: tuple[str, ...]
+
+
 def make_plan(
     shape: DataShape,
     machine: Machine,
     rates: Rates,
     request: Request,
+    method: Method,
     *,
-    looking: Looking = NOT_LOOKING,
     held_out: bool = False,
     shrink_threads: bool = True,
     shrink_partition: bool = False,
@@ -59,114 +137,84 @@ def make_plan(
 ) -> Plan:
     """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
 
-    Of ``request`` strategy, selection, likelihood and its rows, and the partition size must be resolved. ``joining``
-    are the rows of which partitions are made, all unless given. With ``shrink_threads`` fewer threads are
-    used where all of them would not fit, and with ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the
-    candidates of all but ``basic``: where partitions join whole, room is left for as many that were kept. Raises
+    ``request`` is resolved, ``method`` follows from it. ``joining`` are the rows of which partitions are made, all
+    unless given. With ``shrink_threads`` fewer threads are used where all of them would not fit, and with
+    ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates as the schedule has it. Raises
     ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
     """
-    strategy, max_vectors, partition_size = request.strategy, request.max_vectors, int(request.partition_size)
-    notes: tuple[str, ...] = ()
-    most = max_vectors or partition_size
-    if max_vectors is not None and strategy in ("split-merge", "incremental"):
-        most = max(max_vectors // 2, 1)
-    candidates = shape.n_candidates if strategy == "basic" else min(shape.n_candidates, partition_size, most)
-    if candidates < min(partition_size, shape.n_candidates):
-        notes += (f"P held to {candidates} by max_vectors",)
-    budget = machine.limit - machine.base - ALLOWANCE
-    least = 1 if shrink_threads else machine.threads
-    whole = strategy in ("basic", "split-merge") or request.likelihood != "full" or request.final_likelihood != "full"
-    whole = whole or shape.classes
-
-    def least_columns(candidates: int) -> int:
-        return min(2 * candidates, shape.n_candidates) + shape.n_leading
-
-    def fitting(candidates: int) -> tuple[int, int]:
-        for threads in range(machine.threads, least - 1, -1):
-            columns = most_columns(
-                shape, candidates, threads, budget, pool=looking.pool, held_out=held_out, whole=whole
-            )
-            if columns >= least_columns(candidates):
-                break
-        return threads, columns
-
-    held = notes
-    threads, columns = fitting(candidates)
-    while shrink_partition and columns < least_columns(candidates) and candidates > LEAST_PARTITION:
-        candidates = max(candidates // 2, LEAST_PARTITION)
-        threads, columns = fitting(candidates)
-        notes = (*held, f"P held to {candidates} by the memory limit")
-    if not columns:
-        need = (
-            machine.base
-            + ALLOWANCE
-            + step_bytes(shape, shape.n_leading, candidates, least, pool=looking.pool, held_out=held_out).peak
-        )
-        what, less = f"one round of {candidates:,} candidates", "lower partition_size"
-        if strategy == "basic":
-            less = "choose another strategy than 'basic', which takes all candidates at once"
-        if shape.n_leading > 1:
-            what += f" and {shape.n_leading:,} columns of the basis"
-            less += " or take fewer basis functions"
-        raise MemoryLimitError(
-            f"{what} over tiles of {shape.tile_rows:,} rows needs {format_bytes(need)} "
-            f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
-            f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
-        )
-    outputs = shape.n_outputs if shape.classes else 0
-    work = Work(
-        shape.n_rows,
-        _seen(request, shape.n_rows),
-        looking,
-        rates,
-        threads * machine.workers,
-        outputs,
-        shape.n_kernels,
-        shape.n_leading,
-    )
-    costs = _costs(work, strategy, candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
-    if strategy == "split-merge":
-        expected = min(max(cost.kept + cost.candidates for cost in costs), columns)
-    else:
-        expected = _expected_columns(costs, request.stop_fraction, columns)
-    kept = 0 if whole else expected - candidates
-    pool = pool_columns(looking.pool, expected - candidates) if whole else looking.pool
-    step = step_bytes(shape, kept, expected - kept, threads, pool=pool, held_out=held_out)
-    elements = 0
-    if strategy == "split-merge":
-        together = n_partitions(joining or shape.n_rows, candidates, shape.n_kernels)
-        elements = batch_elements(shape, candidates, threads, (budget - step.peak) // 2, together)
-        step = replace(step, batch=step_bytes(shape, 0, 1, threads, elements=elements).batch)
-    if threads < machine.threads:
-        notes += (f"{threads} of {machine.threads} threads, so that a round fits under the memory limit",)
+    schedule, looking = method.schedule, method.looking
+    whole = not (schedule.has_rounds and method.all_rows) or shape.classes
+    limit = _Limit(shape, machine, looking.pool, held_out, whole, 1 if shrink_threads else machine.threads)
+    found = _columns(limit, request, schedule, shrink=shrink_partition)
+    work = _work(shape, machine, rates, method, found.threads)
+    costs = schedule.costs(work, found.candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
+    columns = schedule.columns(costs, request.stop_fraction, found.most)
+    step, elements = limit.step(columns, found.candidates, found.threads), 0
+    if schedule.merges:
+        step, elements = _side_by_side(limit, found, step, joining or shape.n_rows)
     return Plan(
         shape=shape,
         machine=machine,
-        strategy=strategy,
+        schedule=schedule,
         selection=request.selection,
-        likelihood=request.likelihood,
-        partition_size=candidates,
+        fit_rows=request.fit_rows,
+        partition_size=found.candidates,
         max_rounds=request.max_rounds,
-        max_vectors=max_vectors,
-        max_columns=columns,
-        threads=threads,
+        max_vectors=request.max_vectors,
+        max_columns=found.most,
+        threads=found.threads,
         bytes=step,
         rounds=tuple(costs),
-        likelihood_rows=int(request.likelihood_rows) if request.likelihood == "sample" else None,
+        sample_rows=int(request.sample_rows) if method.seen.sampled else None,
         batch_elements=elements,
         pool=looking.pool,
-        outputs=outputs or None,
-        notes=notes,
+        outputs=work.outputs or None,
+        notes=found.notes,
         joining=joining,
-        columns=expected,
+        columns=columns,
     )
 
 
-def _seen(request: Request, n_rows: int) -> Seen:
-    """The rows of intermediate fits."""
-    if request.likelihood == "partition":
-        return Seen(None, min(request.noise_rows or n_rows, n_rows))
-    return Seen(int(request.likelihood_rows) if request.likelihood == "sample" else n_rows)
+def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: bool) -> _Columns:
+    """Candidates, threads and columns under the limit; with ``shrink`` fewer candidates where not all have room."""
+    asked, n_candidates = int(request.partition_size), limit.shape.n_candidates
+    candidates = schedule.candidates(asked, request.max_vectors, n_candidates)
+    held: tuple[str, ...] = ()
+    if candidates < min(asked, n_candidates):
+        held = (f"P held to {candidates} by max_vectors",)
+    notes, (threads, columns) = held, limit.fitting(candidates)
+    while shrink and columns < limit.least_columns(candidates) and candidates > LEAST_PARTITION:
+        candidates = max(candidates // 2, LEAST_PARTITION)
+        threads, columns = limit.fitting(candidates)
+        notes = (*held, f"P held to {candidates} by the memory limit")
+    if not columns:
+        raise limit.refusal(candidates, schedule)
+    most = limit.machine.threads
+    if threads < most:
+        notes += (f"{threads} of {most} threads, so that a round fits under the memory limit",)
+    return _Columns(candidates, threads, columns, notes)
+
+
+def _side_by_side(limit: _Limit, found: _Columns, step: StepBytes, joining: int) -> tuple[StepBytes, int]:
+    """The step with the bytes of fits side by side, and the sum of their squared columns: half of what is spare."""
+    together = n_partitions(joining, found.candidates, limit.shape.n_kernels)
+    elements = batch_elements(limit.shape, found.candidates, found.threads, (limit.budget - step.peak) // 2, together)
+    batch = step_bytes(limit.shape, 0, 1, found.threads, elements=elements).batch
+    return replace(step, batch=batch), elements
+
+
+def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, threads: int) -> Work:
+    """What all costs of the fit depend on."""
+    return Work(
+        shape.n_rows,
+        method.seen,
+        method.looking,
+        rates,
+        threads * machine.workers,
+        shape.n_outputs if shape.classes else 0,
+        shape.n_kernels,
+        shape.n_leading,
+    )
 
 
 def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bool = True) -> Plan:
@@ -196,31 +244,3 @@ def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bo
         for one in plan.rounds[1:]
     ]
     return replace(plan, threads=threads, bytes=replace(step, batch=plan.bytes.batch), rounds=(plan.rounds[0], *rounds))
-
-
-def _expected_columns(costs: list[RoundCost], stop_fraction: float, most: int) -> int:
-    """The most columns M + P that the rounds are expected to have, of the ``most`` that fit.
-
-    A fit ends once its vectors have fallen to ``stop_fraction`` of its candidates, or without that: halfway between
-    this and all of them is assumed to stay, as it did on kin40k and etopo20. A round of more columns than fit is none.
-    """
-    kept, stays, columns = costs[0].kept, 0.5 * (1.0 + stop_fraction), 0
-    for cost in costs:
-        kept = max(kept, cost.kept)
-        if columns and kept + cost.candidates > most:
-            break
-        columns = max(columns, kept + cost.candidates)
-        kept = costs[0].kept + int(stays * (kept + cost.candidates - costs[0].kept))
-    return min(columns, most)
-
-
-def _costs(
-    work: Work, strategy: str, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
-) -> list[RoundCost]:
-    """Rounds or levels that a strategy is expected to take."""
-    if strategy == "split-merge":
-        return levels_cost(work, candidates, stop_fraction)
-    partitions = n_partitions(joining, candidates, work.n_kernels)
-    assumed = partitions if strategy in ("basic", "incremental") else UNLIMITED_ROUNDS
-    rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
-    return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)

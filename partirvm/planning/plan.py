@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partirvm.planning.cost import (
-    RoundCost,
-)
+from partirvm.planning.cost import RoundCost, n_partitions
 from partirvm.planning.keeping import KernelStore
 from partirvm.planning.memory import (
     ALLOWANCE,
@@ -16,6 +14,7 @@ from partirvm.planning.memory import (
     most_columns,
     sample_bytes,
 )
+from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import format_bytes, format_duration
 from partirvm.types import LEARNING_ROWS
 
@@ -52,7 +51,7 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be done. ``notes`` say where a number was capped, and by what.
+    """What would be done by a strategy of this ``schedule``. ``notes`` say where a number was capped, and by what.
 
     ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
     classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was.
@@ -62,9 +61,9 @@ class Plan:
 
     shape: DataShape
     machine: Machine
-    strategy: str
+    schedule: Schedule
     selection: str
-    likelihood: str
+    fit_rows: str
     partition_size: int
     max_rounds: int | None
     max_vectors: int | None
@@ -72,7 +71,7 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
-    likelihood_rows: int | None = None
+    sample_rows: int | None = None
     batch_elements: int = 0
     pool: int = 0
     outputs: int | None = None
@@ -82,6 +81,11 @@ class Plan:
     learned: str | None = None
     joining: int | None = None
     columns: int = 0
+
+    @property
+    def strategy(self) -> str:
+        """Name of the strategy whose schedule it is."""
+        return self.schedule.name
 
     @property
     def partitions(self) -> int:
@@ -134,8 +138,8 @@ class Plan:
             "tile_rows": self.shape.tile_rows,
             "tiles": self.shape.n_tiles,
             "strategy": self.strategy,
-            "likelihood": self.likelihood,
-            "likelihood_rows": self.likelihood_rows,
+            "fit_rows": self.fit_rows,
+            "sample_rows": self.sample_rows,
             "selection": self.selection,
             "partition_size": self.partition_size,
             "partitions": self.partitions,
@@ -169,7 +173,7 @@ class Plan:
             f"data        {shape.n_rows:,} rows × {shape.n_features} features, {self._classes()}"
             f"{shape.n_tiles:,} tile{'s' * (shape.n_tiles != 1)} of {shape.tile_rows:,} rows",
             f"strategy    {self.strategy}, likelihood {self._likelihood()}"
-            + (f", selection {self.selection}" if self.strategy == "working-set" else ""),
+            + (f", selection {self.selection}" if self.schedule.selects else ""),
             f"candidates  {self._candidates()}",
             f"columns     at most {self.max_columns:,} fit in memory"
             + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
@@ -192,8 +196,8 @@ class Plan:
         return "" if self.outputs is None else f"{self.outputs if self.outputs > 1 else 2:,} classes, "
 
     def _likelihood(self) -> str:
-        rows = "" if self.likelihood_rows is None else f" of {self.likelihood_rows:,} rows"
-        return self.likelihood + rows
+        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
+        return self.fit_rows + rows
 
     def _candidates(self) -> str:
         P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels
@@ -201,20 +205,4 @@ class Plan:
             return f"none: there is no kernel, {self.shape.n_leading:,} columns at once"
         if kernels > 1:
             P += f" ({max(self.partition_size // kernels, 1):,} rows × {kernels} kernels)"
-        if self.strategy == "basic":
-            return f"{P}, all rows at once"
-        partitions = "one partition" if self.partitions == 1 else f"{self.partitions:,} partitions"
-        if self.strategy == "split-merge":
-            levels = len(self.rounds) - 1
-            merged = f", merged in pairs on {levels} level" + "s" * (levels > 1) if levels else ""
-            return f"{P}, {partitions}{merged}"
-        if self.strategy == "incremental":
-            limited = "" if self.max_rounds is None else f", at most {self.max_rounds:,} of them"
-            return f"{P}, {partitions} in order{limited}"
-        known = "" if self.max_rounds is not None else " (no limit set; as many assumed)"
-        return f"{P} per round, {len(self.rounds)} rounds{known}"
-
-
-def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
-    """⌈rows/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
-    return -(-rows // max(partition_size // n_kernels, 1)) if n_kernels else 1
+        return self.schedule.in_plan(P, self.to_json())

@@ -1,4 +1,4 @@
-"""Bytes and durations as people write them."""
+"""Bytes, durations and numbers of things as people write them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ for _power, _prefix in enumerate("kmgt", start=1):
     _BYTES[f"{_prefix}b"] = 1000**_power
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "tile"), counted(1200, "row")
+    ('1 tile', '1,200 rows')
+    """
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def parse_bytes(text: str | int | float, what: str = "memory limit") -> int:

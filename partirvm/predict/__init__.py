@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from partirvm.predict.prediction import evaluate, predict
+from partirvm.predict.evaluation import evaluate
+from partirvm.predict.prediction import predict
 
 __all__ = ["evaluate", "predict"]

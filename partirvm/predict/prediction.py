@@ -1,4 +1,4 @@
-"""Prediction and evaluation of a job's model on DATA, tile by tile, in DATA's order before shuffling."""
+"""Prediction of a job's model on DATA, tile by tile, in DATA's order before shuffling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial as bound
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,15 @@ import partirvm
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
 from partirvm.backends.threads import one_blas_thread
-from partirvm.core.link import probabilities
-from partirvm.core.residuals import Scores, TargetScores
-from partirvm.core.scores import ClassScores
-from partirvm.data import ZarrSource, class_codes, require_target
+from partirvm.data import ZarrSource
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.source import Source
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.gaussian_passes import ScorePass, TargetScorePass
-from partirvm.likelihoods.laplace_passes import LogisticScorePass
-from partirvm.model import FAR, ClassInterval, ClassModel, Interval, Model
+from partirvm.model import FAR, AnyModel, ClassInterval, Interval, Model
 from partirvm.predict.output import Column, check_output, open_output
 from partirvm.predict.resumable import Partial, partial_prediction
-from partirvm.predict.rvm_star import augmented_scores, augmenting_of, original_rows, training_source
+from partirvm.predict.rvm_star import augmenting_of, original_rows, training_source
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import storing
 
@@ -40,65 +34,25 @@ Float = NDArray[np.float64]
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are put back in order at once."""
 
-AnyModel = Model | ClassModel
-
-AnyScores = Scores | TargetScores | ClassScores
-
 OfRows = Callable[[Float], tuple[Float, Float]]
 """Values (n, V), and nearness (n,), of raw inputs X (n, d): a model's intervals and samples are such."""
-
-
-def value_names(model: AnyModel, *, interval: bool = False) -> tuple[str, ...]:
-    """What is predicted of each row: ``mean`` and ``std``, or ``p_<class>`` for each class in its order.
-
-    Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names. With an
-    ``interval`` after these ``lower`` and ``upper``, or such a pair for all classes, ``lower_<class>`` first. Raises
-    ``DataError`` where two classes have the same text.
-    """
-    if isinstance(model, Model):
-        names = model.columns.targets or range(model.n_targets)
-        targets = [f"_{name}" for name in names] if model.n_targets > 1 else [""]
-        ends = ("lower", "upper") if interval else ()
-        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
-    names = tuple(f"p_{label}" for label in model.classes)
-    twice = [label for label in model.classes if names.count(f"p_{label}") > 1]
-    if twice:
-        raise DataError(
-            f"the classes {quoted(twice[0])} and {quoted(twice[1])} would both have the column 'p_{twice[0]}'"
-        )
-    ends = ("lower", "upper") if interval else ()
-    return (*names, *(f"{end}_{label}" for end in ends for label in model.classes))
-
-
-def predicted_values(model: AnyModel, X: Float, *, linked: bool = True) -> tuple[Float, Float]:
-    """Values (n, V) by ``value_names``, and nearness (n,), of raw inputs X (n, d).
-
-    Of classes not ``linked`` the linear predictors (n, C) as the link gets them.
-    """
-    if isinstance(model, ClassModel):
-        f, nearness = model.predictors(X)
-        return probabilities(model.likelihood, f) if linked else f, nearness
-    mean, variance, nearness = model.moments(X)
-    assert variance is not None
-    return np.column_stack([mean, model.deviation(variance)]), nearness
 
 
 @dataclass(frozen=True)
 class PredictTile:
     """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away.
 
-    The values are ``predicted_values``, and those of an ``interval`` after them.
+    The values are the model's ``values``, and those of an ``interval`` after them.
     """
 
     model: AnyModel
-    linked: bool = True
     interval: OfRows | None = None
 
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and predict it."""
 
         def values(X: Float) -> tuple[Float, Float]:
-            found, nearness = predicted_values(self.model, X, linked=self.linked)
+            found, nearness = self.model.values(X)
             return (found if self.interval is None else np.hstack([found, self.interval(X)[0]])), nearness
 
         return ValuesTile(values)(source, number)
@@ -130,11 +84,6 @@ def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | N
     with one_blas_thread():
         mean, variance, nearness = model.moments(X, variance=std)
     return mean, None if variance is None else model.deviation(variance), int((nearness < FAR).sum())
-
-
-def predictors_of_rows(model: ClassModel, X: Float) -> tuple[Float, int]:
-    """Linear predictors (n, C) as the link gets them, and the number of far rows, likewise."""
-    return values_of_rows(bound(predicted_values, model, linked=False), X)
 
 
 def predict(
@@ -181,7 +130,7 @@ def predict(
         raise UsageError("augment has no interval: ask for one of them")
     places = (job, data) if augment is None else (job, data, augment)
     training = None if augment is None else training_source(store, augment)
-    band = None if interval is None else _band(model, interval)
+    band = None if interval is None else model.band(interval)
     identity, note = _identity(model, source, training, band), note or (lambda message: None)
     if not overwrite and Path(output).exists() and store.has_prediction(_key(output, identity)):
         note(f"{output}: is done already, with this model and these DATA; --overwrite predicts again")
@@ -216,17 +165,12 @@ def predict(
     return source.n_rows
 
 
-def _band(model: AnyModel, level: float) -> Interval | ClassInterval:
-    """The intervals of this level that go into OUTPUT."""
-    with one_blas_thread():
-        return model.interval(level, "probability") if isinstance(model, ClassModel) else model.interval(level)
-
-
 def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interval: bool) -> int:
     """Write OUTPUT of all tiles, in order; returns the number of far rows."""
-    far, columns = 0, tuple(map(Column, value_names(model, interval=interval)))
-    if isinstance(model, ClassModel):
-        columns = (Column("label", model.classes), *columns)
+    far, columns = 0, tuple(map(Column, model.value_names(interval=interval)))
+    labels = model.columns.classes
+    if labels is not None:
+        columns = (Column("label", labels), *columns)
     with (
         open_output(path, partial.place(f"output{path.suffix}"), columns, n_rows, partial.check) as write,
         ExternalSorter(partial.place("spill"), width=partial.width, high=float(n_rows)) as sorter,
@@ -237,8 +181,8 @@ def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interv
             sorter.add(records)
         for block in sorter.blocks(SORT_MEMORY):
             values = block[:, 1:-1]
-            if isinstance(model, ClassModel):
-                values = np.column_stack([values[:, : len(model.classes)].argmax(axis=1), values])
+            if labels is not None:
+                values = np.column_stack([values[:, : len(labels)].argmax(axis=1), values])
             write(values)
     return far
 
@@ -258,7 +202,7 @@ def _identity(
         "shuffle": source.seed,
         "n_rows": source.n_rows,
         "tile_rows": source.tile_rows,
-        "columns": list(value_names(model, interval=band is not None)),
+        "columns": list(model.value_names(interval=band is not None)),
         "versions": {"partirvm": partirvm.__version__, "numpy": np.__version__},
         **own,
     }
@@ -286,101 +230,13 @@ def _digest(source: ZarrSource) -> str:
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
     """Say how many rows the model knows nothing of."""
     if far:
-        what = (
-            "prediction is little more than the mean of the target, and the standard deviation does not grow there, "
-            "as it would with `augment`"
-        )
-        if isinstance(model, ClassModel):
-            what = "probabilities are little more than those that the bias alone gives, everywhere the same"
+        what = model.far_prediction
         if model.design.functions is not None:
             what = "prediction is little more than what the bias and the basis functions give"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,
             stacklevel=3,
-        )
-
-
-def evaluate(
-    job: str,
-    data: str,
-    *,
-    augment: str | None = None,
-    client: Any = None,
-    allow_code: bool = False,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Scores of a job's model on DATA, in the target's units.
-
-    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
-    fraction). Of several targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets``
-    has the three of each by its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
-    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
-    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
-    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
-    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
-    """
-    store, source = JobStore(job), ZarrSource(data)
-    model = store.model(allow_code=allow_code)
-    require_target(source)
-    check_features(model, source)
-    training = None if augment is None else training_source(store, augment)
-    executor = executor_for(client)
-    try:
-        if training is None:
-            scores: AnyScores = score(model, source, executor, progress)
-        else:
-            augmenting = augmenting_of(store, model, training, executor, source)
-            _require_number_targets(augmenting.model, source)
-            scores = augmented_scores(augmenting, source, progress)
-    finally:
-        executor.close()
-    counts = {"n_rows": scores.n, "n_vectors": model.n_vectors}
-    if isinstance(scores, ClassScores):
-        ranked = {"roc_auc": scores.roc_auc} if scores.ranking is not None else {}
-        names = ("accuracy", "log_loss", "brier", "ece")
-        return counts | {name: getattr(scores, name) for name in names} | ranked
-    if isinstance(scores, TargetScores):
-        named = zip(source.columns.target_names(source.n_targets), scores.each, strict=True)
-        each = {name: _figures(one) for name, one in named}
-        return {**counts, **_figures(scores.mean), "targets": each}
-    return {**counts, **_figures(scores)}
-
-
-def _figures(scores: Scores) -> dict[str, float]:
-    return {"rmse": scores.rmse, "nlpd": scores.nlpd, "coverage_95": scores.coverage_95}
-
-
-def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Scores of a model on all rows of a source, by one pass; of several targets those of each.
-
-    Raises ``DataError`` for classes that it does not know, and for other targets.
-    """
-    scores: AnyScores = executor.run([_score_pass(model, source)], source, progress)[0]
-    return scores
-
-
-def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePass:
-    if isinstance(model, ClassModel):
-        codes = class_codes(source, model.classes)
-        return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
-    _require_number_targets(model, source)
-    variance = model.design.scaling.t_variance
-    kind = ScorePass if model.n_targets == 1 else TargetScorePass
-    return kind(model.design, model.mean, model.root, model.noise_variance / variance)
-
-
-def _require_number_targets(model: Model, source: Source) -> None:
-    if source.columns.classes not in (None, model.columns.classes):
-        raise DataError(
-            f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
-        )
-    wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
-    named = model.columns.targets and source.columns.targets
-    if len(found) != len(wanted) or (named and found != wanted):
-        raise DataError(
-            f"{source}: the model predicts {', '.join(wanted)}, and the data have {', '.join(found)}: ingest them with "
-            "like= (`--like`) and the DATA that the model was trained on, from a source that has these columns"
         )
 
 

@@ -1,1 +1,1 @@
-"""What people see: progress, tables, summaries, pictures. Reads only."""
+"""Output for users: progress, tables, summaries, pictures. Reads only."""

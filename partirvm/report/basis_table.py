@@ -1,7 +1,7 @@
-"""What the basis functions beside the kernels are worth: a table on a job's page, and a line of text.
+"""Relevance of the explicit basis functions: a table on a job's page, and a line of text.
 
-A function's relevance is the evidence, in nats, that its loss would cost with all else as it is; those that were pruned
-have none, and are listed by name.
+A function's relevance is the loss of evidence, in nats, if it is deleted and everything else stays. Pruned functions
+have no relevance, and are listed by name.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partirvm.report.course import minus
+from partirvm.planning.units import counted
+from partirvm.report.fit_history import minus
 from partirvm.report.tables import Row, Table
-from partirvm.report.text import counted
 
 MOST = 50
-"""Functions that the table shows; the others are counted."""
+"""Maximum number of functions in the table; the others are counted."""
 
 NAMED = 6
-"""Functions that a line names."""
+"""Maximum number of functions named in a line."""
 
 LISTED = 60
-"""Names of pruned functions that are shown."""
+"""Maximum number of pruned functions named."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A basis function, or the bias: its ``weights``, one for each linear predictor, and its relevance in nats."""
+    """A basis function, or the bias: its ``weights``, one per linear predictor, and its relevance in nats."""
 
     name: str
     weights: Sequence[float]
@@ -34,31 +34,31 @@ class Function:
 
     @property
     def pruned(self) -> bool:
-        """Whether it has no weight."""
+        """True if all weights are zero."""
         return not any(self.weights)
 
 
 def ranked(functions: Sequence[Function]) -> list[Function]:
-    """Those with weight, the most relevant first."""
+    """The functions that were not pruned, by decreasing relevance."""
     return sorted((each for each in functions if not each.pruned), key=lambda each: -each.relevance)
 
 
 def line(functions: Sequence[Function]) -> str:
-    """How many there are left, and the most relevant of them.
+    """The number of functions that were not pruned, and the most relevant ones.
 
     >>> line([Function("bias", [0.0], 0.0), Function("age", [0.2], 41.26), Function("height", [-1.0], 950.0)])
     '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
     """
     kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
-    told = ", ".join(f"{each.name} ({figure(each.relevance)} nats)" for each in kept[:NAMED])
+    named = ", ".join(f"{each.name} ({figure(each.relevance)} nats)" for each in kept[:NAMED])
     more = f" and {len(kept) - NAMED:,} more" if len(kept) > NAMED else ""
     rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     pruned = f"; pruned: {', '.join(gone[:NAMED])}{rest}" if gone else ""
-    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {told}{more}" if kept else "") + pruned
+    return f"{len(kept):,} of {counted(len(functions), 'function')}" + (f": {named}{more}" if kept else "") + pruned
 
 
 def table(functions: Sequence[Function]) -> dict[str, Any] | None:
-    """The table and notes below it, for a page; None where there are no functions."""
+    """The table and its notes, for a page; None if there are no functions."""
     if not functions:
         return None
     kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
@@ -77,7 +77,7 @@ def table(functions: Sequence[Function]) -> dict[str, Any] | None:
 
 
 def figure(value: float) -> str:
-    """A number with three digits.
+    """A number with three significant digits.
 
     >>> figure(0.01234), figure(41.26), figure(1234.5)
     ('0.0123', '41.3', '1,234')

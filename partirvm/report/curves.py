@@ -1,6 +1,6 @@
-"""Curves as SVG, drawn by hand: a few lines of small charts, each with nice ticks and labels at its lines' ends.
+"""Curves as SVG: small line charts with round tick values and labels at the line ends.
 
-The strings are XML for the inside of an HTML page. Colours are the page's: every line carries its style as a class.
+The strings are XML for embedding in HTML. Colours come from the page: every line has a CSS class.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from itertools import pairwise
 WIDTH, HEIGHT = 400, 224
 TOP, BOTTOM = 12, 40
 CHARACTER, WIDE, NARROW = 7.6, 10.2, 4.2
-"""Widths of a character of a label, about, in units of the view box: of most, of − and %, of points and blanks."""
+"""Approximate widths of label characters, in units of the view box: most characters, − and %, points and blanks."""
 
 LINE = 13
 """Height of a line of text."""
 
 DECADES = 20.0
-"""Ratio of the largest to the least value beyond which an axis of positive values is logarithmic."""
+"""Ratio of the largest to the smallest value above which an axis of positive values is logarithmic."""
 
 MARKED, MOST = 60, 240
-"""Points up to which each has a visible mark, and up to which each is drawn."""
+"""Maximum number of points with visible marks, and maximum number of points drawn."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value; ``low`` and ``high`` are the ends of its range, ``tip`` is what the mouse is told."""
+    """A value; ``low`` and ``high`` are the ends of its range, ``tip`` is its tooltip."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its label, its class, its points in the order of x; with ``ring`` the last one is marked."""
+    """A line: label, CSS class, points in order of x; with ``ring`` the last point is marked."""
 
     name: str
     style: str
@@ -57,14 +57,14 @@ class Axis:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value lies, 0 at the low end and 1 at the high one."""
+        """Relative position of a value, 0 at the low end and 1 at the high end."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
 def nice_step(span: float, most: int, *, whole: bool = False) -> float:
-    """The least of 1, 2, 2.5, 5 times a power of ten that needs no more than ``most`` steps for a span.
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that divides a span into at most ``most`` steps.
 
     >>> nice_step(0.87, 5), nice_step(11, 5), nice_step(3, 5, whole=True)
     (0.2, 2.5, 1)
@@ -78,7 +78,7 @@ def nice_step(span: float, most: int, *, whole: bool = False) -> float:
 
 
 def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, tight: bool = False) -> Axis:
-    """An axis whose ends are ticks, unless ``tight``; from 0 where the values are not far from it.
+    """An axis whose ends are ticks, unless ``tight``; it starts at 0 if the values are not far from it.
 
     >>> linear_axis([0.1, 0.87]).ticks
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -98,7 +98,7 @@ def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, 
 
 
 def magnitude_axis(values: Sequence[float]) -> Axis:
-    """Linear, or logarithmic where positive values differ by a large factor.
+    """A linear axis, or a logarithmic one if positive values differ by a large factor.
 
     >>> magnitude_axis([0.1, 30.0]).ticks
     (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -118,7 +118,7 @@ def magnitude_axis(values: Sequence[float]) -> Axis:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Short figures, all with one unit, and those of a linear axis with as many digits.
+    """Short numbers with a common unit; on a linear axis also with equal numbers of digits.
 
     >>> tick_labels([0.0, 0.25, 0.5]), tick_labels([-20000.0, 0.0]), tick_labels([0.5, 5.0, 50.0])
     (['0', '0.25', '0.50'], ['−20 k', '0'], ['0.5', '5', '50'])
@@ -135,11 +135,11 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is the same for all lines of a chart.
+    """Settings shared by all lines of a chart.
 
-    ``name`` is what it shows, for those who cannot see it; ``whole`` says that x are whole numbers, else they begin at
-    0; ``magnitudes`` that y may be drawn on a logarithmic axis, ``counts`` that they begin at 0; ``figure`` writes a
-    value at a line's end, and ``last`` stands at the end of the axis of x.
+    ``name`` is the accessible label; with ``whole`` x values are integers, otherwise they start at 0; with
+    ``magnitudes`` the y axis may be logarithmic, with ``counts`` it starts at 0; ``figure`` formats the value at a
+    line's end, and ``last`` is the label of the end of the x axis.
     """
 
     name: str
@@ -151,11 +151,11 @@ class Chart:
     last: str = ""
 
     def vertical(self, values: Sequence[float]) -> Axis:
-        """The axis of y."""
+        """The y axis."""
         return magnitude_axis(values) if self.magnitudes else linear_axis([0.0] * self.counts + list(values))
 
     def horizontal(self, values: Sequence[float]) -> Axis:
-        """The axis of x; where its end has a name, no tick is near that."""
+        """The x axis; no tick is drawn near the label of its end."""
         axis = linear_axis([0.0] * (not self.whole) + list(values), most=6, whole=self.whole, tight=True)
         if not self.last:
             return axis
@@ -163,7 +163,7 @@ class Chart:
 
 
 def text_width(text: str) -> float:
-    """Width of a label, about, in units of the view box.
+    """Approximate width of a label, in units of the view box.
 
     >>> round(text_width("−1.5 k"), 1)
     41.4
@@ -172,7 +172,7 @@ def text_width(text: str) -> float:
 
 
 def draw(chart: Chart, series: Sequence[Series]) -> str:
-    """A chart as SVG. Values that are not finite are left out; a chart without any is empty."""
+    """A chart as SVG. Non-finite values are left out; a chart without values is empty."""
     lines = [_thinned(_finite(line)) for line in series]
     lines = [line for line in lines if line.points]
     points = [point for line in lines for point in line.points]
@@ -222,20 +222,20 @@ def _finite(line: Series) -> Series:
 
 
 def _thinned(line: Series) -> Series:
-    """Not more points than can be told apart: every so many, and the last."""
+    """The line with at most as many points as can be distinguished: every k-th point, and the last."""
     every = -(-len(line.points) // MOST)
     points = line.points[:-1:every] + line.points[-1:] if every > 1 else line.points
     return Series(line.name, line.style, points, line.ring)
 
 
 def _end_lines(line: Series, figure: Callable[[float], str], *, alone: bool) -> tuple[str, ...]:
-    """The label at the end of a line: its name, unless it is the only one, and its last value."""
+    """The label at the end of a line: its name, unless there is only one line, and its last value."""
     value = figure(line.points[-1].y)
     return (value,) if alone else (line.name, value)
 
 
 def _ranges(line: Series, place: Callable[[float, float], tuple[float, float]], beside: float) -> list[str]:
-    """The ranges of the points, a little beside these, so that those of two lines can be told apart."""
+    """The ranges of the points, slightly shifted in x so that those of two lines do not overlap."""
     parts = []
     for point in line.points:
         if point.low is not None and point.high is not None and point.low < point.high:
@@ -260,7 +260,7 @@ def _marks(line: Series, places: list[tuple[float, float]]) -> list[str]:
 
 
 def _apart(centres: list[float], rows: list[int]) -> list[float]:
-    """Tops of labels of so many rows that lie near these heights, inside the chart, none on another."""
+    """Vertical positions of labels with these numbers of rows near these heights, inside the chart, not overlapping."""
     order = sorted(range(len(centres)), key=lambda k: centres[k])
     tops = [0.0] * len(centres)
     free = 0.0

@@ -1,29 +1,29 @@
-"""Which lines a growing history is worth: one for each level of split-and-merge, and not every of many rounds."""
+"""Selection of history lines to print: one per level of split-and-merge, and not all of many rounds."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from partirvm.planning.units import format_duration
+from partirvm.planning.units import counted, format_duration
 from partirvm.report.quantities import Entry
-from partirvm.report.text import counted, heuristic_line, table_header, table_line
+from partirvm.report.text import heuristic_line, table_header, table_line
 
 FIRST = 10
-"""Rounds that get a line each in any case."""
+"""Number of first rounds that are always printed."""
 
 PAUSE = 1.0
-"""Seconds of the fit that pass between later lines, at least."""
+"""Minimum seconds of the fit between later lines."""
 
 
 class Line(NamedTuple):
-    """A line to show; ``heading`` is that of the table."""
+    """A line to print; ``heading`` is the heading of its table."""
 
     text: str
     heading: bool = False
 
 
 class Lines:
-    """Turns lines of history into lines of text. Nothing that ends a fit or a level goes without one."""
+    """Converts history entries to lines of text. The last entry of a fit or a level is always printed."""
 
     def __init__(self) -> None:
         self._planned: tuple[int, ...] = ()
@@ -33,11 +33,11 @@ class Lines:
         self._held: Entry | None = None
 
     def on_plan(self, plan: Any) -> None:
-        """The fit that is about to begin: how many fits its levels have."""
+        """Set the plan: the number of fits per level."""
         self._planned = tuple(cost.fits for cost in plan.rounds)
 
     def of(self, entry: Entry) -> list[Line]:
-        """What to show of this line of history."""
+        """Lines to print for this history entry."""
         if entry["kind"] == "heuristic":
             return [Line(heuristic_line(entry))]
         if entry["kind"] == "kernel":
@@ -48,7 +48,7 @@ class Lines:
         return [*self._end_level(), *self._round(entry)]
 
     def rest(self) -> list[Line]:
-        """What was held back and is the last word now."""
+        """The lines held back, at the end."""
         held, self._held = self._held, None
         return [*self._end_level(), *([Line(table_line(held))] if held else [])]
 

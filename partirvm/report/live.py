@@ -1,8 +1,9 @@
-"""The live view of a terminal: one calm panel that is drawn a few times a second, finished rounds above it."""
+"""The live view of a terminal: one panel redrawn a few times a second, with finished rounds above it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any, TextIO
 
@@ -15,22 +16,24 @@ from rich.text import Text
 
 from partirvm.backends.process import peak_memory
 from partirvm.core.updates import StepInfo
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
 from partirvm.report.lines import Line, Lines
 from partirvm.report.progress import Progress
 from partirvm.report.quantities import MEASURED, MISSING, format_evidence, held_out, kind_of
 from partirvm.report.remaining import Remaining
-from partirvm.report.text import counted, format_rate, plan_line
+from partirvm.report.text import format_rate, plan_line
+from partirvm.strategies import schedule_of
 
 REFRESH = 8
-"""Drawings per second."""
+"""Redraws per second."""
 
 
 class LiveProgress(Progress):
-    """Draws what it has heard last. What it hears is only stored, so a fit never waits for the terminal."""
+    """Draws the latest state. Callbacks only store values, so a fit never waits for the terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
+        self._spell = spell
         self._began = self._phase_began = time.monotonic()
         self._phase, self._done, self._total, self._rows = "starting", 0, 0, 0
         self._unit = "tile"
@@ -40,7 +43,7 @@ class LiveProgress(Progress):
         self._remaining: Remaining | None = None
         self._lines = Lines()
         self._console = Console(file=stream, highlight=False)
-        # The view draws itself once while it is made, so all that it draws has to be there.
+        # The view draws itself once on creation, so all its values must be set before.
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -58,7 +61,7 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def note(self, message: str) -> None:
-        self._console.print(printable(message, keep="\n\t"), soft_wrap=True, markup=False)
+        self._console.print(printable(self._spell(message), keep="\n\t"), soft_wrap=True, markup=False)
 
     def on_plan(self, plan: Any) -> None:
         self._plan = plan.to_json()
@@ -95,7 +98,7 @@ class LiveProgress(Progress):
             self._remaining.on_record(entry)
 
     def _show(self, lines: list[Line]) -> None:
-        """Lines above the panel, cut where the terminal is narrow: what comes last the panel shows as well."""
+        """Print lines above the panel, truncated to the terminal width: the panel also shows the last columns."""
         for line in lines:
             style = "bold" if line.heading else ""
             self._console.print(
@@ -151,12 +154,13 @@ class LiveProgress(Progress):
         return _grid(*((*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))))
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
-        """Which round, or level, is under way."""
-        if plan["strategy"] == "split-merge":
+        """The current round or level."""
+        schedule = schedule_of(plan["strategy"])
+        if schedule.merges:
             level = 0 if self._remaining is None else self._remaining.stage
-            return "level", f"{level} of {plan['rounds'] - 1}"
-        most = plan["max_rounds"] or (plan["partitions"] if plan["strategy"] == "incremental" else None)
-        return "round", f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
+            return schedule.unit, f"{level} of {plan['rounds'] - 1}"
+        most = schedule.most_rounds(plan)
+        return schedule.unit, f"{self.rounds + 1}" + (f" of {most:,}" if most else "")
 
     def _facts(self) -> Table:
         return _grid(

@@ -1,8 +1,8 @@
-"""A fit job on one page: HTML that needs nothing beside itself. Plain values in, a string out.
+"""A fit job as one self-contained HTML page. Plain values in, a string out.
 
-This module makes the values; ``page.html.jinja`` is the page.
+This module computes the values; ``page.html.jinja`` is the template.
 
-What the job was asked, what was planned, how it went and what came of it, for a job in any state.
+The page shows the request, the plan, the history and the result of a job in any state.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from partirvm.options import Request
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, course, relevance_bars
-from partirvm.report.course import minus
+from partirvm.report import basis_table, fit_history, relevance_bars
+from partirvm.report.fit_history import minus
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -30,25 +30,26 @@ from partirvm.report.quantities import (
 )
 from partirvm.report.stages import Stage, stages
 from partirvm.report.tables import Row, Table
-from partirvm.report.text import counted, heuristic_line, plan_line, size_text
+from partirvm.report.text import heuristic_line, plan_line, size_text
+from partirvm.strategies import schedule_of
 
 TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
-"""States that have a colour."""
+"""Job states with a colour."""
 
 UNDER_WAY = ("queued", "running", "aborting")
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What there is to say of a job: plain values, as its events hold them.
+    """Facts of a job: plain values from its events.
 
-    ``reason`` is why it ended (a termination's value, or what went wrong) and ``advice`` the sentence that goes with
-    it; ``status_advice`` is that of its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None;
-    ``seconds`` are those of work, without the time between an end and a resume.
-    ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is what
-    ``Plan.to_json()`` gives, and ``history`` are the driver's entries. ``relevance`` says how much each feature counts,
-    by name, as a fraction of the largest; None where the model does not tell, or there is none. ``bases``
-    are the bias and the basis functions, where the fit has such.
+    ``reason`` is why it ended (a termination's value, or the error) and ``advice`` the corresponding sentence;
+    ``status_advice`` is the advice for its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None;
+    ``seconds`` is the working time, without the time between an end and a resume.
+    ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
+    ``Plan.to_json()``, and ``history`` are the driver's entries. ``relevance`` is the relevance of each feature, by
+    name, as a fraction of the largest; None if the model has no relevances, or there is no model. ``bases``
+    are the bias and the basis functions, if the fit has any.
     """
 
     location: str
@@ -68,7 +69,7 @@ class JobFacts:
 
 
 def page(job: JobFacts) -> str:
-    """The whole page of a job, complete in itself: no script, and nothing that is fetched."""
+    """The complete page of a job, without scripts or external resources."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -90,11 +91,11 @@ def page(job: JobFacts) -> str:
         figures=_figures(job, kind),
         facts=_facts(job, found),
         notes=_notes(job),
-        curves=course.curves(found, kind),
+        curves=fit_history.curves(found, kind),
         levels=any(stage.kind == "level" for stage in found),
         features=relevance_bars.bars(job.relevance or {}),
         basis=basis_table.table(job.bases),
-        history=course.history(job.history, found, job.plan, kind, over=_over(job)),
+        history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
         plan=_plan(job),
         parameters=_parameters(job.spec),
         versions=", ".join(f"{part} {version}" for part, version in (job.spec.get("versions") or {}).items()),
@@ -102,17 +103,17 @@ def page(job: JobFacts) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """Escape the control characters of a text; markup has none."""
+    """Escape control characters of a text; markup contains none."""
     return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 
 def _over(job: JobFacts) -> bool:
-    """Whether nothing more will come of it unless it is resumed."""
+    """True if the job has ended (it may be resumed)."""
     return job.status not in UNDER_WAY
 
 
 def _times(job: JobFacts) -> list[tuple[str, str]]:
-    """What happened when."""
+    """Times of the main events."""
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     if job.ended is None and job.history:
         times.append(("last fit", job.history[-1].get("time")))
@@ -120,7 +121,7 @@ def _times(job: JobFacts) -> list[tuple[str, str]]:
 
 
 def _moment(when: float) -> str:
-    """A point in time, the same whoever writes it.
+    """A point in time, in UTC.
 
     >>> _moment(1785600000.0)
     '2026-08-01 16:00:00 UTC'
@@ -134,7 +135,7 @@ def _peak(job: JobFacts) -> str:
 
 
 def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
-    """The large figures, those of the model so far: name, value, remark."""
+    """The headline figures of the model so far: name, value, note."""
     models = [entry for entry in job.history if leaves_model(entry)]
     if not models:
         return []
@@ -149,15 +150,15 @@ def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
 
 
 def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
-    """The large figures that its kind of target has: errors, and beside each what else is known of its rows."""
+    """The headline figures specific to regression or classification: errors, each with the second measure as note."""
     shown = kind.brief([entry])
     cells = []
     for quantity in shown:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
         untold = [one for one in others if one not in shown and one.of(entry) is not None]
-        unit = quantity.measure.unit.removeprefix("% ")  # the figure has it
-        told = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
-        note = "; ".join([unit, *told])
+        unit = quantity.measure.unit.removeprefix("% ")  # the figure includes it
+        measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
+        note = "; ".join([unit, *measures])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
     noise = [("Noise", format_error(entry["noise_sd"]), "standard deviation")] if kind.noise else []
@@ -165,7 +166,7 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
 
 
 def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
-    """The data, and the way that was gone."""
+    """The data and the strategy."""
     spec, plan = job.spec, job.plan
     facts = [("Data", str(spec.get("data", MISSING)))]
     if spec.get("validation"):
@@ -182,12 +183,12 @@ def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
 
 
 def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
-    """P, and how it came about."""
+    """P, and how it was chosen."""
     size = f"P = {plan['partition_size']:,}"
     asked = (job.spec.get("parameters") or {}).get("partition_size", "auto")
     if not plan["partition_size"]:
         return "none: without a kernel no row is a candidate"
-    if plan["strategy"] == "basic":
+    if schedule_of(plan["strategy"]).one_fit:
         return f"{size}: all rows at once"
     if asked != "auto":
         return f"{size}, as asked" if asked == plan["partition_size"] else f"{size}; {asked} was asked"
@@ -200,20 +201,20 @@ def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
 
 
 def _notes(job: JobFacts) -> list[str]:
-    """What a plan remarks, and what the last model suffers from."""
+    """Notes of the plan, and warnings about the last model."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
     if last.get("floored"):
-        notes.append("the noise sits at its floor: the model may interpolate its training rows")
+        notes.append("the noise variance is at its floor: the model may interpolate its training rows")
     if last.get("dropped"):
-        notes.append(f"{counted(last['dropped'], 'vector')} had to go for a limit: a working set may do better")
+        notes.append(f"{counted(last['dropped'], 'vector')} were dropped at a limit: a working set may do better")
     if last.get("duplicates"):
-        notes.append(f"{counted(last['duplicates'], 'chosen row')} equal another one, and were left out")
+        notes.append(f"{counted(last['duplicates'], 'chosen row')} are duplicates of another row, and were left out")
     return [note[:1].upper() + note[1:] for note in notes]
 
 
 def _plan(job: JobFacts) -> dict[str, Any] | None:
-    """What was to be done, and what it took beside what was expected."""
+    """The planned work, and the measured values beside the expected ones."""
     plan = job.plan
     if plan is None:
         return None
@@ -221,7 +222,7 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
     facts = [
         ("Course", plan_line({**plan, "notes": []}).partition("\n")[0]),
         ("Selection", str(plan["selection"])),
-        ("Likelihood", str(plan["likelihood"]) + _sample(plan)),
+        ("Fit rows", str(plan["fit_rows"]) + _sample(plan)),
         ("Place", threads if plan["workers"] == 1 else f"{plan['workers']:,} workers of {threads}"),
         ("Tiles", f"{plan['tiles']:,} of {counted(plan['tile_rows'], 'row')}, {plan['rows_per_task']:,} rows per task"),
         ("Limits", _limits(plan)),
@@ -242,7 +243,7 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
 
 
 def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Lines of history that made the plan, of a kernel learned and of the heuristic's fit, and those that came of it.
+    """Split history: entries of planning (kernel learning, heuristic fit), and entries of the fit itself.
 
     >>> kinds = [("kernel", None), ("heuristic", None), ("round", None), ("kernel", True)]
     >>> [len(part) for part in measured_before([{"kind": kind, "taken": taken} for kind, taken in kinds])]
@@ -257,7 +258,7 @@ def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]
 
 
 def _sample(plan: dict[str, Any]) -> str:
-    return f" of {counted(plan['likelihood_rows'], 'row')}" if plan.get("likelihood_rows") else ""
+    return f" of {counted(plan['sample_rows'], 'row')}" if plan.get("sample_rows") else ""
 
 
 def _limits(plan: dict[str, Any]) -> str:
@@ -267,7 +268,7 @@ def _limits(plan: dict[str, Any]) -> str:
 
 
 def _parameters(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """What was asked beyond the defaults, and all of it to unfold."""
+    """Parameters that differ from the defaults, and all parameters, folded."""
     asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
     if not asked:
         return None
@@ -280,7 +281,7 @@ def _parameters(spec: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def value(parameter: Any) -> str:
-    """A parameter as it is written; a long list, such as one width per feature, is cut.
+    """A parameter as text; long lists, such as one width per feature, are truncated.
 
     >>> value(None), value(0.5), value([1.0, 2.0])
     ('none', '0.5', '1.0, 2.0')

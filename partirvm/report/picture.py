@@ -1,6 +1,6 @@
-"""The demo's picture: a landscape, what a model made of it, and how it got there. Arrays in, a figure out.
+"""The demo's picture: a landscape, its prediction by a model, and the history of the fit. Arrays in, a figure out.
 
-Drawn with the Agg canvas and no global state of matplotlib, so it works without a screen and leaves no trace.
+Drawn with the Agg canvas and without matplotlib's global state, so it works without a screen and has no side effects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from partirvm.report.quantities import Entry, Quantity, Rows, kind_of
 Float = NDArray[np.float64]
 
 WIDTH, DPI = 1600, 150
-"""Of the picture: pixels, and pixels per inch."""
+"""Width and height in pixels, and pixels per inch."""
 
 LEFT, TOP, PITCH, MAP, GAP, FOOT = 92, 108, 504, 414, 76, 58
 """Layout in pixels: left margin, head, distance of columns, width of a map, space between rows, foot."""
@@ -29,11 +29,11 @@ INK, TRAIN, HELD_OUT, VECTORS = "#222222", "#3b6ea8", "#c8553d", "#8a8a8a"
 
 @dataclass(frozen=True)
 class Landscape:
-    """All that the picture shows.
+    """The content of the picture.
 
     ``elevation``, ``mean`` and ``std`` are grids (rows from north to south, columns from west to east) in metres;
     ``extent`` is west, east, south, north in degrees; ``vectors`` (M, 2) are longitudes and latitudes; ``history``
-    holds a fit's rounds; ``title`` and ``subtitle`` stand above.
+    holds a fit's rounds; ``title`` and ``subtitle`` are headings.
     """
 
     elevation: Float
@@ -47,7 +47,7 @@ class Landscape:
 
     @property
     def aspect(self) -> float:
-        """Height of a degree of latitude on the page for one degree of longitude, so that the map is true to shape."""
+        """Ratio of the page heights of a degree of latitude and a degree of longitude: the map is not distorted."""
         _, _, south, north = self.extent
         return float(1 / np.cos(np.radians((south + north) / 2)))
 
@@ -60,7 +60,7 @@ class Landscape:
 
 
 class Sheet:
-    """The page: a figure and the places of its panels, in pixels from the top left."""
+    """The page: a figure and the positions of its panels, in pixels from the top left."""
 
     def __init__(self, landscape: Landscape) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -73,13 +73,13 @@ class Sheet:
         FigureCanvasAgg(self.figure)
 
     def axes(self, row: int, column: int, left: int = 0, width: int = MAP) -> Any:
-        """Axes at a place of the grid, ``left`` pixels from its edge and so wide."""
+        """Axes at a grid position, ``left`` pixels from its edge, with this width."""
         x, y = LEFT + column * PITCH + left, TOP + row * (self.high + GAP)
         bottom = self.height - y - self.high
         return self.figure.add_axes((x / WIDTH, bottom / self.height, width / WIDTH, self.high / self.height))
 
     def map(self, row: int, column: int, landscape: Landscape, title: str) -> Any:
-        """Axes for a map, with degrees at the outer edges of the page alone."""
+        """Axes for a map, with degrees only at the outer edges of the page."""
         axis = self.axes(row, column)
         _dress(axis, landscape, title)
         axis.tick_params(labelleft=column == 0)
@@ -142,7 +142,7 @@ def _relief(sheet: Sheet, column: int, landscape: Landscape, heights: Float, tit
 
 
 def _earth() -> Any:
-    """Land colours alone: the sea of ``gist_earth`` is left out."""
+    """Only the land colours of ``gist_earth``."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -164,7 +164,7 @@ def _map(
 
 
 def _vectors(sheet: Sheet, landscape: Landscape, title: str) -> None:
-    """Where the relevance vectors lie, on the relief in grey."""
+    """The positions of the relevance vectors, on a grey relief."""
     from matplotlib.colors import LightSource
 
     east, north = landscape.metres
@@ -191,9 +191,9 @@ def _dress(axis: Any, landscape: Landscape, title: str) -> None:
 
 
 def rounds(axis: Any, history: list[Entry], title: str, unit: str) -> None:
-    """Training and held-out error after each round, and the number of vectors behind them.
+    """Training and held-out error after each round, and the number of vectors as bars.
 
-    Of numbers RMSE in this unit, of classes log loss in nats per row.
+    RMSE in this unit for regression, log loss in nats per row for classification.
     """
     from matplotlib.patches import Patch
 

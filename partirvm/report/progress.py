@@ -1,26 +1,27 @@
 """Progress on stderr: a live view on a terminal, plain lines when piped, nothing when quiet.
 
-A ``Progress`` is a driver's ``Watcher`` and also listens to ingest, prediction and evaluation. It only stores what it
-hears and never blocks: the live view is drawn by its own thread a few times a second. Used as a context manager it
-leaves the terminal as it found it, whatever is raised inside.
+A ``Progress`` is a driver's ``Watcher``, also used by ingest, prediction and evaluation. Callbacks only store values
+and never block: the live view is drawn by its own thread a few times a second. As a context manager it restores the
+terminal, whatever exception is raised inside.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.planning.units import format_duration
+from partirvm.planning.units import counted, format_duration
 from partirvm.quoting import printable
 from partirvm.report.lines import Lines
-from partirvm.report.text import counted, format_rate, plan_line
+from partirvm.report.text import format_rate, plan_line
 
 HEARTBEAT = 60.0
-"""Seconds after which plain progress says where a long phase stands."""
+"""Seconds after which plain progress prints the state of a long phase."""
 
 TITLES = {
     "gram": "kernel products",
@@ -28,50 +29,50 @@ TITLES = {
     "held-out": "held-out error",
     "solve": "dense fits",
     "newton": "Newton passes",
-    "surprise": "surprising rows",
+    "misclassification": "misclassification probabilities",
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
     "predict": "predicting",
     "evaluate": "evaluating",
 }
-"""What the phases are called for people."""
+"""Names of the phases for users."""
 
 
 class Progress(Watcher):
-    """Progress that nobody sees; the base of the others.
+    """Silent progress; the base of the others.
 
-    ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the fit of classes that is under way.
+    ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the current classification fit.
     """
 
     rounds = steps = 0
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
-        """A dense fit has done one iteration; one of classes, which has no noise, needs a pass for each."""
+        """One iteration of a dense fit; in classification, which has no noise variance, each needs a pass."""
         self.steps = info.iteration if math.isnan(info.noise_variance) else 0
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A fit is over; that of a round, or the last one, leaves a model."""
+        """A fit has ended; a round, or the last fit, leaves a model."""
         self.rounds += entry["kind"] in ("round", "early", "final")
         self.steps = 0
 
     def title(self, phase: str) -> str:
-        """What a phase is called now."""
+        """The present title of a phase."""
         if phase == "newton" and self.steps:
             return f"Newton pass {self.steps + 1}"
         return TITLES.get(phase, phase)
 
     def on_plan(self, plan: Any) -> None:
-        """The fit that is about to begin."""
+        """The plan of the fit that is about to start."""
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
-        """Ingest has read or written so many rows; ``total`` is None where it is not known."""
+        """Number of rows that ingest has read or written; ``total`` is None if unknown."""
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
-        """Prediction or evaluation has done so many tiles."""
+        """Number of tiles done by prediction or evaluation."""
 
     def note(self, message: str) -> None:
-        """Say something in between."""
+        """Print a message."""
 
     def __enter__(self) -> Progress:
         return self
@@ -86,17 +87,17 @@ class Progress(Watcher):
 
 
 class PlainProgress(Progress):
-    """Lines without control codes: one per round or level, one per phase of anything else, a heartbeat in long ones."""
+    """Lines without control codes: one per round or level, one per other phase, and periodic ones in long phases."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
+        self._stream, self._spell = stream, spell
         self._lines = Lines()
         self._phase: str | None = None
         self._done = 0
         self._began = self._said = time.monotonic()
 
     def note(self, message: str) -> None:
-        print(printable(message, keep="\n\t"), file=self._stream, flush=True)
+        print(printable(self._spell(message), keep="\n\t"), file=self._stream, flush=True)
 
     def on_plan(self, plan: Any) -> None:
         self._lines.on_plan(plan)
@@ -158,6 +159,6 @@ class PlainProgress(Progress):
 
 
 def _aligned(number: int, noun: str) -> str:
-    """A number of things, for a column of them."""
+    """A number with a noun, aligned as a column."""
     figure, word = counted(number, noun).split()
     return f"{figure:>12} {word:<5}"

@@ -1,8 +1,8 @@
-"""What fits are judged by: which quantities a line of history has, what they are called, and how they are written.
+"""Quantities that measure a fit: which ones a history entry has, their names, and their formatting.
 
-A line that predicts numbers has RMSE and NLPD, one that predicts classes log loss and error. Every view asks here, so
-that none has to know of the other kind. Keys are those of ``strategies.instructions.Record``; a line of an earlier
-version lacks some, and a line of the other kind holds None for them.
+A regression entry has RMSE and NLPD, a classification entry log loss and error. All views use this module, so none
+depends on the kind of target. Keys are those of ``strategies.instructions.Record``; an entry of an earlier version
+may lack some, and an entry of the other kind has None for them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Entry = dict[str, Any]
-"""One line of a fit's history, as the driver records it."""
+"""One entry of a fit's history, as the driver records it."""
 
 MISSING = "–"
 
 MEASURED = ("heuristic", "kernel")
-"""Kinds of lines that planning left: they are of no round."""
+"""Kinds of entries that belong to planning, not to a round."""
 
 
 def format_error(value: float | None) -> str:
-    """A real with four digits.
+    """A real number with four significant digits.
 
     >>> format_error(0.123456), format_error(14.0), format_error(None)
     ('0.1235', '14', '–')
@@ -39,7 +39,7 @@ def format_share(value: float | None) -> str:
 
 
 def format_evidence(value: float | None) -> str:
-    """Nats: whole ones where there are many.
+    """Nats: without decimals if there are many.
 
     >>> format_evidence(-123456.7), format_evidence(-12.345)
     ('-123,457', '-12.35')
@@ -51,10 +51,10 @@ def format_evidence(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a model's answers are held against.
+    """A measure of prediction quality.
 
-    ``key`` ends the keys of its quantities; ``name`` stands in a sentence and ``title`` above a curve; ``unit`` says
-    what the figures are in, and on an axis they are ``scale`` times what the history holds.
+    ``key`` is the end of the keys of its quantities; ``name`` is used in sentences and ``title`` above curves; ``unit``
+    is the unit of the figures, which are ``scale`` times the values of the history on an axis.
     """
 
     key: str
@@ -78,21 +78,21 @@ class Quantity:
 
     @property
     def key(self) -> str:
-        """In a line of history."""
+        """Its key in a history entry."""
         return ("train_" if self.rows == "training" else "held_out_") + self.measure.key
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its label."""
         return f"{self.rows} {self.measure.name}"
 
     def of(self, entry: Entry) -> float | None:
-        """Its value; None where there is none."""
+        """Its value; None if there is none."""
         value = entry.get(self.key)
         return None if value is None else float(value)
 
     def text(self, entry: Entry) -> str:
-        """Its value, written."""
+        """Its value, formatted."""
         return self.measure.figure(self.of(entry))
 
 
@@ -104,12 +104,11 @@ ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_
 
 @dataclass(frozen=True)
 class Kind:
-    """Fits of one kind of target.
+    """The kind of target of a fit: regression or classification.
 
-    ``head`` is the measure that a sentence begins with, ``beside`` one that it adds; ``every`` are all quantities, and
-    a short table shows ``alone`` where there are no held-out rows, else ``validated``. ``curves`` are drawn. ``noise``
-    says whether there is a noise variance, ``steps`` what the iterations of a fit are called, ``evidence`` whose log
-    evidence it is.
+    ``head`` is the first measure of a sentence, ``beside`` the second; ``every`` are all quantities; a short table
+    shows ``validated`` with held-out rows, otherwise ``alone``. ``curves`` are drawn. ``noise`` is true if there is a
+    noise variance, ``steps`` is the name of the iterations of a fit, ``evidence`` the unit of the log evidence.
     """
 
     head: Measure
@@ -124,19 +123,19 @@ class Kind:
 
     @property
     def first(self) -> Measure:
-        """The measure of a table that has room for one."""
+        """The measure for a table with room for only one."""
         return self.alone[0].measure
 
     def brief(self, entries: Sequence[Entry]) -> tuple[Quantity, ...]:
-        """The quantities of a short table of these lines."""
+        """The quantities of a short table of these entries."""
         return self.validated if any(held_out(entry) for entry in entries) else self.alone
 
-    def told(self, entry: Entry, rows: Rows, note: str = "") -> str:
-        """What a line says of these rows, as part of a sentence; empty where it says nothing.
+    def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
+        """The measures of an entry on these rows, as part of a sentence; empty if it has none.
 
-        >>> CLASSES.told({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
+        >>> CLASSES.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
         '7.52 % (log loss 0.1916)'
-        >>> NUMBERS.told({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
+        >>> NUMBERS.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
         '0.25 (RMSE; NLPD -0.5)'
         """
         head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)
@@ -177,16 +176,16 @@ CLASSES = Kind(
 
 
 def leaves_model(entry: Entry) -> bool:
-    """Whether a line of history is of a model that was saved: of parts it is where they are the best so far."""
+    """True if a history entry belongs to a saved model; a part of a level is saved if it is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
 KEYS = tuple(quantity.key for kind in (NUMBERS, CLASSES) for quantity in kind.every)
-"""Of all quantities of all kinds."""
+"""All quantities of both kinds."""
 
 
 def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
-    """The kind of a line of history, or of a job's progress; where that says nothing, as the plan says."""
+    """The kind of a history entry, or of a job's progress; by default the kind of the plan."""
     if any(quantity.of(entry) is not None for quantity in CLASSES.every):
         return CLASSES
     if any(quantity.of(entry) is not None for quantity in NUMBERS.every):
@@ -195,12 +194,12 @@ def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
 
 
 def held_out(entry: Entry) -> bool:
-    """Whether a line of history tells of held-out rows."""
+    """True if a history entry has held-out errors."""
     return any(entry.get(key) is not None for key in KEYS if key.startswith("held_out_"))
 
 
 def classes_text(plan: dict[str, Any]) -> str:
-    """Classes and linear predictors of a plan's JSON, which has ``outputs`` where the target is a class.
+    """Classes and linear predictors of a plan's JSON, which has ``outputs`` for a class target.
 
     >>> classes_text({"outputs": 3}), classes_text({"outputs": 1}), classes_text({})
     ('3 classes, 3 outputs', '2 classes, 1 output', '')

@@ -1,7 +1,7 @@
-"""How much single features count: bars on a job's page, and in axes of matplotlib. Names and numbers in, pictures out.
+"""Relevance of features: bars on a job's page, and in matplotlib axes. Names and numbers in, pictures out.
 
-The relevance of feature j is gamma_j·var_j as a fraction of the largest. Features below ``OFF`` have no bar: they are
-switched off, and listed by name.
+The relevance of feature j is gamma_j·var_j as a fraction of the largest. Features below ``OFF`` are switched off: they
+have no bar, and are listed by name.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from partirvm.planning.units import counted
 from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
-from partirvm.report.text import counted
 from partirvm.types import OFF
 
 MOST = 20
-"""Bars that are drawn; features of less relevance are counted."""
+"""Maximum number of bars; less relevant features are counted."""
 
 PITCH, THICK = 21, 13
-"""Distance of bars and their thickness, in units of the view box."""
+"""Spacing of bars and their thickness, in units of the view box."""
 
 LISTED = 60
-"""Names of features switched off that are shown at once."""
+"""Maximum number of switched-off features named at once."""
 
 LETTERS = 18
-"""Letters of a name that stand beside its bar; the mouse is told the whole."""
+"""Characters of a name beside its bar; the tooltip has the full name."""
 
 INK, SERIES, GRID = "#222222", "#357a5b", "#dddddd"
 
@@ -36,7 +36,7 @@ STYLE |= {"font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axe
 
 @dataclass(frozen=True)
 class Ranking:
-    """Features by relevance, the largest first: ``shown`` with theirs, how many ``more`` count, names of those off."""
+    """Features by decreasing relevance: ``shown`` ones, the number of ``more``, and the names of those ``off``."""
 
     shown: tuple[tuple[str, float], ...]
     more: int
@@ -44,13 +44,13 @@ class Ranking:
 
     @property
     def rest(self) -> str:
-        """What has no bar, but for the names: the empty text if all have one."""
+        """Text about the features without a bar; empty if all have one."""
         parts = [f"{counted(self.more, 'feature')} of less relevance"] if self.more else []
         return " and ".join(parts + ([f"{counted(len(self.off), 'feature')} switched off"] if self.off else []))
 
 
 def ranking(relevance: Mapping[str, float]) -> Ranking:
-    """Rank features; those of equal relevance stay in their order.
+    """Rank features; the order of equally relevant ones is kept.
 
     >>> ranking({"age": 0.2, "height": 1.0, "shoe": 1e-4})
     Ranking(shown=(('height', 1.0), ('age', 0.2)), more=0, off=('shoe',))
@@ -60,10 +60,10 @@ def ranking(relevance: Mapping[str, float]) -> Ranking:
     return Ranking(tuple(on[:MOST]), max(len(on) - MOST, 0), off)
 
 
-def tells(relevance: Mapping[str, float]) -> bool:
-    """Whether it sets features apart: one width for all standardised ones says nothing of them.
+def informative(relevance: Mapping[str, float]) -> bool:
+    """True if relevances differ: one width for all standardised features is not informative.
 
-    >>> tells({"age": 1.0, "height": 1.0, "constant": 0.0}), tells({"age": 1.0, "height": 0.4})
+    >>> informative({"age": 1.0, "height": 1.0, "constant": 0.0}), informative({"age": 1.0, "height": 0.4})
     (False, True)
     """
     values = [value for value in relevance.values() if value]
@@ -71,10 +71,10 @@ def tells(relevance: Mapping[str, float]) -> bool:
 
 
 def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
-    """The bars for a page, and what has none; None where there is nothing to tell."""
+    """The bars for a page, and the features without bar; None if relevances do not differ."""
     from markupsafe import Markup
 
-    if not tells(relevance):
+    if not informative(relevance):
         return None
     found = ranking(relevance)
     return {
@@ -87,7 +87,7 @@ def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
 
 
 def _drawing(found: Ranking) -> str:
-    """One bar for each feature shown, its name before it and its figure behind."""
+    """One bar per feature shown, with its name on the left and its value on the right."""
     names = [_short(name) for name, _ in found.shown]
     left = 8 + max(map(_name_width, names))
     room = WIDTH - left - text_width("0.000") - 8
@@ -106,7 +106,7 @@ def _drawing(found: Ranking) -> str:
 
 
 def figure(value: float) -> str:
-    """A relevance with two digits, and three behind the point at most.
+    """A relevance with two significant digits, and at most three decimals.
 
     >>> figure(1.0), figure(0.4321), figure(0.0123), figure(0.001)
     ('1', '0.43', '0.012', '0.001')
@@ -115,7 +115,7 @@ def figure(value: float) -> str:
 
 
 def _name_width(name: str) -> float:
-    """About; letters as wide as they come are counted so."""
+    """Approximate width; assumes wide letters."""
     return sum(1.15 * WIDE if one in "mwMW&<>@%" else CHARACTER for one in name)
 
 
@@ -124,7 +124,7 @@ def _short(name: str) -> str:
 
 
 def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | None = None) -> None:
-    """Write the bars as PNG; the ending of ``path`` may ask for another format that matplotlib knows.
+    """Write the bars as PNG; another ending of ``path`` selects another format of matplotlib.
 
     ``model`` is as for ``plot_relevance``.
     """
@@ -144,10 +144,10 @@ def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | Non
 
 
 def plot_relevance(axis: Any, model: Any) -> None:
-    """Draw the bars into axes of matplotlib: the largest first, ``MOST`` at most; what has none is counted below.
+    """Draw the bars into matplotlib axes: the largest first, at most ``MOST``; features without bar are counted below.
 
-    ``model`` is a fitted estimator, or relevances by name, such as ``Job.relevance()`` gives. Raises ``AttributeError``
-    for an estimator whose kernel tells of none.
+    ``model`` is a fitted estimator, or relevances by name, such as from ``Job.relevance()``. Raises ``AttributeError``
+    for an estimator whose kernel has no relevances.
     """
     found = ranking(relevance_of(model))
     values = [value for _, value in found.shown]
@@ -166,7 +166,7 @@ def plot_relevance(axis: Any, model: Any) -> None:
 
 
 def relevance_of(model: Any) -> Mapping[str, float]:
-    """Relevances by name, of a fitted estimator; such a mapping is its own."""
+    """Relevances by name of a fitted estimator; a mapping is returned unchanged."""
     if isinstance(model, Mapping):
         return model
     values = model.feature_relevance_

@@ -1,4 +1,4 @@
-"""How long a fit will still take: the plan's proportions, scaled by the time that its finished part took."""
+"""Remaining time of a fit: the plan's proportions, scaled by the measured time of the finished part."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from partirvm.report.quantities import MEASURED
+from partirvm.strategies import schedule_of
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """A round, or a level of ``fits`` fits of which ``batch`` go side by side, as planned.
+    """Planned cost of a round, or of a level of ``fits`` fits of which ``batch`` run in parallel.
 
-    Seconds are of the whole stage; ``passes`` is how often in turn a fit, or a batch, goes over the rows.
+    Seconds refer to the whole stage; ``passes`` is the number of successive passes of a fit, or of a batch.
     """
 
     pass_seconds: float
@@ -24,13 +25,13 @@ class StageCost:
 
     @property
     def seconds(self) -> float:
-        """Of passes and dense fits together."""
+        """Seconds of passes and dense fits together."""
         return self.pass_seconds + self.solve_seconds
 
     def done(self, fits: int, over: float, passes: float, solved: float) -> float:
-        """Planned seconds of what is done: ``fits`` fits, or ``over`` of them before a batch that is under way.
+        """Planned seconds of the finished part: ``fits`` fits, or ``over`` of them before the running batch.
 
-        Of this batch so many ``passes`` and the share ``solved`` of the dense fits are done.
+        ``passes`` of the running batch and the fraction ``solved`` of its dense fits are done.
         """
         batch = min(self.batch, self.fits - over)
         under_way = min(passes / self.passes, 1.0) * self.pass_seconds + solved * self.solve_seconds
@@ -39,7 +40,7 @@ class StageCost:
 
 @dataclass
 class Remaining:
-    """Counts the plan's work as it gets done. ``stages`` is empty where the number of rounds is not known."""
+    """Tracks the finished part of the plan. ``stages`` is empty if the number of rounds is unknown."""
 
     stages: tuple[StageCost, ...]
     began: float = field(default_factory=time.monotonic)
@@ -52,18 +53,18 @@ class Remaining:
 
     @classmethod
     def of(cls, plan: Any) -> Remaining:
-        """For a plan; knows nothing unless the plan knows the number of rounds."""
-        if plan.strategy == "working-set" and plan.max_rounds is None:
+        """For a plan; empty unless the plan has a number of rounds."""
+        if schedule_of(plan.strategy).open_ended(plan.max_rounds):
             return cls(())
         return cls(tuple(_stage(cost, plan) for cost in plan.rounds))
 
     @property
     def stage(self) -> int:
-        """The round, or level, that is under way, from 0; never beyond the last."""
+        """The current round or level, from 0; at most the last one."""
         return min(self._stage, max(len(self.stages) - 1, 0))
 
     def on_tiles(self, done: int, total: int) -> None:
-        """A pass, or a few side by side, did so many of its tiles."""
+        """``done`` of ``total`` tiles of a pass, or of several parallel passes, are finished."""
         if self._fits > self._over:
             self._begin(self._stage, self._fits)
         share = done / total
@@ -72,11 +73,11 @@ class Remaining:
         self._share = share
 
     def on_solves(self, done: int, total: int) -> None:
-        """So many of the dense fits side by side are done."""
+        """``done`` of ``total`` parallel dense fits are finished."""
         self._solved = done / total
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A line of history: a fit is over."""
+        """A history entry: a fit has ended."""
         if entry["kind"] in MEASURED or self._stage >= len(self.stages):
             return
         self._fits += 1
@@ -90,7 +91,7 @@ class Remaining:
         self._passes, self._share, self._solved = 0, 0.0, 0.0
 
     def seconds(self, now: float | None = None) -> float | None:
-        """Seconds left, about; None where that cannot be told (yet)."""
+        """Approximate seconds left; None if unknown (yet)."""
         if self._stage >= len(self.stages):
             return None
         total = sum(stage.seconds for stage in self.stages)
@@ -104,7 +105,7 @@ class Remaining:
 
 def _stage(cost: Any, plan: Any) -> StageCost:
     passes = max(round(cost.passes / cost.fits), 1)
-    if plan.strategy != "split-merge":
+    if not schedule_of(plan.strategy).merges:
         return StageCost(cost.pass_seconds, cost.solve_seconds, passes)
     batch = max(plan.batch_elements // (cost.kept + cost.candidates) ** 2, 1)
     return StageCost(cost.pass_seconds, cost.solve_seconds, passes, cost.fits, batch)

@@ -1,4 +1,4 @@
-"""What a history adds up to: one stage for each round, and one for each level of split-and-merge."""
+"""Stages of a history: one per round, and one per level of split-and-merge."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.report.quantities import KEYS, MEASURED, Entry
+from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 @dataclass(frozen=True)
 class Range:
-    """The median of a level's values between the least and the largest; of a round all three are one."""
+    """Minimum, median and maximum of a level's values; all three are equal for a round."""
 
     low: float
     middle: float
@@ -23,8 +24,8 @@ class Range:
 class Stage:
     """A round, a level, or the last fit.
 
-    ``x`` is its place among the others: the number of the round or the level. ``seconds`` is when it ended;
-    ``candidates`` and ``vectors`` are those of all its fits, ``values`` the errors and evidence that it has, by key.
+    ``x`` is the number of the round or the level. ``seconds`` is the time of its end;
+    ``candidates`` and ``vectors`` are totals over its fits, ``values`` the errors and evidence, by key.
     """
 
     kind: str
@@ -33,19 +34,19 @@ class Stage:
     candidates: int
     vectors: int
     seconds: float
-    likelihood: str
+    fit_rows: str
     rows: int
     values: Mapping[str, Range]
 
     @property
     def name(self) -> str:
-        """What it is called in a sentence."""
+        """Name for use in sentences."""
         names = {"final": "last fit", "early": "early model", "level": f"level {self.x}"}
         return names.get(self.kind, f"round {self.x}")
 
 
 def stages(history: Iterable[Entry]) -> list[Stage]:
-    """The stages in the order in which they began; the heuristic's fit is none."""
+    """The stages in order of their start; the heuristic fit is not a stage."""
     found: list[Stage] = []
     level: list[Entry] = []
     for entry in history:
@@ -60,7 +61,7 @@ def stages(history: Iterable[Entry]) -> list[Stage]:
 
 
 def _place(entry: Entry, before: Sequence[Stage]) -> int:
-    """A last fit that is no round of its own comes after the others."""
+    """Position of a final fit that is not a round: after the others."""
     if entry["kind"] != "final" or not before:
         return int(entry["number"])
     return max(before[-1].x + 1, int(entry["number"])) if before[-1].kind != "level" else before[-1].x + 1
@@ -75,7 +76,7 @@ def _stage(kind: str, x: int, entries: Sequence[Entry]) -> Stage:
         candidates=sum(entry["candidates"] for entry in entries),
         vectors=sum(entry["vectors"] for entry in entries),
         seconds=float(last["seconds"]),
-        likelihood=last.get("likelihood", "full"),
+        fit_rows=last.get("fit_rows", "full"),
         rows=last["rows"],
         values={key: value for key in (*KEYS, "log_evidence") if (value := _spread(entries, key)) is not None},
     )
@@ -87,14 +88,14 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
-    """The stages whose evidence can be compared: those over the same rows as the first, none where each has its own."""
-    if not found or found[0].likelihood == "partition":
+    """The stages whose evidence is comparable: fits over the same rows as the first; none if rows differ throughout."""
+    if not found or not FIT_ROWS[found[0].fit_rows].shared:
         return []
     return [stage for stage in found if stage.rows == found[0].rows]
 
 
 def planned_fits(plan: dict[str, Any], level: int) -> int:
-    """Fits of a level of split-and-merge: its partitions, then pairs; an odd part waits.
+    """Fits of a level of split-and-merge: partitions, then pairs; an odd part moves to the next level.
 
     >>> [planned_fits({"partitions": 7}, level) for level in range(4)]
     [7, 3, 2, 1]

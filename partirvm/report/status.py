@@ -1,4 +1,4 @@
-"""A job's status in words, a table of jobs, and lines while one follows a job. Plain values in, strings out."""
+"""A job's status as text, a table of jobs, and lines while following a job. Plain values in, strings out."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from partirvm.report.text import plan_line
 
 
 def moment(seconds: float) -> str:
-    """A point in time on this machine's clock; the day only if it is not today's."""
+    """A point in time in local time; with the date if it is not today."""
     then = time.localtime(seconds)
     today = time.localtime()[:3] == then[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
 
 
 def status_text(progress: dict[str, Any]) -> str:
-    """Where a job stands, from ``Job.progress()``."""
+    """The state of a job, from ``Job.progress()``."""
     kind = kind_of(progress)
     over = Status(progress["status"]).final
     since = moment(progress["since"])
@@ -31,9 +31,9 @@ def status_text(progress: dict[str, Any]) -> str:
         ("", progress["advice"]),
         ("reason", progress["reason"]),
         ("strategy", progress["strategy"]),
-        ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is done yet"),
+        ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is finished yet"),
         ("vectors", None if progress["vectors"] is None else f"{progress['vectors']:,}"),
-        *((f"{rows} error", kind.told(progress, rows)) for rows in SIDES),
+        *((f"{rows} error", kind.phrase(progress, rows)) for rows in SIDES),
         ("log evidence", _number(progress["log_evidence"], format_evidence)),
         ("model", "usable" if progress["model"] else "none yet"),
         ("took" if over else "so far", _number(progress["seconds"], format_duration)),
@@ -54,7 +54,7 @@ _RIGHT = {"fits", "vectors", "training", "held-out", "time"}
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
-    """A line for each job, from ``Job.progress()``; those that cannot be read have only ``job`` and ``error``."""
+    """One line per job, from ``Job.progress()``; jobs that cannot be read have only ``job`` and ``error``."""
     rows = [_COLUMNS, *(_row(job) for job in jobs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [">" if name in _RIGHT else "<" for name in _COLUMNS]
@@ -85,16 +85,16 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 class Follower:
-    """Turns the states of a job, as they come, into lines: each change of status, plan and round once."""
+    """Converts successive states of a job to lines: each change of status, plan and round once."""
 
     def __init__(self) -> None:
         self._lines = Lines()
         self._seen: tuple[Any, ...] = ()
         self._plan: Any = None
-        self._told: list[Any] = []
+        self._printed: list[Any] = []
 
     def of(self, state: JobState) -> list[str]:
-        """What is new in this state."""
+        """Lines for the changes in this state."""
         lines: list[str] = []
         begun = state.status, state.attempt
         if state.status is not Status.QUEUED and state.plan is not None and self._key(state.plan) != self._plan:
@@ -113,9 +113,9 @@ class Follower:
     def _history(self, state: JobState) -> list[str]:
         keys = [self._key(entry) for entry in state.history]
         same = 0
-        while same < min(len(keys), len(self._told)) and keys[same] == self._told[same]:
+        while same < min(len(keys), len(self._printed)) and keys[same] == self._printed[same]:
             same += 1
-        self._told = keys
+        self._printed = keys
         return [line.text for entry in state.history[same:] for line in self._lines.of(entry)]
 
     def _key(self, event: dict[str, Any]) -> Any:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """Texts of the cells and the CSS class; a row of class ``gap`` has one cell, as wide as the table."""
+    """Cell texts and the CSS class; a row of class ``gap`` has one cell across the table."""
 
     cells: Sequence[str]
     style: str = ""
 
 
 class Table(NamedTuple):
-    """Titles of the columns, rows, and the CSS class."""
+    """Column titles, rows, and the CSS class."""
 
     header: Sequence[str]
     rows: Sequence[Row]

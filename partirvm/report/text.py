@@ -1,4 +1,4 @@
-"""Text of a fit: one line per round while it runs, a summary when it is over. Plain values in, strings out."""
+"""Text about a fit: one line per round while it runs, a summary at its end. Plain values in, strings out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from partirvm.backends.process import peak_memory
-from partirvm.planning.units import format_bytes, format_duration
+from partirvm.core.termination import Termination
+from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.report.quantities import (
     MEASURED,
     MISSING,
@@ -19,15 +20,8 @@ from partirvm.report.quantities import (
     kind_of,
     leaves_model,
 )
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "tile"), counted(1200, "row")
-    ('1 tile', '1,200 rows')
-    """
-    return f"{number:,} {noun}" + "s" * (number != 1)
+from partirvm.strategies import schedule_of
+from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 def format_rate(rows: float | None) -> str:
@@ -45,7 +39,7 @@ def format_rate(rows: float | None) -> str:
 
 
 def rows_per_second(entry: Entry) -> float | None:
-    """Rows that the passes of a round read in a second; None where it had no pass."""
+    """Rows per second read by the passes of a round; None if it had no pass."""
     seconds = entry["pass_seconds"]
     return entry["pass_rows"] / seconds if seconds > 0 else None
 
@@ -60,7 +54,7 @@ class Column:
 
 
 NAMED = {"final": "last", "early": "early"}
-"""Kinds of lines that have a name instead of a number; an early model is that of a run whose time was up before."""
+"""Kinds of entries with a name instead of a number; "early" is the model of a run that reached its time limit."""
 
 _BEFORE = (
     Column("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
@@ -76,13 +70,13 @@ _AFTER = (
 
 
 def round_columns(entry: Entry) -> tuple[Column, ...]:
-    """Columns of the table of rounds that begins with this one: errors of its kind, held-out ones if it has any."""
+    """Columns of the table of rounds that starts with this entry: errors of its kind, held-out ones if present."""
     errors = (Column(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
     return (*_BEFORE, *errors, *_AFTER)
 
 
 def table_header(entry: Entry) -> str:
-    """First line of the table of rounds that begins with this one."""
+    """Header of the table of rounds that starts with this entry."""
     return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(entry))
 
 
@@ -92,7 +86,7 @@ def table_line(entry: Entry) -> str:
 
 
 def heuristic_line(entry: Entry) -> str:
-    """What measured the partition size, and what came of it.
+    """The measured sparseness, and the resulting partition size.
 
     >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
     >>> heuristic_line(entry)
@@ -108,13 +102,13 @@ def heuristic_line(entry: Entry) -> str:
 
 
 def plan_line(plan: dict[str, Any]) -> str:
-    """What a fit is about to do, in two lines and one for each note, from a plan's JSON."""
+    """The plan of a fit from its JSON: two lines, and one for each note."""
     threads = counted(plan["threads"], "thread")
     if plan["workers"] > 1:
         threads = f"{plan['workers']} workers of {threads}"
     return (
         f"{size_text(plan)} in {counted(plan['tiles'], 'tile')}; "
-        f"{plan['strategy']}, {_course(plan)}{_likelihood(plan)}\n"
+        f"{plan['strategy']}, {schedule_of(plan['strategy']).in_report(plan)}{_likelihood(plan)}\n"
         f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} memory, "
         f"about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
     )
@@ -127,39 +121,20 @@ def size_text(plan: dict[str, Any]) -> str:
     return f"{size}, {classes}" if classes else size
 
 
-def _course(plan: dict[str, Any]) -> str:
-    """Which rows become candidates when."""
-    most = plan["max_rounds"]
-    if plan["strategy"] == "basic":
-        return "all rows at once" if plan["partition_size"] else "basis functions alone"
-    if plan["strategy"] == "working-set":
-        rounds = f"up to {counted(most, 'round')}" if most else "until the evidence is flat"
-        return f"{plan['partition_size']:,} candidates per round, {rounds}"
-    partitions = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
-    if plan["strategy"] == "incremental":
-        return f"{partitions} in order" + (f", at most {most:,} of them" if most else "")
-    return f"{partitions}, merged on {counted(plan['rounds'] - 1, 'level')}" if plan["rounds"] > 1 else partitions
-
-
 def _likelihood(plan: dict[str, Any]) -> str:
-    """Rows that intermediate fits see, where these are not all."""
-    if plan["likelihood"] == "full":
-        return ""
-    if plan["likelihood"] == "sample":
-        return f", likelihood of a sample of {counted(plan['likelihood_rows'], 'row')}"
-    return ", likelihood of a fit's own rows"
+    """The rows used by intermediate fits, if not all."""
+    return FIT_ROWS[plan["fit_rows"]].text(plan.get("sample_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:
-    """What came of a fit: the values of ``fit --json`` in words."""
+    """The result of a fit: the values of ``fit --json`` as text."""
     kind = kind_of(facts)
-    fits = counted(facts["fits"], "fit")
-    course = {"split-merge": f" on {counted(facts['rounds'], 'level')}", "basic": ""}
+    fits = counted(facts["fits"], "fit") + schedule_of(facts["strategy"]).fits_text(facts["rounds"])
     lines = [
-        ("strategy", f"{facts['strategy']}, {fits}{course.get(facts['strategy'], ' in turn')}"),
+        ("strategy", f"{facts['strategy']}, {fits}"),
         ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.told(facts, "training", _units(facts))),
-        ("held-out error", kind.told(facts, "held-out")),
+        ("training error", kind.phrase(facts, "training", _units(facts))),
+        ("held-out error", kind.phrase(facts, "held-out")),
         *_beside(kind, facts),
         ("ended", facts["advice"]),
         ("took", f"{format_duration(facts['seconds'])}, peak memory {format_bytes(facts['peak_memory'])}"),
@@ -175,7 +150,7 @@ def _units(facts: dict[str, Any]) -> str:
 
 
 def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a summary says beside the errors."""
+    """Further lines of a summary, after the errors."""
     evidence = format_evidence(facts["log_evidence"])
     if "targets" in facts:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
@@ -186,24 +161,24 @@ def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
-    """What came of a fit, as ``fit --json`` prints it: the line of its model, how it ended, and its plan's JSON.
+    """The result of a fit, as printed by ``fit --json``: its model's history entry, its end, and its plan's JSON.
 
-    ``rounds`` counts the levels of split-merge, the last merge being one; ``fits`` all dense fits but the heuristic's,
-    ``passes`` those of all of them.
+    ``rounds`` counts the levels of split-merge, including the last merge; ``fits`` all dense fits except the
+    heuristic's, ``passes`` the passes of all of them.
     """
     last = next((entry for entry in reversed(history) if leaves_model(entry)), history[-1])
     kind = kind_of(last)
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     levels = {entry["level"] for entry in fits if entry["kind"] == "part"}
     advice = outcome.reason.advice
-    if outcome.reason.value == "converged" and plan["strategy"] != "working-set":
+    if outcome.reason is Termination.CONVERGED and schedule_of(plan["strategy"]).every_row_joins:
         whole = "Every row has been a candidate, and the last" if plan["partition_size"] else "The"
         advice = f"{whole} fit has converged: nothing to do."
     return {
         "job": job,
         "target": target,
         "strategy": plan["strategy"],
-        "likelihood": plan["likelihood"],
+        "fit_rows": plan["fit_rows"],
         "partition_size": plan["partition_size"],
         "rho": plan["rho"],
         "n_rows": plan["rows"],

@@ -4,12 +4,12 @@ A width per feature tells most, where the rows can carry so many parameters; whe
 With more than ``MANY`` rows this question is skipped. With fewer, rows are dealt to ``FOLDS`` folds, held out by
 turns. On the rows outside a width per feature is learned (``setup.kernel_search``, its first search alone), and the
 tied RVM (``core.tied``) is fitted at one width after the other, ``WIDTHS`` × the one that was given, with the same
-centres; a pass over the fold tells the error of each. Where every row is to be a candidate it is that fit which is judged, at all
-of these kernels, instead of the tied one: it has an α for each of as many candidates as there are rows, and overfits
-where the tied RVM of a few centres does not (pima, german and cancer lost 5 to 20 % of log loss to widths that the tied
-one held for best). The least sum decides, but a width per feature must be ahead by more than a standard error over the
-folds: chosen by luck, it loses more than one width would. One width is known then; a width per feature is learned
-again, from all rows.
+centres; a pass over the fold tells the error of each. Where every row is to be a candidate it is that fit which is
+judged, at all of these kernels, instead of the tied one: it has an α for each of as many candidates as there are rows,
+and overfits where the tied RVM of a few centres does not (pima, german and cancer lost 5 to 20 % of log loss to widths
+that the tied one held for best). The least sum decides, but a width per feature must be ahead by more than a standard
+error over the folds: chosen by luck, it loses more than one width would. One width is known then; a width per feature
+is learned again, from all rows.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
-from partirvm.likelihoods.slope_passes import BendPass, SlopePass
+from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
 from partirvm.setup.sample import Sample
 from partirvm.strategies.problem import Problem
 
@@ -57,7 +57,7 @@ class Point:
 
     ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
     the posterior, of classes its mode; ``tied`` is where the next evaluation may begin. ``determined`` is the mean γ of
-    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``surprise`` −Σ log p of the right class and
+    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``nll`` −Σ log p of the right class and
     ``wrong`` rows of another.
     """
 
@@ -68,7 +68,7 @@ class Point:
     determined: float
     weights: Float
     residual: Float = field(default_factory=lambda: np.zeros(1))
-    surprise: float = 0.0
+    nll: float = 0.0
     wrong: int = 0
 
 
@@ -81,12 +81,12 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
     if problem.classifies:
         tied, mode = _mode(sample, problem, design, last, fresh=fresh)
         mean, covariance, likelihood = mode.weights, tied_laplace.covariances(mode), problem.likelihood.name
-        (bends,) = sample.run(BendPass(design, mean, covariance, likelihood))
-        shift = -0.5 * np.einsum("kij,jk->ik", covariance, bends)
+        (log_det_gradient,) = sample.run(LogDetGradientPass(design, mean, covariance, likelihood))
+        shift = -0.5 * np.einsum("kij,jk->ik", covariance, log_det_gradient)
         (slope,) = sample.run(SlopePass(design, mean, covariance, likelihood=likelihood, shift=shift))
         determined = float(mode.determinedness[mode.labels >= 0].mean())
-        surprise, wrong = mode.block.surprise, mode.block.wrong
-        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, surprise=surprise, wrong=wrong)
+        nll, wrong = mode.block.nll, mode.block.wrong
+        return Point(mode.log_evidence, slope, tied, mode.n, determined, mean, nll=nll, wrong=wrong)
     tied, statistics, found = _tied_fit(sample, problem, design, last, fresh=fresh)
     (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
@@ -127,13 +127,13 @@ def first_tied(problem: Problem) -> Tied:
     """Where a search begins: weights of the target's own size, and the noise of every fit's beginning."""
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
-    power = problem.power if problem.powers is None else problem.powers
-    variance = FIRST_NOISE * power if problem.noise_variance is None else problem.noise_variance
-    return Tied(1 / problem.power, 1 / problem.power, 1 / variance)
+    target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
+    variance = FIRST_NOISE * target_variance if problem.noise_variance is None else problem.noise_variance
+    return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
 def _loss(block: ResidualStatistics | LogisticBlock) -> float:
-    return float(block.surprise if isinstance(block, LogisticBlock) else block.energy.sum())
+    return float(block.nll if isinstance(block, LogisticBlock) else block.sum_squares.sum())
 
 
 def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:
@@ -147,8 +147,11 @@ def _tied_fit(
 ) -> tuple[Tied, GramStatistics, AnyPosterior]:
     """α, β and the posterior of a target that is a number, with the statistics that they come from."""
     statistics = _gram(sample, design, problem.n_targets)
-    power, variance = problem.power if problem.powers is None else problem.powers, problem.noise_variance
-    noise = Noise(power, None if variance is None else 1 / variance)
+    target_variance, variance = (
+        problem.target_variance if problem.target_variances is None else problem.target_variances,
+        problem.noise_variance,
+    )
+    noise = Noise(target_variance, None if variance is None else 1 / variance)
     tied = first_tied(problem) if last is None else last.tied
     tied, found = updates(statistics, tied, FIRST_UPDATES if fresh else UPDATES, noise)
     return tied, statistics, found

@@ -71,14 +71,14 @@ WINDOW = 3
 DRAW = 3
 """Sets the draw of centres apart from other draws of the same seed."""
 
-PRIORS = ("flat", "half-normal")
-"""Priors of a gamma per feature: uniform in log gamma; or half-normal with a precision of its own (``half_normal``),
-which costs half a nat per unit of log gamma and switches features off."""
-
 
 @dataclass(frozen=True)
 class Ask:
-    """How a kernel is to be learned: centres at first and at most, and the prior of its gamma per feature."""
+    """How a kernel is to be learned: centres at first and at most, and the prior of its gamma per feature.
+
+    ``prior`` is "flat", uniform in log gamma, or "half-normal" with a precision of its own (``core.half_normal``),
+    which costs half a nat per unit of log gamma and switches features off.
+    """
 
     centres: int
     most: int
@@ -160,7 +160,7 @@ class Stage:
         shift = 0.0 if problem.classifies else best.rows * float(np.log(scale).sum())
         numbers: dict[str, Any] = {"noise_variance": None, "noise_sd": None, "train_rmse": None}
         if problem.classifies:
-            numbers |= {"train_log_loss": best.surprise / best.rows, "train_error": best.wrong / best.rows}
+            numbers |= {"train_log_loss": best.nll / best.rows, "train_error": best.wrong / best.rows}
         else:
             numbers |= noise(1 / best.tied.beta, scale)
             numbers["train_rmse"] = root_mean(scale * np.sqrt(best.residual / best.rows))
@@ -174,7 +174,7 @@ class Stage:
             termination=self.reason or Termination.CONVERGED,
             log_evidence=best.value - shift,
             selection="random",
-            likelihood="full" if self.sample.whole else "sample",
+            fit_rows="full" if self.sample.whole else "sample",
             kernel=self.kernel.spec(),
             gain=best.value - self.first,
             **numbers,

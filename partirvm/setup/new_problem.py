@@ -14,13 +14,13 @@ from partirvm.data import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.bases import labels_by_name
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.setup.basis import resolve_basis
 from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import resolve_kernel
-from partirvm.setup.parameters import resolve_class_likelihood, resolve_prior, resolve_scaling
+from partirvm.setup.parameters import resolve_prior, resolve_scaling
 from partirvm.strategies.problem import Problem
 from partirvm.types import over_square
 
@@ -61,21 +61,21 @@ def _problem_of(
             n_rows=source.n_rows,
             empty=empty,
             bias=parameters.fit_intercept,
-            power=1.0,
+            target_variance=1.0,
             noise_variance=None,
             target_scale=1.0,
             shuffled=source.shuffled,
             held_out=held_out is not None,
-            likelihood=LIKELIHOODS[resolve_class_likelihood(parameters, classes.n_classes)],
+            likelihood=likelihood_for(classes.n_classes, parameters.multi_class),
             n_classes=classes.n_classes,
             codes=classes.codes,
             prior=resolve_prior(parameters, 1.0, labels),
         )
     scales, targets = empty.scaling.t_scale, moments.targets
-    powers = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
-    several = source.n_targets > 1 and bool(powers.any())
-    if several and not powers.all():
-        which = int(np.flatnonzero(powers == 0)[0])
+    target_variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
+    several = source.n_targets > 1 and bool(target_variances.any())
+    if several and not target_variances.all():
+        which = int(np.flatnonzero(target_variances == 0)[0])
         name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
             f"target {which} of {source.n_targets}{name} is constant: leave it out, or give each target vectors of its "
@@ -88,26 +88,27 @@ def _problem_of(
             f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
         )
     noise = None
-    if parameters.noise_variance != "estimate":
-        noise = over_square(float(parameters.noise_variance), scales)
-        _check_noise(float(parameters.noise_variance), noise, powers)
+    if not isinstance(parameters.noise_variance, str):
+        noise = over_square(parameters.noise_variance, scales)
+        _check_noise(parameters.noise_variance, noise, target_variances)
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=parameters.fit_intercept,
-        power=float(powers.mean()),
+        target_variance=float(target_variances.mean()),
         noise_variance=noise if noise is None or source.n_targets > 1 else float(noise[0]),
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out is not None,
+        likelihood=likelihood_for(0, parameters.noise_variance),
         prior=prior,
-        powers=np.where(powers > 0, powers, 1.0) if source.n_targets > 1 else None,
+        target_variances=np.where(target_variances > 0, target_variances, 1.0) if source.n_targets > 1 else None,
     )
 
 
-def _check_noise(given: float, noise: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
+def _check_noise(given: float, noise: NDArray[np.float64], target_variances: NDArray[np.float64]) -> None:
     """Refuse a noise variance that no arithmetic can tell from 0, or the target from; ``noise`` is it to the model."""
-    share = np.divide(noise, powers, out=np.ones_like(powers), where=powers > 0)
+    share = np.divide(noise, target_variances, out=np.ones_like(target_variances), where=target_variances > 0)
     if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
         far = share[int(np.argmax(np.abs(np.log10(np.maximum(share, np.finfo(float).tiny)))))]
         raise UsageError(

@@ -11,17 +11,24 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
+from partirvm.errors import UsageError
 from partirvm.kernels import NoKernel
+from partirvm.likelihoods import words_of
 from partirvm.options import Request, check
 from partirvm.options.constraints import OneOf
 from partirvm.planning.plan import Sparseness
+from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import parse_duration
 from partirvm.setup.basis import checked_basis, portable_basis, require_functions
 from partirvm.setup.kernel import checked_kernel, portable_kernel
 from partirvm.setup.partition_size import DENSE, partition_size
 from partirvm.setup.timer import Timer
-from partirvm.strategies.fit_rows import SAMPLE, automatic
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS, SAMPLE, automatic
+from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import Record
+from partirvm.strategies.selection import SELECTIONS
+from partirvm.strategies.working_set import WorkingSet
 from partirvm.types import Scaling, over_square
 
 SMALL = 200
@@ -50,7 +57,29 @@ def check_parameters(parameters: Request) -> Request:
     """
     p = replace(parameters, kernel=checked_kernel(parameters.kernel), basis=checked_basis(parameters.basis))
     require_functions(p)
-    return check(p)
+    p = check(p)
+    OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
+    OneOf(words_of(classes=True))("multi_class", p.multi_class)
+    if isinstance(p.noise_variance, str):
+        OneOf(("a number above 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+    _check_together(p)
+    return p
+
+
+def _check_together(p: Request) -> None:
+    """Refuse options of a strategy that exclude each other."""
+    if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
+        raise UsageError("kernel=None has no candidates, its one fit sees all rows: last_rows must be 'full'")
+    weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
+    if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
+        raise UsageError(
+            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
+            "be 'full' or 'sample', or the selection another"
+        )
+    if p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges and p.max_rounds is not None:
+        raise UsageError(
+            f"max_rounds is {p.max_rounds}, but {p.strategy} has no rounds: limit max_vectors, or use another strategy"
+        )
 
 
 def portable(parameters: Request) -> dict[str, Any]:
@@ -98,13 +127,6 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
     )
 
 
-def resolve_class_likelihood(parameters: Request, n_classes: int) -> str:
-    """The likelihood of so many classes: two need one output, whatever ``multi_class``."""
-    if n_classes == 2:
-        return "bernoulli"
-    return "multinomial" if parameters.multi_class == "auto" else parameters.multi_class
-
-
 def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:
     """Whether probabilities allow for the uncertainty of the weights; "auto" does for two classes of few rows.
 
@@ -128,11 +150,11 @@ def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -
     Without a kernel there are no candidates, and one fit: ``basic``.
     """
     if parameters.kernel == NoKernel.name:
-        return "basic"
+        return Basic.name
     if parameters.strategy != "auto":
         return parameters.strategy
     few = class_outputs * n_rows**2 <= SMALL_CURVATURE if class_outputs else n_rows <= SMALL
-    return "basic" if few and parameters.partition_size == "auto" else "working-set"
+    return Basic.name if few and parameters.partition_size == "auto" else WorkingSet.name
 
 
 def resolve_partition_size(
@@ -161,15 +183,15 @@ def resolve_partition_size(
     return sparseness, size, notes
 
 
-def resolve_likelihood(
-    parameters: Request, strategy: str, n_rows: int, size: int, n_kernels: int = 1
+def resolve_fit_rows(
+    parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1
 ) -> tuple[str, int]:
-    """Which likelihood intermediate fits see, and the rows of a sample. The only fit of ``basic`` is its last."""
-    likelihood = parameters.final_likelihood if strategy == "basic" else parameters.likelihood
-    if likelihood == "auto":
-        likelihood = automatic(strategy, n_rows, size, n_kernels)
-    rows = parameters.likelihood_rows
-    return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
+    """The rows that intermediate fits use, and the number of rows of a sample. An only fit is the last."""
+    fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
+    if fit_rows == "auto":
+        fit_rows = automatic(schedule, n_rows, size, n_kernels)
+    rows = parameters.sample_rows
+    return fit_rows, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
 
 
 def timer_of(parameters: Request) -> Timer:

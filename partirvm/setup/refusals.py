@@ -5,6 +5,7 @@ from __future__ import annotations
 from partirvm.backends import Executor
 from partirvm.backends.tile_passes import MomentsPass
 from partirvm.core.moments import Moments
+from partirvm.core.solvers import SOLVERS
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.errors import DataError, UsageError
@@ -91,7 +92,7 @@ def _kind(source: Source) -> str:
 
 def check_solver(parameters: Request, source: Source) -> None:
     """Actions on one column at a time are of one target's numbers or of classes, with nothing believed of α."""
-    if parameters.solver != "fast":
+    if not SOLVERS[parameters.solver].acts_alone:
         return
     believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
     for there, what in (
@@ -99,4 +100,5 @@ def check_solver(parameters: Request, source: Source) -> None:
         (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
     ):
         if there:
-            raise UsageError(f"solver 'fast' does not support {what}: it must be 'auto' or 'fixed-point'")
+            others = " or ".join(repr(name) for name, solver in SOLVERS.items() if not solver.acts_alone)
+            raise UsageError(f"solver {parameters.solver!r} does not support {what}: it must be {others}")

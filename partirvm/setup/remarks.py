@@ -8,17 +8,19 @@ from partirvm.data import Source
 from partirvm.kernels import NoKernel
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.planning.schedule import Schedule
 from partirvm.setup.basis import codes_seen
 from partirvm.setup.choosing import LEAST
 from partirvm.setup.kernel import chooses, learns, sees_codes
+from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS
 
 
 def remarks_of(
     parameters: Request,
-    strategy: str,
-    likelihood: str,
+    schedule: Schedule,
+    fit_rows: str,
     source: Source,
     problem: Problem,
     moments: Moments,
@@ -28,15 +30,15 @@ def remarks_of(
     given, remarks = parameters, []
     chosen = {
         "target": (_kind_of_target(problem),),
-        "strategy": (strategy,),
-        "fit_rows": (likelihood, given.final_likelihood),
+        "strategy": schedule.traits,
+        "fit_rows": (fit_rows, given.last_rows),
         "kernel": ("none" if given.kernel == NoKernel.name else "some",),
         "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
     }
     without = idle(given, chosen)
     if not problem.bias and [*dict(problem.prior.fixed)] == [BIAS]:
         without.append("fixed_alpha")
-    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.power
+    learned = learns(given) and groups(problem.empty.kernel.parameters) and problem.target_variance
     if given.gamma_prior != TABLE["gamma_prior"].default and not learned:
         without.append("gamma_prior")
     if without:
@@ -45,19 +47,19 @@ def remarks_of(
         remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
     if blind := codes_seen(given, source.columns):
         remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
-    if learns(given) and not problem.power:
+    if learns(given) and not problem.target_variance:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
-    if likelihood == "partition" and strategy == "split-merge" and source.columns.classes is not None:
+    if schedule.merges and not FIT_ROWS[fit_rows].shared and source.columns.classes is not None:
         remarks.append(
-            "likelihood 'partition' prunes too much where classes are split and merged, and the last fit cannot "
+            f"fit_rows={fit_rows!r} prunes too much where classes are split and merged, and the last fit cannot "
             "recover what is gone: 'full' and 'sample' err less"
         )
-    if strategy in ("split-merge", "incremental") and new_rows is None and not source.shuffled:
+    if schedule.whole_partitions and new_rows is None and not source.shuffled:
         remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
-    if given.final_likelihood != "full":
-        remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
+    if not FIT_ROWS[given.last_rows].whole:
+        remarks.append(f"the last fit, too, sees some rows only: last_rows is {given.last_rows!r}")
     return tuple(remarks)
 
 

@@ -18,6 +18,7 @@ from partirvm.data.weighted import ClassWeighted
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, Sparseness
+from partirvm.planning.schedule import Schedule
 from partirvm.setup.class_weights import class_weights_of
 from partirvm.setup.kernel import learns
 from partirvm.setup.new_problem import codes_of, new_problem
@@ -25,7 +26,7 @@ from partirvm.setup.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
-    resolve_likelihood,
+    resolve_fit_rows,
     resolve_moderate,
     resolve_partition_size,
     resolve_strategy,
@@ -37,6 +38,7 @@ from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.search import Interrupted, Learned, Measuring
 from partirvm.setup.spec import FitSpec, memory_limits, planned
 from partirvm.setup.spent import Entry
+from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import SAMPLE
 from partirvm.strategies.problem import Options, Problem
 
@@ -85,49 +87,65 @@ def resolve(
     began = time.perf_counter()
     look(interrupted)
     rows = _Rows.of(source, request, executor, held_out, interrupted)
-    source, moments = rows.source, rows.moments
-    problem = new_problem(source, held_out, request, moments, executor)
-    strategy = resolve_strategy(request, source.n_rows, problem.n_outputs if problem.classifies else 0)
-    shape, machine = _shape(source, problem), machine_for(request, executor)
-    measuring = Measuring(source, shape, machine, request, executor, interrupted, began)
+    problem = new_problem(rows.source, held_out, request, rows.moments, executor)
+    schedule = _schedule(request, problem)
+    shape, machine = _shape(rows.source, problem), machine_for(request, executor)
+    measuring = Measuring(rows.source, shape, machine, request, executor, interrupted, began)
     learned = None
-    if problem.power and enough_to_learn(request, moments):
-        learned = measuring.kernel(problem, all_rows=strategy == "basic")
+    if problem.target_variance and enough_to_learn(request, rows.moments):
+        learned = measuring.kernel(problem, all_rows=schedule.one_fit)
         problem = replace(problem, empty=replace(problem.empty, kernel=learned.kernel))
-    sparseness: Sparseness | None = None
-    measured: tuple[Entry, ...] = () if learned is None else learned.lines
-    notes: tuple[str, ...] = () if learned is None else learned.notes
-    if strategy == "basic" or not problem.power:
-        size = shape.n_candidates if strategy == "basic" else min(AUTO_PARTITION[0], shape.n_candidates)
-    elif request.partition_size != "auto":
-        size = min(int(request.partition_size), shape.n_candidates)
-    else:
-        size = min(AUTO_PARTITION[0], shape.n_candidates)
-        record, lines, capped = measuring.sparseness(problem)
-        if record is not None:
-            centres = 0 if learned is None else learned.centres
-            sparseness, size, held = resolve_partition_size(source.n_rows, source.n_features, record, centres)
-            measured, notes = measured + lines, notes + capped + held
+    size = _partition_size(request, schedule, problem, shape, measuring, learned)
     if interrupted() is Termination.TIME:
-        notes += ("time_limit is over before the fit begins",)
-    spec = _spec(
-        rows,
-        request,
-        problem,
-        strategy,
-        size,
-        executor,
-        machine,
-        shrink_partition=request.partition_size == "auto" and strategy != "basic",
-        sparseness=sparseness,
-        learned=learned,
-        notes=notes,
-    )
-    if sparseness is not None:
-        plan = spec.plan
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        measured = (*measured[:-1], {**measured[-1], **chosen, "notes": list(plan.notes)})
-    return replace(spec, measured=measured)
+        size = replace(size, notes=(*size.notes, "time_limit is over before the fit begins"))
+    return _spec(rows, request, problem, schedule, size, executor, machine, learned=learned)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """The partition size, how it came about, and what was measured for it.
+
+    ``left_open`` lets the plan lower it where memory is short; ``lines`` are those of the heuristic's fit, ``notes``
+    what it was held to.
+    """
+
+    size: int
+    left_open: bool = False
+    sparseness: Sparseness | None = None
+    lines: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
+        """The lines, of which the last says what the plan made of the size that was found."""
+        if self.sparseness is None:
+            return self.lines
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
+        return (*self.lines[:-1], {**self.lines[-1], **chosen, "notes": list(plan.notes)})
+
+
+def _partition_size(
+    request: Request,
+    schedule: Schedule,
+    problem: Problem,
+    shape: DataShape,
+    measuring: Measuring,
+    learned: Learned | None,
+) -> _Size:
+    """What was asked for, or what the heuristic finds; all candidates where they join at once."""
+    if schedule.one_fit:
+        return _Size(shape.n_candidates)
+    left_open = request.partition_size == "auto"
+    least = min(AUTO_PARTITION[0], shape.n_candidates)
+    if not problem.target_variance:
+        return _Size(least, left_open)
+    if not left_open:
+        return _Size(min(int(request.partition_size), shape.n_candidates))
+    record, lines, capped = measuring.sparseness(problem)
+    if record is None:
+        return _Size(least, left_open)
+    centres = 0 if learned is None else learned.centres
+    found, size, held = resolve_partition_size(shape.n_rows, shape.n_features, record, centres)
+    return _Size(size, left_open, found, lines, capped + held)
 
 
 def resolve_known(
@@ -154,11 +172,9 @@ def resolve_known(
         held_out=held_out is not None,
         codes=codes_of(rows.source, request, executor),
     )
-    strategy = resolve_strategy(request, source.n_rows, problem.n_outputs if problem.classifies else 0)
-    n_candidates = source.n_rows * problem.n_kernels
-    size = n_candidates if strategy == "basic" else min(int(request.partition_size), n_candidates)
-    machine = machine_for(request, executor)
-    return _spec(rows, request, problem, strategy, size, executor, machine, joining=joining)
+    schedule, n_candidates = _schedule(request, problem), source.n_rows * problem.n_kernels
+    size = _Size(n_candidates if schedule.one_fit else min(int(request.partition_size), n_candidates))
+    return _spec(rows, request, problem, schedule, size, executor, machine_for(request, executor), joining=joining)
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
@@ -193,54 +209,44 @@ def _shape(source: Source, problem: Problem) -> DataShape:
     )
 
 
+def _schedule(request: Request, problem: Problem) -> Schedule:
+    """That of the strategy that was asked for, or that suits the number of rows."""
+    outputs = problem.n_outputs if problem.classifies else 0
+    return STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
+
+
 def _spec(
     rows: _Rows,
     request: Request,
     problem: Problem,
-    strategy: str,
-    size: int,
+    schedule: Schedule,
+    size: _Size,
     executor: Executor,
     machine: Machine,
     *,
-    shrink_partition: bool = False,
-    sparseness: Sparseness | None = None,
     learned: Learned | None = None,
-    notes: tuple[str, ...] = (),
     joining: int | None = None,
 ) -> FitSpec:
     """Resolve what follows from strategy and partition size, and plan."""
     source, moments = rows.source, rows.moments
-    likelihood, sample = resolve_likelihood(request, strategy, source.n_rows, size, problem.n_kernels)
-    notes += remarks_of(request, strategy, likelihood, source, problem, moments, joining)
-    resolved = replace(
-        request,
-        strategy=strategy,
-        partition_size=size,
-        likelihood=likelihood,
-        likelihood_rows=sample,
-        selection=_selection(request, strategy, problem.classifies),
-        moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
-        multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
-    )
-    if learns(request):
-        resolved = replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
-    rates = calibrate(source, problem)
+    resolved = _resolved(request, problem, schedule, size.size)
+    notes = () if learned is None else learned.notes
+    notes += size.notes
+    notes += remarks_of(request, schedule, resolved.fit_rows, source, problem, moments, joining)
     plan = planned(
         resolved,
         problem,
         _shape(source, problem),
         machine,
-        rates,
+        calibrate(source, problem),
         executor.elastic,
-        shrink_partition=shrink_partition,
+        shrink_partition=size.left_open,
         joining=joining,
     )
     text = None if learned is None else learned.text
-    plan = replace(plan, sparseness=sparseness, learned=text, notes=notes + plan.notes)
-    if request.likelihood_rows == "auto" and plan.likelihood_rows is not None:
-        sample = min(sample, SAMPLE * plan.partition_size)
-        plan = replace(plan, likelihood_rows=sample)
-    resolved = replace(resolved, partition_size=plan.partition_size, likelihood_rows=sample)
+    plan = replace(plan, sparseness=size.sparseness, learned=text, notes=notes + plan.notes)
+    plan, sample = _smaller_sample(plan, request, int(resolved.sample_rows))
+    resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
     return FitSpec(
         resolved,
         problem,
@@ -250,15 +256,42 @@ def _spec(
         input_variance(source.columns, moments, problem.empty.scaling),
         moments.inputs.constant,
         moments.targets.n,
+        measured=(() if learned is None else learned.lines) + size.lines_with(plan),
         notes=notes,
     )
 
 
-def _selection(parameters: Request, strategy: str, classifies: bool) -> str:
-    if strategy != "working-set":
-        return "all" if strategy == "basic" else "order"
-    if parameters.selection != "auto":
-        return parameters.selection
+def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, int]:
+    """With the sample of a partition size that the plan has lowered, where its rows were left open."""
+    if request.sample_rows != "auto" or plan.sample_rows is None:
+        return plan, sample
+    sample = min(sample, SAMPLE * plan.partition_size)
+    return replace(plan, sample_rows=sample), sample
+
+
+def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
+    """The request with every "auto" of the fit's mathematics resolved; the plan may still lower the partition size."""
+    fit_rows, sample = resolve_fit_rows(request, schedule, problem.n_rows, size, problem.n_kernels)
+    resolved = replace(
+        request,
+        strategy=schedule.name,
+        partition_size=size,
+        fit_rows=fit_rows,
+        sample_rows=sample,
+        selection=_selection(request, schedule, problem.classifies),
+        moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
+        multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,
+    )
+    if learns(request):
+        return replace(resolved, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
+    return resolved
+
+
+def _selection(request: Request, schedule: Schedule, classifies: bool) -> str:
+    if not schedule.selects:
+        return schedule.order
+    if request.selection != "auto":
+        return request.selection
     return CLASS_SELECTION if classifies else SELECTION
 
 

@@ -88,6 +88,7 @@ class Measuring:
     def sparseness(self, problem: Problem) -> tuple[Record | None, tuple[Entry, ...], tuple[str, ...]]:
         """The heuristic's fit: its record (None if time was up), its line of history, notes on what it was held to."""
         n_rows, parameters = self.source.n_rows, self.parameters
+        problem = replace(problem, likelihood=problem.likelihood.measured_by)
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
@@ -105,6 +106,7 @@ class Measuring:
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
         """The kernel learned from that of the problem; ``all_rows`` says that all are to be candidates of one fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
+        problem = replace(problem, likelihood=problem.likelihood.measured_by)
         ask = asked(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
         # the slopes of a block take as much memory as the block itself
         columns, room = self._affordable(2 * ask.most, LEARNING_ROWS)
@@ -126,7 +128,7 @@ class Measuring:
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
         """So many random rows, all if there are no more; what passes over them take is counted for the lines."""
-        options = Options(rows, "random", likelihood_rows=rows, seed=self.parameters.seed)
+        options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
         numbers = posterior_rows(problem, options, "sample", problem.empty)
         return gathered(self.source, numbers, self.executor, self._look, lines.spent, room, lines.add, lines.is_best)
 

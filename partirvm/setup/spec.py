@@ -20,17 +20,19 @@ from partirvm.kernels.bases import basis_from_spec
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
-from partirvm.planning.cost import Looking, Rates, RoundCost
+from partirvm.planning.cost import Rates, RoundCost
 from partirvm.planning.keeping import SHARE, KernelStore, choose
-from partirvm.planning.make_plan import make_plan, weighing_all
+from partirvm.planning.make_plan import Method, make_plan, weighing_all
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import Machine, Plan, Sparseness
 from partirvm.setup.basis import checked_basis
 from partirvm.setup.kernel import checked_kernel
 from partirvm.setup.parameters import portable
 from partirvm.setup.rates import measure_disk
-from partirvm.strategies.problem import Lot, Options, Problem
-from partirvm.strategies.selection import ALL_WEIGHTS, POOL, SPREAD
+from partirvm.strategies import STRATEGIES
+from partirvm.strategies.fit_rows import FIT_ROWS
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
+from partirvm.strategies.selection import RANDOM, SELECTIONS
 from partirvm.types import Scaling
 
 Float = NDArray[np.float64]
@@ -135,13 +137,13 @@ def planned(
         machine,
         rates,
         request,
-        looking=_looking(request, problem.shuffled, shape),
+        _method(request, problem.shuffled, shape),
         held_out=problem.held_out,
         shrink_threads=elastic,
         shrink_partition=shrink_partition,
         joining=joining,
     )
-    if request.selection == ALL_WEIGHTS:
+    if request.selection in SELECTIONS and SELECTIONS[request.selection].weighs_all:
         plan = weighing_all(plan, rates, held_out=problem.held_out, shrink_threads=elastic)
     return replace(plan, kernel_store=_kernel_store(plan, rates, request))
 
@@ -155,11 +157,15 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _looking(request: Request, shuffled: bool, shape: DataShape) -> Looking:
-    P = int(request.partition_size)
-    if request.selection == "error":
-        return Looking(rows=min(SPREAD * P, shape.n_rows) if shuffled else shape.n_rows)
-    return Looking(pool=min(POOL * P, shape.n_candidates) if request.selection == "gain" else 0)
+def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
+    """What planning has to know of the strategy, the rows of its fits and the selection, from their registries."""
+    seen, last, P = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows], int(request.partition_size)
+    return Method(
+        STRATEGIES[request.strategy].schedule,
+        seen.seen(request, shape.n_rows),
+        seen.whole and last.whole,
+        SELECTIONS.get(request.selection, RANDOM).looking(P, shape.n_rows, shape.n_candidates, shuffled=shuffled),
+    )
 
 
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
@@ -188,7 +194,7 @@ def _unpack_request(packed: dict[str, Any]) -> Request:
 def _pack_problem(problem: Problem) -> dict[str, Any]:
     """A problem by its values; of the empty design what names its columns."""
     empty = problem.empty
-    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "lots")}
+    own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "batches")}
     return {
         **own,
         "kernel": empty.kernel.spec(),
@@ -197,7 +203,7 @@ def _pack_problem(problem: Problem) -> dict[str, Any]:
         "origin": empty.origin,
         "likelihood": problem.likelihood.name,
         "prior": asdict(problem.prior),
-        "lots": [asdict(lot) for lot in problem.lots],
+        "batches": [asdict(batch) for batch in problem.batches],
     }
 
 
@@ -217,7 +223,7 @@ def _unpack_problem(packed: dict[str, Any]) -> Problem:
         ),
         likelihood=LIKELIHOODS[values.pop("likelihood")],
         prior=Prior(**{**prior, **densities}),
-        lots=tuple(Lot(**lot) for lot in values.pop("lots")),
+        batches=tuple(AppendedBatch(**batch) for batch in values.pop("batches")),
         **values,
     )
 
@@ -229,6 +235,7 @@ def _unpack_plan(packed: dict[str, Any]) -> Plan:
         "machine": Machine(**packed["machine"]),
         "bytes": StepBytes(**packed["bytes"]),
         "rounds": tuple(RoundCost(**each) for each in packed["rounds"]),
+        "schedule": STRATEGIES[packed["schedule"]["name"]].schedule,
         "sparseness": None if sparseness is None else Sparseness(**sparseness),
         "kernel_store": KernelStore(**packed["kernel_store"]),
     }

@@ -1,6 +1,6 @@
-"""Folders that survive their writers: small objects written whole, snapshots, and a lease on who may write.
+"""Durable folders: small objects written atomically, snapshots, and a lease that allows one writer at a time.
 
-A leaf of the house: it knows no fit, no model and no data, so that jobs, models, data and outputs can all stand on it.
+Storage imports no fit, model or data modules, so that jobs, models, data and outputs can all use it.
 """
 
 from __future__ import annotations

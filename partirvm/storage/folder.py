@@ -1,12 +1,11 @@
-"""A folder of small objects, on this machine or anywhere that fsspec knows.
+"""A folder of small objects, on this machine or on any fsspec file system.
 
-What stands under a name is whole: ``write`` replaces it in one step, ``create`` puts it there only if nothing is. A
-process that is killed in the middle leaves what was there before. On a local disk objects are also flushed before the
-call returns, so that this holds for a machine that loses power.
+Objects are written whole: ``write`` replaces an object in one step, ``create`` creates it only if it does not exist. If
+a process is killed during a call, the previous state remains. On a local disk objects are also flushed before the call
+returns, so that this holds when the machine loses power.
 
-``create`` is the one operation that two processes cannot both succeed in; numbered events, epochs of the lease and
-pointers to snapshots stand on it. A filesystem that only imitates it (looks, then writes) is refused by
-``require_exclusive``.
+``create`` is the one operation of which only one of two concurrent calls can succeed. Numbered events, lease epochs and
+snapshot pointers rely on it. ``require_exclusive`` refuses a file system that only emulates it (checks, then writes).
 """
 
 from __future__ import annotations
@@ -37,68 +36,68 @@ REASONS = {
 
 
 class Folder(Protocol):
-    """A tree of objects under relative names such as ``events/000001.json``; ``location`` is what the user called it.
+    """A tree of objects under relative names such as ``events/000001.json``; ``location`` is the path the user gave.
 
-    Errors are the builtin ones (``FileNotFoundError``, ``FileExistsError``, other ``OSError``); ``storing`` makes them
-    readable.
+    Errors are the builtin ones (``FileNotFoundError``, ``FileExistsError``, other ``OSError``); ``storing`` converts
+    them to ``StorageError``.
     """
 
     location: str
 
     def read(self, name: str) -> bytes:
-        """The object's bytes. Raises ``FileNotFoundError``."""
+        """The bytes of the object. Raises ``FileNotFoundError``."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Put an object there, whole or not at all, in place of any that is there."""
+        """Write an object atomically, replacing an existing one."""
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Put an object there if nothing is: of two that try at once one succeeds. Raises ``FileExistsError``."""
+        """Create an object; of two concurrent calls one succeeds. Raises ``FileExistsError`` if it exists."""
         ...
 
     def require_exclusive(self) -> None:
-        """Raise ``StorageError`` where ``create`` could let two writers succeed."""
+        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed."""
         ...
 
     def list(self, name: str = "") -> list[str]:
-        """Names of what lies directly in a folder, sorted; none if it is not there."""
+        """Names of the direct children of a folder, sorted; empty if it does not exist."""
         ...
 
     def empty(self) -> bool:
-        """Whether nothing at all is there, hidden names counted."""
+        """True if the folder contains nothing, hidden names included."""
         ...
 
     def exists(self, name: str = "") -> bool:
-        """Whether there is an object or a folder of this name."""
+        """True if there is an object or a folder of this name."""
         ...
 
     def remove(self, name: str = "") -> None:
-        """Remove an object or a folder and all in it; nothing happens if it is not there."""
+        """Remove an object, or a folder with its contents; no-op if it does not exist."""
         ...
 
     def flush(self, name: str) -> None:
-        """Wait until everything in a folder is on the disk."""
+        """Wait until all files in a folder are flushed to disk."""
         ...
 
     def place(self, name: str) -> str:
-        """Path or URL of an object, as other libraries open it."""
+        """Path or URL of an object, for other libraries."""
         ...
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name beside this one."""
+        """The folder of this name next to this one."""
         ...
 
     def rename(self, other: Self) -> None:
-        """Move all of this folder to where ``other``, a folder of the same kind, is not there yet."""
+        """Move this folder to ``other``, a folder of the same kind that does not exist yet."""
         ...
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
-    """The JSON object of this name, as ``to_json`` wrote it.
+    """The JSON object of this name, as written by ``to_json``.
 
-    Raises ``MissingDataError`` if there is none, ``CutShortError`` if its end is missing, ``FormatError`` if it is
-    damaged otherwise.
+    Raises ``MissingDataError`` if it does not exist, ``CutShortError`` if it is truncated, ``FormatError`` if it is
+    damaged in another way.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -113,29 +112,29 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
             raise CutShortError(f"{place}: damaged, its end is missing") from error
         raise FormatError(f"{place}: damaged, not JSON: {error}") from error
     if not isinstance(value, dict) or value.pop("check", None) != digest(value):
-        raise FormatError(f"{place}: damaged, its content is not what its checksum says: restore the file")
+        raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
     return value
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    """A JSON object as it is stored: with a checksum of its content, ``check``."""
+    """Serialise a JSON object for storage, with a checksum of its content, ``check``."""
     return json.dumps({**value, "check": digest(value)}, indent=1).encode()
 
 
 END = b"\n}"
-"""How every object ends that ``to_json`` writes, and nothing in its middle."""
+"""Ends every object written by ``to_json`` and occurs nowhere else in it."""
 
 
 def digest(value: Any) -> str:
-    """A hash of JSON: of a value as it is once it is read back, whatever the order of its keys."""
+    """Hash of a JSON value, independent of the order of its keys."""
     text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """The fsspec filesystem of a path or URL, and the path in it.
+    """The fsspec file system of a path or URL, and the path in it.
 
-    Raises ``UsageError`` for an address of no known kind, ``StorageError`` where nothing answers.
+    Raises ``UsageError`` for an unknown kind of address, ``StorageError`` if the store does not respond.
     """
     import fsspec
 
@@ -150,10 +149,10 @@ def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> 
 def reading(
     place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
 ) -> Iterator[None]:
-    """Turn whatever a store, or a decoder of what it holds, raises into an error that names the place.
+    """Convert the errors of a store, or of a decoder of its contents, to an error that states the place.
 
-    What is not there is a ``MissingDataError``; what does not answer or may not be read, that is all that has an error
-    number, a ``StorageError``; anything else means that the bytes are not those that were written: ``damaged``.
+    A missing file raises ``MissingDataError``; an ``OSError`` with an error number (no response, no permission)
+    ``StorageError``; any other error means that the bytes differ from what was written, and raises ``damaged``.
     """
     try:
         yield
@@ -164,12 +163,12 @@ def reading(
     except Exception as error:
         if isinstance(error, OSError) and error.errno:
             raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
-        raise damaged(f"{place}: cannot be read ({_said(error)}): {advice}") from error
+        raise damaged(f"{place}: cannot be read ({_text(error)}): {advice}") from error
 
 
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Turn what a full, read-only or forbidden store raises into a ``StorageError`` that names the place."""
+    """Convert errors of a full, read-only or forbidden store to a ``StorageError`` that states the place."""
     try:
         yield
     except (ExistsError, StorageError, MissingDataError):
@@ -178,8 +177,8 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
         raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
 
 
-def _said(error: Exception) -> str:
-    """The text of an error; a KeyError and the like say little without their name."""
+def _text(error: Exception) -> str:
+    """The text of an error, with its class name, since the text of a KeyError is only the key."""
     return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
 
 

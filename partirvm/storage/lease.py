@@ -1,32 +1,32 @@
-"""One writer at a time, by a lease that needs nothing but exclusive creation.
+"""A lease that allows one writer at a time, using only exclusive creation.
 
-    lease/000003.json         the third holder: who, when, and the marks (below); created exclusively, never changed
-    lease/000003.beat.json    written again and again while the holder lives, by nobody else
-    lease/000003.over.json    the holder has gone of its own will
+    lease/000003.json         the third holder: process, time, and marks (see below); created exclusively, immutable
+    lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
+    lease/000003.over.json    the holder has released the lease
 
-The number is the *epoch*. The newest epoch holds the lease; to take it is to create the next number, in which only one
-of several processes can succeed. It may be taken when the holder
+The number is the *epoch*. The newest epoch holds the lease; a process takes the lease by creating the next number, in
+which only one of several processes can succeed. It may be taken if the holder
 
-- has released it,
-- is dead: on this machine, by number and start time of its process (``storage.process_identity``), at once; or
-- has been silent for 15 s (``EXPIRY``): it hangs, its machine sleeps or is cut off. A clock that runs differently here
-  must not end a lease early, so its silence is also watched for a moment, or where its clock is ahead for all of 15 s.
+- has released it;
+- is dead: on the same machine this is known at once from the number and start time of the process
+  (``storage.process_identity``); or
+- has been silent for 15 s (``EXPIRY``): it hangs, its machine sleeps or is disconnected. Clocks of machines may differ,
+  so its heartbeat is also watched for a moment, or for the full 15 s if its clock is ahead.
 
-**What a lease guarantees.** Nothing can keep a process that was frozen for an hour, and does not know it, from writing
-the one object that it was about to write. So what it writes is made void instead: every object that matters carries the
-epoch of its writer in its name or content, is created exclusively, and never replaces another one. And the object
-``lease/E.json`` carries *marks*: how far each such row of objects had come when epoch E was claimed. Readers leave out
-what an older epoch than E wrote beyond E's marks (``valid``). As both are read from objects that never change, all
-readers agree for ever from the moment at which ``lease/E.json`` appears, wherever the old holder was stopped: before,
-between or after its own checks. These checks (``Lease.check``, before and after each publication) are there so that it
-learns of it and ends.
+**Guarantee.** A process that was frozen for an hour can still write the object that it was about to write. The lease
+makes such writes void: every important object carries the epoch of its writer in its name or content, is created
+exclusively, and never replaces another one. ``lease/E.json`` also contains *marks*: the position of each guarded series
+of objects at the time when epoch E was claimed. Readers ignore objects that an epoch older than E wrote beyond E's
+marks (``valid``). Both are read from immutable objects, so all readers agree from the moment at which ``lease/E.json``
+exists, wherever the old holder was stopped: before, between or after its own checks. These checks (``Lease.check``,
+before and after each publication) exist so that the old holder detects the loss and stops.
 
-A folder that takes the place of another one goes on with its epochs (``succeed``), with marks at zero: what the writers
-of the other one still put there is void from the first. Should a folder begin anew, the *token* of each claim tells an
-old holder that the epoch of its number is not its own.
+A folder that replaces another one continues its epochs (``succeed``), with marks at zero: everything that writers of
+the old folder still write there is void. If a folder restarts at epoch 1, the *token* of each claim distinguishes
+claims with the same number.
 
-Where nothing can be linked a claim may be cut short (``storage.local_folder``). Its writer never got further: the next
-epoch is free, and it has no marks.
+On file systems without links a claim may be truncated (``storage.local_folder``). Its writer was then killed: the next
+epoch is free, and the truncated claim has no marks.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ from partirvm.storage.folder import Folder, read_json, storing, to_json
 from partirvm.storage.process_identity import Process
 
 BEAT = 3.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 EXPIRY = 15.0
-"""Seconds of silence after which a holder that cannot be asked is taken to be gone."""
+"""Seconds without heartbeat after which a holder on another machine counts as gone."""
 
 Marks: TypeAlias = dict[str, list[int]]
-"""The newest (epoch, number) of each row of objects that is guarded."""
+"""The newest (epoch, number) of each guarded series of objects."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds between signs of life, and of silence that end a lease."""
+    """Seconds between heartbeats, and seconds of silence after which a lease expires."""
 
     beat: float = BEAT
     expiry: float = EXPIRY
 
 
 TIMING = Timing()
-"""Everywhere but in tests."""
+"""Default, except in tests."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has, or had, an epoch. ``beat`` counts its signs of life, ``seen`` is the time of the last by its clock."""
+    """The process of an epoch. ``beat`` counts its heartbeats, ``seen`` is the time of the last one by its clock."""
 
     epoch: int
     process: Process
@@ -80,22 +80,22 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Whether it certainly holds the lease no more."""
+        """True if it certainly does not hold the lease any more."""
         return self.over or self.process.dead
 
     def alive(self, timing: Timing = TIMING) -> bool:
-        """Whether it holds the lease, as far as one look can tell: a clock that runs differently may deceive it."""
+        """True if it appears to hold the lease at a single check; wrong if the clocks differ too much."""
         return not self.gone and time.time() - self.seen < timing.expiry
 
 
 def epochs(folder: Folder) -> list[int]:
-    """Every epoch so far, increasing."""
+    """All epochs so far, in increasing order."""
     found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list("lease"))
     return sorted(int(match[1]) for match in found if match)
 
 
 def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
-    """Who has the newest epoch, or who had an older one; None before the first. A claim cut short is over."""
+    """The holder of the newest epoch, or of the given one; None before the first. A truncated claim counts as over."""
     newest = epoch is None
     if epoch is None:
         found = epochs(folder)
@@ -118,37 +118,38 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, seen, over)
 
 
-def limits(folder: Folder, row: str) -> list[tuple[int, tuple[int, int]]]:
-    """For each epoch, how far a row of objects had come when it was claimed; a claim cut short never took effect."""
+def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
+    """For each epoch, the position of a series of objects when it was claimed; truncated claims are left out."""
     found: list[tuple[int, tuple[int, int]]] = []
     for epoch in epochs(folder):
         try:
-            mark = read_json(folder, _name(epoch))["marks"].get(row, [0, 0])
+            mark = read_json(folder, _name(epoch))["marks"].get(series, [0, 0])
         except CutShortError:
             continue
         except MissingDataError:
             if _taken_away(folder, epoch):
-                return limits(folder, row)
+                return limits(folder, series)
             raise
         found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
 
 
 def _taken_away(folder: Folder, epoch: int) -> bool:
-    """Whether a claim listed a moment ago is gone: somebody overwrites the job, and what is there now counts."""
+    """True if a claim listed a moment ago is gone: another process overwrites the job, and the new content counts."""
     return epoch not in epochs(folder)
 
 
 def valid(epoch: int, position: Any, limits: list[tuple[int, Any]]) -> bool:
-    """Whether an object of this epoch stands: no later epoch was claimed before the object was there."""
+    """True if an object of this epoch counts: no later epoch was claimed before the object existed."""
     return all(epoch >= later or position <= mark for later, mark in limits)
 
 
 def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
     """Take the lease, and keep it alive by a thread until it is released or this process ends.
 
-    ``marks`` is called once the old holder is known to be gone. Waits up to ``patience`` seconds for a holder who lives
-    to go. Raises ``LeaseError`` if there still is one, ``StorageError`` for a store on which leases cannot be had.
+    ``marks`` is called once the old holder is known to be gone. Waits up to ``patience`` seconds for a live holder to
+    release it. Raises ``LeaseError`` if the holder is still alive then, ``StorageError`` if the store does not support
+    leases.
     """
     with storing(folder.location):
         folder.require_exclusive()
@@ -157,7 +158,7 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
         while True:
             last, now = holder(folder), time.monotonic()
             if last is not None and (last.epoch, last.beat) != watched:
-                moved = watched is not None  # whatever its clock says, it lives
+                moved = watched is not None  # it is alive, whatever its clock shows
                 watched, since = (last.epoch, last.beat), now
             quiet, silent = now - since, last is not None and not last.alive(timing)
             if last is None or last.gone or quiet >= timing.expiry or (silent and quiet >= 1.5 * timing.beat):
@@ -173,15 +174,15 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
 
 
 def succeed(folder: Folder, epoch: int, *, timing: Timing = TIMING) -> Lease:
-    """Take the first lease on a folder in whose place another one had come to ``epoch``: all that is older is void.
+    """Take the first lease of a folder that replaces one with newest epoch ``epoch``: older epochs are void.
 
-    Raises ``FileExistsError`` if another process was faster, ``OSError`` where it cannot be written.
+    Raises ``FileExistsError`` if another process was faster, ``OSError`` if it cannot be written.
     """
     return _claim(folder, epoch + 1, {}, timing)
 
 
 def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
-    """The lease. Raises ``FileExistsError`` if another process was faster."""
+    """Create the claim. Raises ``FileExistsError`` if another process was faster."""
     token = uuid.uuid4().hex
     claim = {"epoch": epoch, "token": token, **Process.this().to_json(), "time": time.time(), "marks": marks}
     folder.create(_name(epoch), to_json(claim))
@@ -189,7 +190,7 @@ def _claim(folder: Folder, epoch: int, marks: Marks, timing: Timing) -> Lease:
 
 
 class Lease:
-    """An epoch that this process holds. Use it as a context manager, or ``release`` it."""
+    """An epoch that this process holds. Use it as a context manager, or call ``release``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str, timing: Timing) -> None:
         self.epoch = epoch
@@ -201,26 +202,26 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the thread has found that another process holds the lease; costs nothing to ask."""
+        """True if the thread has found that another process holds the lease; no request to the store."""
         return self._lost
 
     def check(self) -> None:
-        """Look at the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder is another one."""
+        """Read the store; raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
         if self._mine():
             return
         self._lost = True
         last = holder(self._folder)
         if last is None or last.epoch <= self.epoch:
             raise LeaseLostError(
-                f"{self._folder.location} was replaced by something else while this process was silent: it stops here"
+                f"{self._folder.location} was replaced while this process was silent: this process stops"
             )
         raise LeaseLostError(
             f"{self._folder.location} was taken over by {last.process} (epoch {last.epoch}) while this process (epoch "
-            f"{self.epoch}) was silent: it stops here, what it has not published is done again there"
+            f"{self.epoch}) was silent: this process stops; the new one repeats unpublished work"
         )
 
     def _mine(self) -> bool:
-        """Whether this claim is the newest, and there at all: in a folder put in this one's place it is not."""
+        """True if this claim exists and is the newest; false if the folder was replaced."""
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
         try:
@@ -229,12 +230,12 @@ class Lease:
             return False
 
     def stop(self) -> None:
-        """Give no more signs of life and write nothing: for one who takes the folder away, or has lost it."""
+        """Stop the heartbeat and write nothing: used when the folder is moved away, or the lease is lost."""
         self._ended.set()
         self._thread.join()
 
     def release(self, folder: Folder | None = None) -> None:
-        """Let others have it at once. May be called twice. ``folder`` is where it lies now, if it was moved."""
+        """Release the lease at once. May be called twice. ``folder`` is the new location if the folder was moved."""
         if not self._released:
             self._released = True
             self.stop()
@@ -250,7 +251,7 @@ class Lease:
         self.release()
 
     def _keep(self) -> None:
-        """Signs of life. One that fails (a full disk) is no reason to end: the next may succeed."""
+        """Write heartbeats. A failed one (such as on a full disk) is ignored: the next may succeed."""
         beat = 0
         while not self._ended.wait(self._timing.beat):
             beat += 1

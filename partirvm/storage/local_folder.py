@@ -1,4 +1,4 @@
-"""A folder on this machine: whole files by renaming and linking, flushed to the disk."""
+"""A folder on this machine: files are written whole by rename and link, and flushed to disk."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Self
 
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP}
-"""What ``os.link`` says on a disk that has no hard links."""
+"""Error numbers of ``os.link`` on a disk without hard links."""
 
 
 @contextmanager
 def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
-    """A hidden name beside ``path`` to write a file or folder to, which then takes the place of what is at ``path``.
+    """A hidden name next to ``path`` to write a file or folder to; on exit it replaces ``path``.
 
-    ``part`` is another name to write to, on the same disk. Any error removes what was written and leaves ``path`` as it
-    was. A file is replaced in one step. A folder cannot be: for a moment nothing stands under its name.
+    ``part`` is an alternative name on the same disk. On any error the new content is removed and ``path`` is unchanged.
+    A file is replaced in one step. A folder is not: for a moment nothing exists under its name.
     """
     part = part or path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
@@ -33,7 +33,7 @@ def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder and all in it; nothing happens if it is not there."""
+    """Remove a file, or a folder with its contents; no-op if it does not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -42,7 +42,7 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk. A disk that cannot say so is taken at its word."""
+    """Wait until a file, or the names in a folder, are flushed to disk; errors of disks that cannot are ignored."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or every file and then every folder below a folder, and its own name are on the disk."""
+    """Wait until a file, or all files and folders below a folder, and its own name are flushed to disk."""
     if not path.is_dir():
         sync(path)
     for folder, _, files in os.walk(path, topdown=False):
@@ -69,7 +69,7 @@ class LocalFolder:
         self.location, self._root = location, Path(path)
 
     def read(self, name: str) -> bytes:
-        """The file's bytes."""
+        """The bytes of the file."""
         try:
             return self._path(name).read_bytes()
         except NotADirectoryError as error:
@@ -86,7 +86,7 @@ class LocalFolder:
     def create(self, name: str, data: bytes) -> None:
         """Write to a hidden name, flush, link: the name appears with all its bytes, for one process only.
 
-        Where the disk has no links the name is opened exclusively; a process killed then may leave an object cut short.
+        Without hard links the name is opened exclusively; a killed process may then leave a truncated object.
         """
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,25 +104,25 @@ class LocalFolder:
         sync(path.parent)
 
     def require_exclusive(self) -> None:
-        """Every local disk creates exclusively."""
+        """No-op: every local disk creates exclusively."""
 
     def list(self, name: str = "") -> list[str]:
-        """Names in a folder, none of those still being written."""
+        """Names in a folder, without files that are still being written."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return sorted(path.name for path in self._path(name).iterdir() if not path.name.startswith("."))
         return []
 
     def empty(self) -> bool:
-        """Whether nothing at all is there, hidden names counted."""
+        """True if the folder contains nothing, hidden names included."""
         path = self._path("")
         return not (path.is_dir() and any(path.iterdir())) and not path.is_file()
 
     def exists(self, name: str = "") -> bool:
-        """Whether there is a file or folder."""
+        """True if there is a file or folder of this name."""
         return self._path(name).exists()
 
     def remove(self, name: str = "") -> None:
-        """Remove a file or folder, to the end even if something is added meanwhile."""
+        """Remove a file or folder completely, even if files are added meanwhile."""
         path = self._path(name)
         for _ in range(10):
             with suppress(FileNotFoundError):
@@ -142,12 +142,12 @@ class LocalFolder:
         return str(self._path(name))
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name beside this one."""
+        """The folder of this name next to this one."""
         path = self._root.parent / name
         return type(self)(str(path), path)
 
     def rename(self, other: Self) -> None:
-        """One rename."""
+        """Rename the folder."""
         self._root.rename(other._root)
 
     def _path(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The folder at a path or URL: of this machine or of another store."""
+"""Open the folder at a path or URL, on this machine or in another store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Who a process is: enough to tell, on its own machine, whether it still lives.
+"""Identity of a process: enough to decide, on its own machine, whether it is still alive.
 
-A process number is used again after the process is gone, and means nothing on another machine, after a reboot or in
-another container. So an identity also holds the host's name, the boot, the namespace of process numbers and the time at
-which the process started.
+Process numbers are reused, and have no meaning on another machine, after a reboot or in another container. So an
+identity also contains the host name, the boot, the namespace of process numbers and the start time of the process.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 PROC = Path("/proc")
-"""Where Linux shows processes."""
+"""Linux's process file system."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host. ``space`` names the boot and the namespace that ``pid`` is a number of, ``began`` its start.
+    """A process on a host. ``space`` names the boot and the namespace of ``pid``; ``began`` is its start time.
 
-    ``began`` is empty where the system does not tell.
+    ``began`` is empty if the system does not report it.
     """
 
     host: str
@@ -33,12 +32,12 @@ class Process:
 
     @classmethod
     def this(cls) -> Process:
-        """The one that runs this."""
+        """The current process."""
         return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Process:
-        """The inverse of ``to_json``."""
+        """Inverse of ``to_json``."""
         return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
 
     def to_json(self) -> dict[str, Any]:
@@ -47,12 +46,12 @@ class Process:
 
     @property
     def local(self) -> bool:
-        """Whether this process can see that one."""
+        """True if the current process can observe that one."""
         return (self.host, self.space) == (socket.gethostname(), _space())
 
     @property
     def dead(self) -> bool:
-        """Whether it is certainly gone: it was on this machine, and its number is free or belongs to another one."""
+        """True if it is certainly gone: it was on this machine, and its number is free or belongs to another one."""
         if not self.local:
             return False
         now = started(self.pid)
@@ -63,15 +62,15 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """When a process of this machine started, in the system's own words; "" if it does not tell, None if it is gone.
+    """Start time of a process of this machine, in the system's format; "" if not reported, None if it is gone.
 
-    A process that was killed and waits for its parent to notice is gone. On Linux this is in ticks since the boot:
-    psutil's time of day moves with the clock, and a process that lives would be taken for another one.
+    A killed process whose parent has not collected it counts as gone. On Linux the unit is ticks since the boot:
+    psutil's time of day changes with the clock, so a live process would be taken for another one.
     """
     stat = PROC / str(pid) / "stat"
     if (PROC / "self" / "stat").exists():
         try:
-            # the name in parentheses may hold anything, so count from the last one: state, then 18 more, then the start
+            # the name in parentheses may hold anything: count from the last one: state, then 18 more, then the start
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None

@@ -1,4 +1,4 @@
-"""A folder behind an fsspec URL: one request per object, whole by the nature of such stores."""
+"""A folder behind an fsspec URL: one request per object, which such stores write atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partirvm.errors import StorageError
 from partirvm.storage.folder import reading
 
 _CREATING = threading.Lock()
-"""``memory://`` lives in one process and creates in two steps; threads of this process take turns."""
+"""``memory://`` is local to a process and creates in two steps, so threads of this process need a lock."""
 
 
 class RemoteFolder:
@@ -21,24 +21,24 @@ class RemoteFolder:
         self.location, self._fs, self._root = location.rstrip("/"), filesystem, root.rstrip("/")
 
     def read(self, name: str) -> bytes:
-        """The object's bytes."""
-        with self._asking(name):
+        """The bytes of the object."""
+        with self._reading(name):
             return bytes(self._fs.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
-        """One request."""
+        """Write by one request."""
         self._fs.pipe_file(self._path(name), data)
 
     def create(self, name: str, data: bytes) -> None:
-        """One request that the store refuses if something is there."""
+        """Create by one request, which the store refuses if the object exists."""
         with _CREATING if "memory" in self._fs.protocol else nullcontext():
             self._fs.pipe_file(self._path(name), data, mode="create")
 
     def require_exclusive(self) -> None:
-        """Ask the filesystem's code, then the store itself: a second object of a name must be refused.
+        """Check the file system's code, then the store itself: creating an existing object must fail.
 
-        fsspec's own ``pipe_file(mode="create")`` looks first and writes then, which two processes can both do; only a
-        filesystem that has its own (memory, s3, gcs, abfs …) can leave the choice to the store.
+        fsspec's default ``pipe_file(mode="create")`` checks first and then writes, which two processes can both do.
+        Only a file system with its own implementation (memory, s3, gcs, abfs …) can leave the decision to the store.
         """
         name = f".probe-{uuid.uuid4().hex}"
         try:
@@ -48,19 +48,19 @@ class RemoteFolder:
         except FileExistsError:
             return
         except (TypeError, ValueError, NotImplementedError):
-            pass  # it does not know mode="create"
+            pass  # the file system does not support mode="create"
         finally:
             self.remove(name)
         raise StorageError(
             f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so it "
-            "cannot keep two processes from running the same job: put the job on a local disk, or on a store that can "
-            "(such as S3)"
+            "cannot prevent two processes from running the same job: put the job on a local disk, or on a store that "
+            "can (such as S3)"
         )
 
     def list(self, name: str = "") -> list[str]:
         """Names in a folder."""
         path = self._path(name)
-        with self._asking(name):
+        with self._reading(name):
             self._fs.invalidate_cache(path)
             try:
                 found = self._fs.ls(path, detail=False)
@@ -70,9 +70,9 @@ class RemoteFolder:
         return sorted(name for name in names if not name.startswith("."))
 
     def empty(self) -> bool:
-        """Whether nothing at all is there, hidden names counted."""
+        """True if the folder contains nothing, hidden names included."""
         path = self._path("")
-        with self._asking(""):
+        with self._reading(""):
             self._fs.invalidate_cache(path)
             try:
                 return not self._fs.ls(path, detail=False)
@@ -80,8 +80,8 @@ class RemoteFolder:
                 return True
 
     def exists(self, name: str = "") -> bool:
-        """Whether there is an object or a folder."""
-        with self._asking(name):
+        """True if there is an object or a folder of this name."""
+        with self._reading(name):
             self._fs.invalidate_cache(self._path(name))
             return bool(self._fs.exists(self._path(name)))
 
@@ -91,22 +91,22 @@ class RemoteFolder:
             self._fs.rm(self._path(name), recursive=True)
 
     def flush(self, name: str) -> None:
-        """A request that was answered is safe."""
+        """No-op: a completed request is durable."""
 
     def place(self, name: str) -> str:
         """The URL."""
         return f"{self.location}/{name}" if name else self.location
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name beside this one."""
+        """The folder of this name next to this one."""
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
 
     def rename(self, other: Self) -> None:
-        """Object by object: such stores cannot do better."""
+        """Move object by object: such stores have no rename."""
         self._fs.mv(self._root, other._root, recursive=True)
 
-    def _asking(self, name: str) -> AbstractContextManager[None]:
-        """Around a request that reads: libraries of stores have errors of their own kinds."""
+    def _reading(self, name: str) -> AbstractContextManager[None]:
+        """Convert errors of a read request: libraries of stores have their own error classes."""
         return reading(self.place(name), "is the store within reach?", StorageError)
 
     def _path(self, name: str) -> str:
@@ -118,7 +118,7 @@ def _beside(path: str, name: str) -> str:
 
 
 def _own_create(filesystem: Any) -> bool:
-    """Whether a filesystem, or the one that it wraps, has its own way to write a file."""
+    """True if a file system, or the one that it wraps, overrides the method that writes a file."""
     from fsspec import AbstractFileSystem
 
     inner = getattr(filesystem, "fs", None)

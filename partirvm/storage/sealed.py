@@ -1,12 +1,12 @@
-"""JSON and arrays in one Zarr group, of which no damage goes unnoticed: what models and checkpoints are kept in.
+"""JSON and arrays in one Zarr group with checksums of everything, so that damage is detected: models and checkpoints.
 
     GROUP/zarr.json     attributes: ``kind``, ``format``, the JSON, ``arrays`` and ``digest``
-    GROUP/NAME/…        an array each
+    GROUP/NAME/…        one array each
 
-``arrays`` says of each array the dtype, the shape, the chunks and a hash of its bytes; ``digest`` is a hash of all
-other attributes. The attributes are written last: a group without them is not whole. An array is compared with what is
-said of it before anything is allocated, and its bytes with their hash afterwards. A declared shape alone allocates
-nothing: no chunk is larger than ``CHUNK``, and all chunks must be there.
+``arrays`` states the dtype, shape, chunks and hash of the bytes of each array; ``digest`` is a hash of all other
+attributes. The attributes are written last: a group without them is incomplete. When an array is read, its metadata are
+compared with ``arrays`` before memory is allocated, and its bytes with their hash afterwards. A forged shape cannot
+cause a large allocation: no chunk is larger than ``CHUNK``, and all chunks must exist.
 
 Only groups of Zarr's format 3 are opened: in format 2 an array may name codecs that run code.
 """
@@ -28,10 +28,10 @@ from partirvm.storage.folder import digest, reading, storing
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
-"""Bytes of a chunk at most."""
+"""Maximum bytes of a chunk."""
 
 AT_ONCE = 64
-"""How many chunks a store is asked for at once."""
+"""Number of chunks that are requested from a store at once."""
 
 
 def write_sealed(
@@ -45,23 +45,23 @@ def write_sealed(
     inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
 ) -> str:
-    """Write JSON and arrays of numbers to a folder or URL with nothing there; returns the digest of it all.
+    """Write JSON and numeric arrays to a folder or URL that is empty or missing; returns the digest of all of it.
 
-    ``inside`` writes what else lies in the folder, before the attributes, and returns more JSON.
+    ``inside`` writes further contents of the folder, before the attributes, and returns more JSON.
 
-    Raises ``ExistsError`` if something is there, ``StorageError`` where it cannot be written.
+    Raises ``ExistsError`` if the folder is not empty, ``StorageError`` if it cannot be written.
     """
     import zarr
 
-    said = {name: _said(np.asarray(array)) for name, array in arrays.items()}
+    stated = {name: _metadata(np.asarray(array)) for name, array in arrays.items()}
     with storing(location):
         try:
             group = zarr.open_group(location, mode="w-", zarr_format=3, storage_options=storage_options)
         except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError) as error:
-            raise ExistsError(f"{location}: there is something here already, it is never written over") from error
+            raise ExistsError(f"{location} exists already and is never overwritten: choose another name") from error
         for name, array in arrays.items():
-            _write(group, name, array, said[name]["chunks"], compress)
-        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": said}
+            _write(group, name, array, stated[name]["chunks"], compress)
+        attributes = {**about, **inside(), "kind": kind, "format": version, "arrays": stated}
         seal = digest(attributes)
         group.update_attributes({**attributes, "digest": seal})
     return seal
@@ -70,10 +70,10 @@ def write_sealed(
 def read_sealed(
     location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The JSON and the arrays that were written.
+    """The JSON and the arrays of a group.
 
-    Raises ``MissingDataError`` if nothing is there or any of it is missing or damaged, ``FormatError`` if it is of
-    another kind or version, ``NewerFormatError`` of a newer one.
+    Raises ``MissingDataError`` if there is no group or any of it is missing or damaged, ``FormatError`` if it has
+    another kind or version, ``NewerFormatError`` if its version is newer.
     """
     what = kind.removeprefix("partirvm-")
     group, attributes = open_sealed(location, what, storage_options)
@@ -84,16 +84,16 @@ def read_sealed(
         raise MissingDataError(
             f"{location}: the attributes of the {what} are damaged: restore the file, or make it again"
         )
-    said: dict[str, dict[str, Any]] = attributes.pop("arrays")
+    stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
-        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in said.items()
+        name: _read(group, name, each, f"{location}: array {name!r} of the {what}") for name, each in stated.items()
     }
 
 
 def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """A Zarr group for reading, and its attributes.
+    """Open a Zarr group for reading; returns it with its attributes.
 
-    Raises ``MissingDataError`` if there is none, or its metadata cannot be read.
+    Raises ``MissingDataError`` if there is no group, or its metadata cannot be read.
     """
     import zarr
 
@@ -106,7 +106,7 @@ def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
-    """Raise ``NewerFormatError`` for a later format than the known one, ``FormatError`` for any other."""
+    """Raise ``NewerFormatError`` for a later format than ``known``, ``FormatError`` for any other mismatch."""
     if type(found) is int and found > known:
         raise NewerFormatError(
             f"{place}: the {what} has format {found}, this version reads format {known}: upgrade partirvm"
@@ -115,25 +115,26 @@ def require_format(found: Any, known: int, place: str, what: str, again: str) ->
         raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
 
 
-def require_array(stored: Any, said: Mapping[str, Any], place: str) -> None:
-    """Raise ``MissingDataError`` unless a Zarr array has the dtype, shape and chunks that are said of it."""
+def require_array(stored: Any, stated: Mapping[str, Any], place: str) -> None:
+    """Raise ``MissingDataError`` unless a Zarr array has the stated dtype, shape and chunks."""
     found = {"dtype": stored.dtype.newbyteorder("<").str, "shape": list(stored.shape), "chunks": list(stored.chunks)}
-    wrong = [name for name, value in found.items() if value != said[name]]
+    wrong = [name for name, value in found.items() if value != stated[name]]
     if wrong:
         name = wrong[0]
         raise MissingDataError(
-            f"{place} is damaged: its {name} is {found[name]}, and was {said[name]}: restore the file, or make it again"
+            f"{place} is damaged: its {name} is {found[name]}, but was {stated[name]}: "
+            "restore the file, or make it again"
         )
 
 
-def _said(array: Array) -> dict[str, Any]:
-    """What attributes say of an array."""
+def _metadata(array: Array) -> dict[str, Any]:
+    """The metadata of an array, as stored in the attributes."""
     chunks = _chunks(array.shape, array.dtype.itemsize)
     return {"dtype": _little(array).str, "shape": list(array.shape), "chunks": chunks, "hash": _hash(array)}
 
 
 def _chunks(shape: Sequence[int], itemsize: int) -> list[int]:
-    """The chunks of an array, of ``CHUNK`` bytes at most: whole rows where they fit."""
+    """The chunk shape of an array, at most ``CHUNK`` bytes: whole rows if they fit."""
     left, chunks = CHUNK // itemsize, []
     for n in reversed(shape):
         chunks.append(max(min(n, left), 1))
@@ -156,7 +157,7 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
     stored = group.create_array(
         name,
         shape=array.shape,
-        dtype=array.dtype.newbyteorder("="),  # older versions of Zarr know no other
+        dtype=array.dtype.newbyteorder("="),  # older versions of Zarr accept only the native order
         chunks=tuple(chunks),
         compressors=[ZstdCodec(), Crc32cCodec()] if compress else None,  # no damaged frame reaches the decompressor
         fill_value=0,
@@ -166,37 +167,37 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
         stored[...] = array
 
 
-def _read(group: Any, name: str, said: Mapping[str, Any], place: str) -> Array:
+def _read(group: Any, name: str, stated: Mapping[str, Any], place: str) -> Array:
     with reading(place, "restore the file, or make it again", MissingDataError):
         stored = group[name]
-        require_array(stored, said, place)
+        require_array(stored, stated, place)
         _require_chunks(stored, place)
         array: Array = np.asarray(stored[...])
-    if _hash(array) != said["hash"]:
+    if _hash(array) != stated["hash"]:
         raise MissingDataError(
-            f"{place} is damaged, its bytes are not those that were written: restore the file, or make it again"
+            f"{place} is damaged, its bytes differ from what was written: restore the file, or make it again"
         )
     return array
 
 
 def _require_chunks(stored: Any, place: str) -> None:
-    """Raise ``MissingDataError`` unless a Zarr array has its chunks, all of them, and none is too large to allocate.
+    """Raise ``MissingDataError`` unless a Zarr array has all its chunks, and none is too large to allocate.
 
-    Zarr would allocate the declared shape, and fill what it does not find with zeros.
+    Otherwise Zarr would allocate the stated shape, and fill missing chunks with zeros.
     """
     chunks = _chunks(stored.shape, stored.dtype.itemsize)
     if list(stored.chunks) != chunks:
         raise MissingDataError(
-            f"{place} is damaged: its chunks are {list(stored.chunks)}, and should be {chunks}: restore the file, or "
+            f"{place} is damaged: its chunks are {list(stored.chunks)}, but should be {chunks}: restore the file, or "
             "make it again"
         )
     lost = _lost_chunk(stored)
     if lost is not None:
-        raise MissingDataError(f"{place} has lost a chunk, {lost} is missing: restore the file, or make it again")
+        raise MissingDataError(f"{place} is damaged, its chunk {lost} is missing: restore the file, or make it again")
 
 
 def _lost_chunk(stored: Any) -> str | None:
-    """The first chunk that is not in the store of a Zarr array; the search ends there, however large the shape is."""
+    """The first missing chunk of a Zarr array; the search stops there, however large the shape is."""
     from zarr.core.sync import sync
 
     grid = [-(-n // chunk) for n, chunk in zip(stored.shape, stored.chunks, strict=True)]

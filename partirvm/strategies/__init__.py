@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.active_set import ActiveSet
 from partirvm.strategies.incremental import Basic, Incremental
 from partirvm.strategies.instructions import AnyStrategy
-from partirvm.strategies.selection import ALL_WEIGHTS
+from partirvm.strategies.selection import SELECTIONS
 from partirvm.strategies.split_merge import SplitMerge
 from partirvm.strategies.working_set import WorkingSet
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.name: strategy for strategy in (Basic, SplitMerge, Incremental, WorkingSet)
 }
-"""Every strategy by name."""
+"""Every strategy by name, with its schedule: how its candidates join."""
+
+WEIGHING: dict[str, type[AnyStrategy]] = {WorkingSet.name: ActiveSet}
+"""Strategies by the name of that in whose place they stand where the selection weighs all rows."""
 
 
 def strategy_for(name: str, selection: str) -> AnyStrategy:
     """The strategy of this name; a working set is the one that goes with how it selects."""
-    return ActiveSet() if (name, selection) == (WorkingSet.name, ALL_WEIGHTS) else STRATEGIES[name]()
+    weighing = selection in SELECTIONS and SELECTIONS[selection].weighs_all
+    return WEIGHING.get(name, STRATEGIES[name])() if weighing else STRATEGIES[name]()
+
+
+def schedule_of(name: str) -> Schedule:
+    """The schedule of a strategy that a stored plan names; plain rounds for one that this version does not have."""
+    return STRATEGIES[name].schedule if name in STRATEGIES else Schedule(name)

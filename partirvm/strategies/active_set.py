@@ -61,7 +61,9 @@ class ActiveSet(WorkingSet):
     def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         problem, pool = state.problem, state.incoming
         assert pool is not None
-        sizes = problem.likelihood.sizes(state.fit, pool, event.statistic, 1 / problem.power) / np.sqrt(problem.power)
+        sizes = problem.likelihood.sizes(state.fit, pool, event.statistic, 1 / problem.target_variance) / np.sqrt(
+            problem.target_variance
+        )
         order = np.argsort(-sizes, kind="stable")
         best = order[sizes[order] > ADMIT][: state.candidates * state.problem.n_kernels]
         if not len(best):

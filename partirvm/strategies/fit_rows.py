@@ -12,12 +12,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass
-from partirvm.strategies.problem import Lot, Options, Problem
+from partirvm.options import Request
+from partirvm.planning.cost import Seen
+from partirvm.planning.schedule import Schedule
+from partirvm.planning.units import counted
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.selection import (
     partition_count,
     partition_rows,
@@ -29,8 +36,6 @@ from partirvm.strategies.selection import (
 
 Int = NDArray[np.int64]
 
-FIT_ROWS = ("full", "sample", "partition")
-
 FULL_FLOPS = 2e12
 """Most flops of all intermediate gram passes for which ``auto`` gives every partition the likelihood of all rows."""
 
@@ -41,7 +46,97 @@ LEAST = 10
 """Rows of each class, as far as there are so many, that a sample has beyond its proportion."""
 
 
-def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
+@dataclass(frozen=True)
+class FitRows:
+    """Rows that a fit sees: all of them.
+
+    ``whole`` says that they are all, ``sampled`` that they are a random sample; ``shared`` that every fit of a run sees
+    the same rows, so that statistics are extended and evidences can be compared.
+    """
+
+    name: str
+
+    whole: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
+        """Rows that the posterior of these columns sees, increasing; None for all."""
+        return None
+
+    def noise(self, problem: Problem, options: Options) -> Int | None:
+        """Rows over which σ² is measured, increasing; None for all."""
+        return None
+
+    def seen(self, request: Request, n_rows: int) -> Seen:
+        """What planning has to know of them, of a resolved request."""
+        return Seen(n_rows)
+
+    def text(self, sample: int | None) -> str:
+        """How a report goes on, after which rows become candidates; ``sample`` are the rows of a sample."""
+        return ""
+
+
+@dataclass(frozen=True)
+class _Sample(FitRows):
+    """One random sample."""
+
+    whole: ClassVar[bool] = False
+    sampled: ClassVar[bool] = True
+
+    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
+        """The sample."""
+        return _sample(problem, options, options.sample_rows)
+
+    def noise(self, problem: Problem, options: Options) -> Int | None:
+        """The sample."""
+        return _sample(problem, options, options.sample_rows)
+
+    def seen(self, request: Request, n_rows: int) -> Seen:
+        """So many rows."""
+        return Seen(int(request.sample_rows), sampled=True)
+
+    def text(self, sample: int | None) -> str:
+        """How large it is."""
+        return f", likelihood of a sample of {counted(sample or 0, 'row')}"
+
+
+@dataclass(frozen=True)
+class _Own(FitRows):
+    """The rows of a fit's own candidates, and others for the noise where there is any."""
+
+    whole: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
+
+    def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
+        """Rows of the candidates; all, where no candidate is left."""
+        return np.unique(design.rows) if len(design.labels) else None
+
+    def noise(self, problem: Problem, options: Options) -> Int | None:
+        """So many others, or all."""
+        if not problem.likelihood.has_noise or options.noise_rows is None:
+            return None
+        return _others(problem, options, options.noise_rows)
+
+    def seen(self, request: Request, n_rows: int) -> Seen:
+        """None but these, and those of the noise."""
+        return Seen(None, min(request.noise_rows or n_rows, n_rows))
+
+    def text(self, sample: int | None) -> str:
+        """Whose they are."""
+        return ", likelihood of a fit's own rows"
+
+
+FIT_ROWS: dict[str, FitRows] = {each.name: each for each in (FitRows("full"), _Sample("sample"), _Own("partition"))}
+"""Every choice of rows by name."""
+
+
+def sees_all(seen: str) -> bool:
+    """Whether statistics of these rows (``RoundsState.seen``, empty before the first) are of all rows."""
+    return bool(seen) and FIT_ROWS[seen].whole
+
+
+def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
     """What ``fit_rows="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
 
     The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
@@ -49,38 +144,37 @@ def automatic(strategy: str, n_rows: int, partition_size: int, n_kernels: int = 
     only ``new_rows`` are still to join (0 for all) it is that part of them. The rule counts flops and measures nothing,
     so that a fit means the same on every machine.
 
-    >>> automatic("incremental", 6144, 134), automatic("split-merge", 1_000_000, 500)
+    >>> from partirvm.planning.schedule import InOrder
+    >>> automatic(InOrder("incremental"), 6144, 134), automatic(InOrder("incremental"), 1_000_000, 500)
     ('full', 'sample')
     """
     flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
-    whole = strategy in ("basic", "working-set") or flops <= FULL_FLOPS
+    whole = not schedule.whole_partitions or flops <= FULL_FLOPS
     return "full" if whole else "sample"
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: Design) -> Int | None:
     """Rows that the posterior of a fit of these columns sees, increasing; None for all."""
-    if fit_rows == "partition" and len(design.labels):
-        return np.unique(design.rows)
-    return _sample(problem, options, options.likelihood_rows) if fit_rows == "sample" else None
+    return FIT_ROWS[fit_rows].posterior(problem, options, design)
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
     """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class.
 
-    Where rows came later the partitions of each lot follow those of the lot before.
+    Where rows came later the partitions of each batch follow those of the batch before.
     """
-    start, lot, number = _lot(problem, options, number)
-    n_rows, count, seed = lot.stop - start, lot.partitions, options.seed
+    start, batch, number = _batch(problem, options, number)
+    n_rows, count, seed = batch.stop - start, batch.partitions, options.seed
     if problem.codes is None:
-        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=lot.shuffled)
-    codes = problem.codes[start : lot.stop]
-    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=lot.shuffled)
+        return start + partition_rows(n_rows, count, number, seed=seed, shuffled=batch.shuffled)
+    codes = problem.codes[start : batch.stop]
+    return start + stratified_partition(codes, problem.n_classes, count, number, seed=seed, shuffled=batch.shuffled)
 
 
 def partition_length(problem: Problem, options: Options, number: int) -> int:
     """How many rows that is; 0 beyond the last."""
-    start, lot, number = _lot(problem, options, number)
-    n_rows, count = lot.stop - start, lot.partitions
+    start, batch, number = _batch(problem, options, number)
+    n_rows, count = batch.stop - start, batch.partitions
     if number >= count:
         return 0
     if problem.codes is None:
@@ -88,27 +182,25 @@ def partition_length(problem: Problem, options: Options, number: int) -> int:
     return stratified_length(n_rows, count, number)
 
 
-def lots_of(problem: Problem, options: Options) -> tuple[Lot, ...]:
-    """The lots in which the rows came, all of them as one where no other are known."""
+def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
+    """The batches of appended rows; a single batch of all rows if none were appended."""
     count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
-    return problem.lots or (Lot(problem.n_rows, count, problem.shuffled),)
+    return problem.batches or (AppendedBatch(problem.n_rows, count, problem.shuffled),)
 
 
-def _lot(problem: Problem, options: Options, number: int) -> tuple[int, Lot, int]:
-    """The lot of this partition with its first row, and the partition's number there; beyond the last, of the last."""
-    start, lots = 0, lots_of(problem, options)
-    for lot in lots[:-1]:
-        if number < lot.partitions:
-            return start, lot, number
-        start, number = lot.stop, number - lot.partitions
-    return start, lots[-1], number
+def _batch(problem: Problem, options: Options, number: int) -> tuple[int, AppendedBatch, int]:
+    """First row and batch of this partition, and its number within the batch; beyond the last, of the last one."""
+    start, batches = 0, batches_of(problem, options)
+    for batch in batches[:-1]:
+        if number < batch.partitions:
+            return start, batch, number
+        start, number = batch.stop, number - batch.partitions
+    return start, batches[-1], number
 
 
 def noise_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Rows over which the residual, and with it σ², is measured, increasing; None for all."""
-    if fit_rows == "partition" and problem.likelihood.has_noise:
-        return None if options.noise_rows is None else _others(problem, options, options.noise_rows)
-    return _sample(problem, options, options.likelihood_rows) if fit_rows == "sample" else None
+    """Rows over which the residual, and with it σ², is measured, increasing; None for all, and before the first fit."""
+    return FIT_ROWS[fit_rows].noise(problem, options) if fit_rows else None
 
 
 def measuring(problem: Problem, options: Options, fit_rows: str, design: Design) -> tuple[Pass, ...]:
@@ -119,7 +211,7 @@ def measuring(problem: Problem, options: Options, fit_rows: str, design: Design)
     likelihood = problem.likelihood
     nothing, rows = likelihood.start(problem), posterior_rows(problem, options, fit_rows, design)
     own = likelihood.measure(nothing, problem.empty, design, rows)
-    if fit_rows != "partition" or not likelihood.has_noise:
+    if FIT_ROWS[fit_rows].shared or not likelihood.has_noise:
         return own
     return own + likelihood.measure(nothing, problem.empty, design, noise_rows(problem, options, fit_rows))
 

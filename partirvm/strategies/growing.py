@@ -14,22 +14,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from partirvm.core.termination import Termination
-from partirvm.strategies.fit_rows import lots_of
-from partirvm.strategies.problem import Lot, Options, Problem
+from partirvm.strategies.fit_rows import batches_of
+from partirvm.strategies.problem import AppendedBatch, Options, Problem
 from partirvm.strategies.rounds import Phase, S
 from partirvm.strategies.selection import partition_count
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """The problem before with the rows of ``now``, more than it has had, as a lot of their own.
+    """The problem before with the rows of ``now``, more than it has had, as a batch of their own.
 
     ``options`` are those of the fit before, ``partition_size`` is that of the new rows.
     """
-    lots: tuple[Lot, ...] = (Lot(before.n_rows, 0, before.shuffled), Lot(now.n_rows, 0, shuffled=False))
+    batches: tuple[AppendedBatch, ...] = (
+        AppendedBatch(before.n_rows, 0, before.shuffled),
+        AppendedBatch(now.n_rows, 0, shuffled=False),
+    )
     if before.n_kernels:
         count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
-        lots = (*lots_of(before, options), Lot(now.n_rows, count, shuffled=False))
-    return replace(before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, lots=lots)
+        batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
+    return replace(before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches)
 
 
 def grown(state: S, problem: Problem, options: Options) -> S:

@@ -9,11 +9,13 @@ fixed point comes before them the Gram matrix is made of the design at once, and
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from partirvm.kernels.design import Design
-from partirvm.strategies.fit_rows import partition, partition_length, posterior_rows
+from partirvm.planning.schedule import AtOnce, InOrder, Schedule
+from partirvm.strategies.fit_rows import FIT_ROWS, partition, partition_length, posterior_rows
 from partirvm.strategies.instructions import Gather, Passed
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning
@@ -24,6 +26,7 @@ class Incremental(Relearning[RoundsState]):
     """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
 
     name = "incremental"
+    schedule: ClassVar[Schedule] = InOrder(name)
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
         """No partition has joined."""
@@ -42,10 +45,11 @@ class Basic(Rounds[RoundsState]):
     """One RVM in which every row is a candidate: a single partition. For small N, and as the reference."""
 
     name = "basic"
+    schedule: ClassVar[Schedule] = AtOnce(name)
 
     def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
         """Where rows offer nothing the one fit is that of the leading columns."""
-        if problem.n_kernels or not problem.power:
+        if problem.n_kernels or not problem.target_variance:
             return super().start(problem, options)
         state = self.first(problem, options)
         likelihood = problem.likelihood
@@ -67,8 +71,8 @@ class Basic(Rounds[RoundsState]):
 
     def _measure(self, state: RoundsState, new: Design) -> Answer[RoundsState]:
         options, problem = state.options, state.problem
-        if state.warm is None and not state.fit.n_columns and options.final_likelihood != "partition":
-            rows = posterior_rows(problem, options, options.final_likelihood, new)
+        if state.warm is None and not state.fit.n_columns and FIT_ROWS[options.last_rows].shared:
+            rows = posterior_rows(problem, options, options.last_rows, new)
             passes = problem.likelihood.first_design(problem, options, new, rows)
             if passes:
                 return replace(state, phase=Phase.DESIGN, incoming=new), passes
@@ -79,5 +83,5 @@ class Basic(Rounds[RoundsState]):
         assert state.incoming is not None
         design, statistics = state.design.join(state.incoming), (event.statistic for event in events)
         fit, pool = problem.likelihood.from_design(problem, options, state.fit, design, *statistics)
-        state = replace(state, design=design, fit=fit, incoming=None, seen=options.final_likelihood)
+        state = replace(state, design=design, fit=fit, incoming=None, seen=options.last_rows)
         return self._fit(state, pool=pool)

@@ -11,7 +11,7 @@ single ``Stop`` may come in place of all answers, when time is up or a person ab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, PassFit
 from partirvm.likelihoods.passes import Pass
+from partirvm.planning.schedule import Schedule
 from partirvm.strategies.problem import Options, Problem
 
 Float = NDArray[np.float64]
@@ -115,7 +116,7 @@ class Record:
     noise_variance: float | None
     train_rmse: float | None
     selection: str
-    likelihood: str = "full"
+    fit_rows: str = "full"
     level: int | None = None
     duplicates: int = 0
     dropped: int = 0
@@ -196,6 +197,7 @@ class Strategy(Protocol[S]):
     """A pure state machine; its state is the checkpoint."""
 
     name: str
+    schedule: ClassVar[Schedule]
 
     def start(self, problem: Problem, options: Options) -> tuple[S, tuple[Instruction, ...]]:
         """First state and instructions."""

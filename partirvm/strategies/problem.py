@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,11 @@ Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Lot:
-    """Rows that came together: those before row ``stop`` that are of no earlier lot.
+class AppendedBatch:
+    """Rows added by one append: those before row ``stop`` that are in no earlier batch.
 
-    Where strategies take rows in order it makes so many ``partitions``; ``shuffled`` says that its neighbouring rows
-    are a random sample of it.
+    Strategies that take rows in order divide it into ``partitions``; ``shuffled`` is true if neighbouring rows are a
+    random sample of the batch.
     """
 
     stop: int
@@ -33,23 +34,23 @@ class Lot:
 
 @dataclass(frozen=True)
 class Problem:
-    """All that a strategy knows of the fit.
+    """The constants of a fit that a strategy uses.
 
     ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
-    ``power`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
+    ``target_variance`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
     ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample. Of several targets, which share vectors
-    and α, ``powers`` (T,) are theirs and ``power`` is the mean, ``target_scale`` is the root of the mean of squares,
-    and ``noise_variance`` is (T,). Where the target is a class, ``codes`` (N,) are those of all rows, one or two bytes
-    each, and ``n_classes`` is K; else it is 0. ``prior`` is that of α and of β, as the model sees the
-    target, and says how they are updated, and which α stay as they are. Where rows came later (``strategies.growing``)
-    ``lots`` are those before and each later one, in order; it is empty where all rows came at once.
+    the user's; ``shuffled`` says that neighbouring rows are a random sample. For several targets, which share vectors
+    and α, ``target_variances`` (T,) has one per target and ``target_variance`` is their mean, ``target_scale`` is the
+    root of the mean of squares, and ``noise_variance`` is (T,). For a class target, ``codes`` (N,) are those of all
+    rows, one or two bytes each, and ``n_classes`` is K, otherwise 0. ``prior`` has the priors of α and β in the model's
+    units, the update rule and the fixed α. If rows were appended (``strategies.growing``), ``batches`` are the original
+    rows and each append, in order; otherwise it is empty.
     """
 
     n_rows: int
     empty: Design
     bias: bool
-    power: float
+    target_variance: float
     noise_variance: float | Float | None
     target_scale: float
     shuffled: bool
@@ -58,13 +59,13 @@ class Problem:
     n_classes: int = 0
     codes: Codes | None = None
     prior: Prior = FLAT
-    powers: Float | None = None
-    lots: tuple[Lot, ...] = ()
+    target_variances: Float | None = None
+    batches: tuple[AppendedBatch, ...] = ()
 
     @property
     def n_targets(self) -> int:
         """T, the number of targets that are numbers."""
-        return 1 if self.powers is None else len(self.powers)
+        return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
     def classifies(self) -> bool:
@@ -96,15 +97,19 @@ class Problem:
         return max(candidates // self.n_kernels, 1)
 
 
-STOP_RULES = ("candidates", "partition")
+STOP_RULES: dict[str, Callable[[int, int], int]] = {
+    "candidates": lambda candidates, partition_size: candidates,
+    "partition": lambda candidates, partition_size: partition_size,
+}
+"""What ``stop_fraction`` is a fraction of, by name: of the candidates that a fit began with, and of P."""
 
 
 @dataclass(frozen=True)
 class Options:
     """The user's choices, all resolved to numbers.
 
-    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``final_likelihood`` that of the last:
-    ``"full"`` all, ``"sample"`` one random sample of ``likelihood_rows``, ``"partition"`` those of its candidates, with
+    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``last_rows`` that of the last:
+    ``"full"`` all, ``"sample"`` one random sample of ``sample_rows``, ``"partition"`` those of its candidates, with
     σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
     ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
     allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
@@ -116,9 +121,9 @@ class Options:
 
     partition_size: int
     selection: str
-    likelihood: str = "full"
-    final_likelihood: str = "full"
-    likelihood_rows: int = 0
+    fit_rows: str = "full"
+    last_rows: str = "full"
+    sample_rows: int = 0
     noise_rows: int | None = None
     noise_every: int = 1
     stop_fraction: float = 0.5

@@ -19,7 +19,7 @@ import numpy as np
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.fit_rows import posterior_rows, sees_all
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, Standing, record
@@ -43,7 +43,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     for all columns in one pass. Nor is one of classes: what it would bring has not been measured, and a comparison over
     all rows takes them a whole fit instead of one pass.
     """
-    if not options.centres or problem.classifies:
+    if not options.centres or not problem.likelihood.relearns:
         return False
     most = min(int(SHARE * min(problem.n_rows, LEARNING_ROWS)), options.learning_columns - 1)
     return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= most)
@@ -53,9 +53,9 @@ class Relearning(Rounds[S]):
     """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
-        if state.settled or state.seen != "full" or not due(state.problem, state.options, state.fit, state.learned):
+        if state.settled or not sees_all(state.seen) or not due(state.problem, state.options, state.fit, state.learned):
             return super()._on_saved(state, event)
-        options = replace(state.options, likelihood_rows=LEARNING_ROWS)
+        options = replace(state.options, sample_rows=LEARNING_ROWS)
         rows = posterior_rows(state.problem, options, "sample", state.design)
         assert isinstance(state.fit, HyperState)
         search = LearnKernel(state.design, state.fit, rows, options.gamma_prior)
@@ -118,7 +118,7 @@ def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
         candidates=old.fit.n_vectors,
         termination=state.reason,
         selection=state.selection,
-        likelihood=state.seen,
+        fit_rows=state.seen,
         duplicates=state.duplicates,
         dropped=state.dropped,
         kernel=old.learned.kernel.spec(),

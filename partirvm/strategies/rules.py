@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partirvm.core.updates import StopRule
-from partirvm.strategies.problem import Options
+from partirvm.strategies.problem import STOP_RULES, Options
 
 INTERMEDIATE = 100.0
 """Intermediate fits stop at this × tol: only the last fit needs the last digits."""
@@ -14,7 +14,7 @@ REBASES = 2
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Stop at ``stop_fraction`` of the candidates that the fit began with, or of P by the literal rule."""
-    whole = candidates if options.stop_rule == "candidates" else options.partition_size
+    whole = STOP_RULES[options.stop_rule](candidates, options.partition_size)
     return StopRule(INTERMEDIATE * options.tol, options.max_iterations, int(options.stop_fraction * whole))
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.planning.cost import Looking
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
 Mask = NDArray[np.bool_]
-
-ALL_WEIGHTS = "map-weight"
-"""The selection that weighs all rows together (``strategies.active_set``)."""
-
-SELECTIONS = ("error", "random", "gain", ALL_WEIGHTS)
 
 SPREAD = 20
 """``error`` looks for the largest errors among about this × P random rows.
@@ -30,6 +28,40 @@ POOL = 4
 
 SPAN = 1 << 16
 """Rows that are looked through at a time."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the working set chooses candidates: random rows, or by what the attributes say.
+
+    ``by_error`` takes the rows of largest error, ``by_gain`` those of largest evidence gain in a random pool, and
+    ``weighs_all`` those of largest weight in a fit of all rows together (``strategies.active_set``).
+    """
+
+    name: str
+    by_error: bool = False
+    by_gain: bool = False
+    weighs_all: bool = False
+
+    def looking(self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool) -> Looking:
+        """What planning has to know of it."""
+        if self.by_error:
+            return Looking(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
+        return Looking(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
+
+
+RANDOM = Selection("random")
+
+SELECTIONS = {
+    each.name: each
+    for each in (
+        Selection("error", by_error=True),
+        RANDOM,
+        Selection("gain", by_gain=True),
+        Selection("map-weight", weighs_all=True),
+    )
+}
+"""Every selection by name."""
 
 
 def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool) -> Int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.base import Begin
 from partirvm.likelihoods.columns import labels_of, survivors
+from partirvm.planning.schedule import ByLevel, Schedule
 from partirvm.strategies.fit_rows import measuring, partition, posterior_rows
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.instructions import (
@@ -89,10 +90,11 @@ class SplitMerge:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §3.2)."""
 
     name = "split-merge"
+    schedule: ClassVar[Schedule] = ByLevel(name)
 
     def start(self, problem: Problem, options: Options) -> Answer:
         """The first partitions. A single one is the last fit, and a constant target needs none."""
-        if not problem.power or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
+        if not problem.target_variance or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
             return LAST.start(problem, options)
         return _split(SplitMergeState(problem, options))
 
@@ -153,7 +155,7 @@ def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence
     """Ask for the statistics of these fits."""
     passes: list[Instruction] = []
     for design in designs:
-        passes += measuring(state.problem, state.options, state.options.likelihood, design)
+        passes += measuring(state.problem, state.options, state.options.fit_rows, design)
     state = replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts))
     return (state, tuple(passes)) if passes else _on_gram(state)
 
@@ -166,7 +168,7 @@ def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
         fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
         count = len(design.labels)
-        rows = posterior_rows(problem, options, options.likelihood, design)
+        rows = posterior_rows(problem, options, options.fit_rows, design)
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))
     return replace(state, phase=Phase.FIT), tuple(fits)
@@ -198,7 +200,7 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
             candidates=len(state.designs[k].labels),
             termination=solved.reason,
             selection="order",
-            likelihood=state.options.likelihood,
+            fit_rows=state.options.fit_rows,
             level=state.level,
             duplicates=state.duplicates,
             dropped=state.dropped,

@@ -8,6 +8,7 @@ kernel that was learned is learned again as the vectors grow (``strategies.relea
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,14 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Fit
-from partirvm.strategies.fit_rows import noise_rows
+from partirvm.planning.schedule import Chosen, Schedule
+from partirvm.strategies.fit_rows import FIT_ROWS, noise_rows
 from partirvm.strategies.instructions import Event, Gather, Gathered, Passed
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning, with_kernel
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 from partirvm.strategies.rules import final_rule
-from partirvm.strategies.selection import POOL, SPREAD, random_rows, stratified_rows
+from partirvm.strategies.selection import POOL, RANDOM, SELECTIONS, SPREAD, random_rows, stratified_rows
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -86,6 +88,7 @@ class WorkingSet(Relearning[WorkingSetState]):
     """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4), with the likelihood of all rows by default."""
 
     name = "working-set"
+    schedule: ClassVar[Schedule] = Chosen(name)
     exhausted = Termination.EXHAUSTED
     divisible = True
 
@@ -99,10 +102,10 @@ class WorkingSet(Relearning[WorkingSetState]):
     def _propose(self, state: WorkingSetState, room: int) -> Answer[WorkingSetState]:
         problem, options = state.problem, state.options
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
-        selection = "random" if first_or_check else options.selection
-        state = replace(state, selection=selection)
-        likelihood, pool = problem.likelihood, selection == "gain"
-        if selection == "error" or (pool and likelihood.draws_pools):
+        selection = RANDOM if first_or_check else SELECTIONS[options.selection]
+        state = replace(state, selection=selection.name)
+        likelihood, pool = problem.likelihood, selection.by_gain
+        if selection.by_error or (pool and likelihood.draws_pools):
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
             count, draw = (room * POOL, (options.seed, state.round)) if pool else (room, None)
             look = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
@@ -118,7 +121,7 @@ class WorkingSet(Relearning[WorkingSetState]):
             looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
             state = replace(state, used=np.union1d(state.used, looked))
         chosen = state.design.with_centres(largest.points, largest.rows)
-        if len(largest.rows) and state.selection == "gain":
+        if len(largest.rows) and SELECTIONS[state.selection].by_gain:
             return self._try(state, chosen)
         return self._admit(state, chosen)
 
@@ -183,7 +186,7 @@ class WorkingSet(Relearning[WorkingSetState]):
             reason=best.reason,
             settled=False,
         )
-        if best.seen == state.options.final_likelihood:
+        if best.seen == state.options.last_rows:
             return self._settle(state)
         assert state.concluding is not None
         return self._conclude(state, state.concluding)
@@ -191,10 +194,10 @@ class WorkingSet(Relearning[WorkingSetState]):
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
-        if state.seen != state.options.likelihood:
+        if state.seen != state.options.fit_rows:
             # there is no fit yet, as all rows chosen so far have no weight, or one over other rows than those to come
             return self._next_round(state)
-        evidence = fit.log_evidence if state.seen != "partition" else np.inf
+        evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf
         level = evidence - state.evidence < FLAT * tol * fit.n
         flat = level and state.reason is Termination.CONVERGED
         highest = max(evidence, state.evidence)

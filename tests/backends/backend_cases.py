@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 
@@ -27,32 +26,13 @@ from partirvm.likelihoods.gaussian_passes import (
     ResidualPass,
     ScorePass,
 )
-from partirvm.likelihoods.slope_passes import BendPass, SlopePass
+from partirvm.likelihoods.slope_passes import LogDetGradientPass, SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
 """Eight tiles, each of more than one panel, the last one short."""
 
 assert TILE > PANEL_ROWS
-
-
-@contextlib.contextmanager
-def cluster(n_workers):
-    """The client of a ``LocalCluster`` of processes over TCP, each with one thread."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            protocol="tcp://",
-            dashboard_address=":0",
-            memory_limit="2GiB",
-        ) as local,
-        Client(local, timeout="120s", set_as_default=False) as client,
-    ):
-        yield client
 
 
 def rows():
@@ -109,7 +89,7 @@ PASSES = {
     "slope of classes": SlopePass(
         KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], likelihood="bernoulli", shift=SHIFT, rows=EVERYWHERE
     ),
-    "bend": BendPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
+    "bend": LogDetGradientPass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], "bernoulli"),
     "design": DesignPass(KEPT),
     "design, two tiles": DesignPass(NEW, rows=ASTRIDE),
     "augment": AugmentPass(KEPT, MEAN, (NEW, design([42]))),
@@ -144,7 +124,7 @@ def expected(pass_):
         F = np.hstack([phi(extra, X) for extra in pass_.extras])
         kept = phi(pass_.design, X)
         r = t[:, 0] - kept @ pass_.mean
-        return {"energy": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
+        return {"sum_squares": w @ F**2, "cross": F.T @ (kept * w[:, None]), "projection": F.T @ (w * r)}
     if isinstance(pass_, GramPass):
         kept, new = phi(pass_.kept, X), phi(pass_.new, X)
         r = t - kept @ pass_.offset
@@ -153,13 +133,13 @@ def expected(pass_):
         fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum()}
         if pass_.diagonal:
             return fields | {"diagonal": (new**2).sum(axis=0)}
-        return fields | {"gram": new.T @ new, "energy": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
+        return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
-    if isinstance(pass_, SlopePass | BendPass):
+    if isinstance(pass_, SlopePass | LogDetGradientPass):
         return {"": slope_or_bend(pass_, Phi, t[:, 0], y, w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
-        fields = {"n": there.sum(), "energy": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+        fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.points": X[best], "largest.errors": np.abs(r[best])}
@@ -171,7 +151,7 @@ def expected(pass_):
     return {
         "n": N,
         "square": ((y - mean) ** 2).sum(),
-        "surprise": -norm(mean, sd).logpdf(y).sum(),
+        "nll": -norm(mean, sd).logpdf(y).sum(),
         "covered": hits.sum(),
     }
 
@@ -200,7 +180,7 @@ def slope_or_bend(pass_, Phi, t, codes, w):
     y = 1 / (1 + np.exp(-f))
     b, s = w * y * (1 - y), np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
     bend = s * b * (1 - 2 * y)
-    if isinstance(pass_, BendPass):
+    if isinstance(pass_, LogDetGradientPass):
         return Phi.T @ bend[:, None]
     D = 3.0 * w[:, None] * (np.outer(t - f, MEAN) - Phi @ Sigma)
     if pass_.shift is not None:
@@ -258,9 +238,11 @@ def statistics(M, seed, rows=1200):
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None):
     """The instruction of a dense fit of M columns."""
-    mine, others, power = statistics(M, seed)
+    mine, others, target_variance = statistics(M, seed)
     noise = others if seed % 3 == 0 else None
-    start = replace(init(mine, np.full(M, 0.1), 5.0, power=power), noise=noise, noise_every=1 + seed % 2)
+    start = replace(
+        init(mine, np.full(M, 0.1), 5.0, target_variance=target_variance), noise=noise, noise_every=1 + seed % 2
+    )
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
 
@@ -273,7 +255,9 @@ def long_fit(seed, steps):
         "basis", np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
     )
     # no change of the evidence is below a tolerance that is not a number
-    return Solve(init(gram, np.ones(400), 5.0, power=float(t.var())), StopRule(np.nan, steps, guard=False), 400)
+    return Solve(
+        init(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+    )
 
 
 def first_row(source, number):

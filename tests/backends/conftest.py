@@ -1,26 +1,13 @@
-"""Rows on disk and in memory, clusters and executors, for all tests of backends."""
+"""Rows on disk and in memory, and executors, for all tests of backends."""
 
 from __future__ import annotations
 
 import pytest
-from backend_cases import PASSES, TILE, cluster, rows
+from backend_cases import PASSES, TILE, rows
+from by_default import some
 
 from partirvm.backends import LocalExecutor, executor_for
 from partirvm.data import ArraySource, ingest
-
-
-@pytest.fixture(scope="session")
-def one_worker():
-    """A client of a cluster of one worker with one thread."""
-    with cluster(1) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def three_workers():
-    """A client of a cluster of three workers with one thread each."""
-    with cluster(3) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +23,11 @@ def memory():
     return ArraySource(*rows(), tile_rows=TILE)
 
 
-@pytest.fixture(scope="module", params=["one thread", "three threads", "one worker", "three workers"])
+SEVERAL = {"three threads", "three workers"}
+"""The reference is one thread's; whole fits are compared with those of one worker in test_executor_fits."""
+
+
+@pytest.fixture(scope="module", params=some(["one thread", "three threads", "one worker", "three workers"], SEVERAL))
 def executor(request):
     """Every executor there is."""
     if "thread" in request.param:

@@ -11,7 +11,8 @@ import sys
 import warnings
 
 import pytest
-from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, cluster, first_row, fit, long_fit, rows
+from backend_cases import EXCLUDED, PASSES, TILE, HeldSource, bits, first_row, fit, long_fit, rows
+from clusters import cluster
 from waiting import Clock, wait_for
 
 from partirvm.backends import cluster as cluster_module
@@ -60,26 +61,25 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
 
 
 @pytest.mark.parametrize("how", ["to the end", "left", "failed"])
-def test_a_map_lets_go_of_what_it_began(memory, monkeypatch, how):
+def test_a_map_lets_go_of_what_it_began(one_worker, memory, monkeypatch, how):
     """However it ends: the client holds no task or value of it any more, even while futures are still referred to."""
-    with cluster(1) as client:
-        runner = DaskExecutor(client)
-        kept = []
-        for name in ("_submit", "_send"):
-            made = getattr(runner, name)
-            monkeypatch.setattr(runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1])
-        mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
-        if how == "to the end":
-            assert len(list(mapped)) == 8
-        elif how == "left":
-            assert next(mapped)[0] == 0
-            mapped.close()
-        else:
-            with pytest.raises(KeyError):
-                list(mapped)
-        assert len(kept) > 3
-        runner.close()
-        wait_for(lambda: not client.futures, "the end of all futures")
+    runner = DaskExecutor(one_worker)
+    kept = []
+    for name in ("_submit", "_send"):
+        made = getattr(runner, name)
+        monkeypatch.setattr(runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1])
+    mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
+    if how == "to the end":
+        assert len(list(mapped)) == 8
+    elif how == "left":
+        assert next(mapped)[0] == 0
+        mapped.close()
+    else:
+        with pytest.raises(KeyError):
+            list(mapped)
+    assert len(kept) > 3
+    runner.close()
+    wait_for(lambda: not one_worker.futures, "the end of all futures")
 
 
 def give_up(done, total):
@@ -232,14 +232,14 @@ def test_a_scheduler_that_is_gone_before_the_work_is_named(processes, kill, data
 
 
 def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
-    """At a scheduler that gives no answer each look says None; the first one after ``SILENCE`` raises."""
+    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE`` raises."""
     made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
-    monkeypatch.setattr(made, "ask", lambda: None)
+    monkeypatch.setattr(made, "current_workers", lambda: None)
     watch = made.watch()
     for _ in range(int(cluster_module.SILENCE)):
         clock.sleep(1.0)
-        assert watch.look() is None
+        assert watch.poll() is None
     clock.sleep(1.0)
     with pytest.raises(ClusterError, match=made.address):
-        watch.look()
+        watch.poll()

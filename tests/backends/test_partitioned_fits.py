@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backend_cases import bits, cluster
+from backend_cases import bits
+from clusters import cluster
 
 from partirvm import jobs
 from partirvm.backends.process import resident_memory
@@ -19,6 +20,7 @@ from partirvm.setup import choosing, evaluation, kernel_search
 pytestmark = pytest.mark.bits
 
 TWICE = [
+    ("split-merge", "full"),
     ("working-set", "sample"),
     ("working-set", "partition"),
     ("incremental", "sample"),
@@ -61,8 +63,8 @@ def parameters(strategy, likelihood, size):
     return Request(
         gamma=0.2,
         strategy=strategy,
-        likelihood=likelihood,
-        likelihood_rows=1500,
+        fit_rows=likelihood,
+        sample_rows=1500,
         noise_rows=1000,
         partition_size=size,
         max_rounds=None if strategy == "split-merge" else 5,
@@ -88,7 +90,7 @@ def left(fitted):
 @pytest.mark.parametrize(("strategy", "likelihood"), CASES)
 def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
     """Model and history, inline and on a cluster."""
-    asked = parameters(strategy, likelihood, 300)
+    asked = parameters(strategy, likelihood, 150)
     here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
     assert left(here) == left(there)
@@ -113,7 +115,7 @@ def test_classes_have_the_same_bits_everywhere(
     asked = Request(
         gamma=0.2,
         strategy=strategy,
-        likelihood=likelihood,
+        fit_rows=likelihood,
         partition_size=30 if strategy != "split-merge" else 375,
         max_rounds=2 if strategy != "split-merge" else None,
         multi_class=multi_class,

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from backend_cases import PASSES, bits, cluster, fit, long_fit
+from backend_cases import PASSES, bits, fit, long_fit
+from clusters import cluster
 
 from partirvm.backends import LocalExecutor, dask, local
 from partirvm.backends.dask import DaskExecutor
@@ -104,7 +105,7 @@ def test_a_watcher_hears_while_a_fit_runs_and_may_leave(executor, data, referenc
             raise Enough
 
     with pytest.raises(Enough):
-        executor.solve([long_fit(seed, steps=200) for seed in (1, 5)] * 6, progress)
+        executor.solve([long_fit(seed, steps=60) for seed in (1, 5)] * 6, progress)
     assert calls == [(0, 12)] * 2
     # fits that run on workers come to their end, those in this process are left
     assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
@@ -156,7 +157,7 @@ def test_fits_run_at_the_same_time_on_several_workers():
 
 def test_a_worker_killed_in_the_middle_of_fits_changes_no_bits():
     """kill -9 of one of two workers with fits on both: those that it had are done again, with the same bits."""
-    work = [long_fit(seed, steps=30) for seed in range(6)]
+    work = [long_fit(seed, steps=15) for seed in range(6)]
     with one_blas_thread():
         expected = [bits(maximise(solve.start, solve.rule)) for solve in work]
     with cluster(2) as client:

@@ -1,7 +1,7 @@
 """Equal bits with every kind of kernel that OpenBLAS has for this processor, not only with the one that it takes.
 
 ``OPENBLAS_CORETYPE`` is read once, when the library is loaded: each kind is a process of its own, which runs tests that
-are marked ``bits``. By default those of this folder, with ``-m slow`` all of them.
+are marked ``bits``. By default those of test_tails.py, with ``-m slow`` all of them.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def run_with(core_type, *arguments):
 
 @pytest.mark.parametrize("core_type", some(TYPES, {"Haswell", "SkylakeX"}))
 def test_tails_keep_their_bits(core_type):
-    """The tests of this folder, which this process runs with its own kernels."""
+    """The tests of tails beside this one, which this process runs with its own kernels; with ``-m slow`` all tests."""
     if kernels_of(core_type) == kernels_of(""):
         pytest.skip(f"the tests beside this one run with the kernels for {core_type}")
-    run_with(core_type, "-m", "bits and not slow", str(TESTS / "bits"))
+    run_with(core_type, "-m", "bits and not slow", str(TESTS / "bits" / "test_tails.py"))
 
 
 @pytest.mark.slow

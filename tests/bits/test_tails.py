@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from by_default import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import CASES as KERNELS
@@ -231,7 +232,7 @@ def limit_for(case, rows, spare):
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in LONG else ()) for case in FITS])
-@settings(max_examples=3)
+@settings(max_examples=examples(2))
 @given(TAILS)
 def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
     """Kernel blocks in memory, on disk and nowhere; two threads; a memory limit that leaves room for some blocks only;

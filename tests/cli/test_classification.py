@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from by_default import some
 from commandline import start
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 from test_process import read_until
@@ -172,6 +173,7 @@ def test_what_resume_refuses(made, cli, arguments):
     assert re.search(f"No such option:? '?{arguments[0]}", err)
 
 
+@pytest.mark.parametrize("made", some([2, 3], {3}), ids=["two classes", "three classes"], indirect=True)
 def test_a_stopped_fit_goes_on_to_the_same_model(made, cli, tmp_path):
     """Ctrl-C after a round: exit 3 with a usable model; resumed, the bits of a fit that nobody stopped."""
     rounds = (*CHOICES[:-1], "4")
@@ -207,15 +209,18 @@ WRONG = {
     "plan of it": ("plan number.zarr --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
     "a continuous target": (
         "ingest {csv} new --target score --features a,b --classes",
-        r"train\.csv: the target 'score' holds continuous numbers such as .* without --classes",
+        r"train\.csv: the target 'score' holds continuous values such as .* without --classes",
     ),
     "text without --classes": ("ingest {csv} new --target kind --features a,b", r"'kind' holds text.*`--classes`"),
     "an unseen label": ("ingest other.csv new --like {train}", r"other\.csv: .*--like.* do not have: 'tin'\. Leave"),
-    "evaluation of one": ("evaluate {job} other.zarr", r"other\.zarr: the data have the class 'tin'.*training data"),
+    "evaluation of one": (
+        "evaluate {job} other.zarr",
+        r"other\.zarr: the class 'tin' of the data is not in the training data",
+    ),
     "validation of one": ("fit {train} new --validation other.zarr", r"one of the classes .*tin.*`--like`"),
-    "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is a number.*`--classes`"),
+    "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
     "validation of a number": ("fit {train} new --validation number.zarr", r"is a number.*`--like`"),
-    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"'tin', which is no class.*'"),
+    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"'tin', which is not a class.*'"),
     "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
     "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
     "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1\.0: it must be a number ≥ 0"),
@@ -245,7 +250,7 @@ def desk(made, tmp_path, monkeypatch) -> Path:
 def test_what_is_refused(made, desk, cli):
     """Exit status 2, one paragraph with the place and what to do, nothing left behind."""
     _, _, err = cli("ingest", "one.csv", "one.zarr", "--target", "kind", "--classes", "--weights", "w", "--quiet")
-    assert "partirvm: warning: one.zarr: all rows of weight are of the class 'x'" in err
+    assert "partirvm: warning: one.zarr: all rows with positive weight have the class 'x'" in err
     names = {"csv": made.at("train.csv"), "train": made.at("train.zarr"), "job": made.at("job"), "name": made.names[0]}
     for case, (command, pattern) in WRONG.items():
         status, out, err = cli(*command.format(**names).split(), "--json" if command.startswith("plan") else "--quiet")
@@ -258,10 +263,10 @@ def test_what_is_refused(made, desk, cli):
 
 def test_the_readmes_commands_on_classes(tmp_path):
     """As they stand there."""
-    block = re.search(r"## Tell classes apart.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    block = re.search(r"## Classify.*?```\n(.*?)```", README.read_text(), re.DOTALL)
     commands = [re.sub(r"\s+#.*", "", line) for line in block[1].splitlines() if line.strip()]
     assert len(commands) >= 5
-    write(tmp_path / "mails.csv", 900, 1, 2)
+    write(tmp_path / "mails.csv", 200, 1, 2)
     write(tmp_path / "test.csv", 300, 2, 2)
     for name in ("mails.csv", "test.csv"):
         lines = (tmp_path / name).read_text().split()

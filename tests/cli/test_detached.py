@@ -190,7 +190,7 @@ def test_nobody_answers(data, tmp_path):
 
 def tour_commands() -> list[str]:
     """The lines of the README's tour of a job."""
-    block = re.search(r"## Leave it alone.*?```\n(.*?)```", README.read_text(), re.DOTALL)
+    block = re.search(r"## Jobs: submit.*?```\n(.*?)```", README.read_text(), re.DOTALL)
     return [line for line in block[1].splitlines() if line.strip()]
 
 

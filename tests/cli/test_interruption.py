@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from by_default import some
 from commandline import start
 from waiting import wait_for
 
@@ -75,7 +76,7 @@ def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
         time.sleep(0.03)
 
 
-@pytest.mark.parametrize("repeated", [(), (signal.SIGINT,), (signal.SIGTERM, signal.SIGINT)])
+@pytest.mark.parametrize("repeated", [*some(["never", "the same"], set()), "both"])
 def test_many_signals_end_a_fit_in_order(tour, tmp_path, repeated):
     """One signal keeps the model; any number of them, to the last moment, ends with a status, a model, and no error."""
     job = str(tmp_path / "job")
@@ -86,8 +87,8 @@ def test_many_signals_end_a_fit_in_order(tour, tmp_path, repeated):
         if line.split()[:1] == ["3"]:
             break
     process.send_signal(signal.SIGINT)
-    if repeated:
-        repeat(process, repeated)
+    if repeated != "never":
+        repeat(process, (signal.SIGINT,) if repeated == "the same" else (signal.SIGTERM, signal.SIGINT))
     out, said = process.communicate(timeout=120)
     assert process.returncode == 3, said
     assert "Traceback" not in said

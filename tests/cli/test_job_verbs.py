@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -24,10 +25,10 @@ def same_model(one, two) -> bool:
     return first.mean.tobytes() == second.mean.tobytes() and first.root.tobytes() == second.root.tobytes()
 
 
-@pytest.fixture
-def stopped(tour, tmp_path):
+@pytest.fixture(scope="module")
+def stopped_once(tour, tmp_path_factory):
     """A job that Ctrl-C ended after its second round."""
-    job = str(tmp_path / "stopped")
+    job = str(tmp_path_factory.mktemp("stopped") / "stopped")
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
     process.send_signal(signal.SIGINT)
@@ -35,6 +36,12 @@ def stopped(tour, tmp_path):
     assert process.returncode == 3, err
     assert f"partirvm resume {job}" in out
     return job
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    """A copy of that job."""
+    return shutil.copytree(stopped_once, str(tmp_path / "stopped"))
 
 
 def test_status_of_a_job_that_is_done(tour, cli, cli_json):
@@ -140,7 +147,7 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     for asked in ((), ("--max-rounds", "3")):
         status, out, err = cli("resume", tour.job, *asked)
         assert (status, err) == (0, "")
-        assert "is done, it reached max_rounds = 3: resume with a larger max_rounds" in out
+        assert "is done, it reached --max-rounds = 3: resume with a larger --max-rounds" in out
     assert json.loads(cli("resume", tour.job, "--json")[1])["status"] == "done"
     assert len(open_job(tour.job).store.events()) == events
     status, _, err = cli("cancel", tour.job)

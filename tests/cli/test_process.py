@@ -9,11 +9,11 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from by_default import some
 from commandline import Tour, start
 from waiting import wait_for
 
@@ -45,24 +45,29 @@ HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "rich", "matplot
 
 
 @pytest.mark.parametrize(
-    ("arguments", "allowed"),
+    ("commands", "allowed"),
     [
-        (["--help"], set()),
-        (["fit", "--help"], set()),
-        (["plan", "{train}"], {"zarr", "scipy"}),
-        (["fit", "{train}", "{new}", *SHORT], {"zarr", "scipy"}),
-        (["evaluate", "{job}", "{test}"], {"zarr", "scipy"}),
-        (["predict", "{job}", "{test}", "{new}.zarr"], {"zarr", "scipy"}),
+        ([["--help"], ["fit", "--help"]], set()),
+        (
+            [
+                ["plan", "{train}"],
+                ["fit", "{train}", "{new}", *SHORT],
+                ["evaluate", "{job}", "{test}"],
+                ["predict", "{job}", "{test}", "{new}.zarr"],
+            ],
+            {"zarr", "scipy"},
+        ),
     ],
+    ids=["help", "work"],
 )
-def test_verbs_load_only_what_they_use(tour, tmp_path, arguments, allowed):
+def test_verbs_load_only_what_they_use(tour, tmp_path, commands, allowed):
     """A fit has no room for libraries that it does not use."""
     code = (
-        "import sys\nfrom partirvm.cli import main\nstatus = main(sys.argv[1:])\n"
-        f"print(status, *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+        "import json, sys\nfrom partirvm.cli import main\nstatus = [main(each) for each in json.loads(sys.argv[1])]\n"
+        f"print(sum(status), *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
     places = {"train": tour.train, "test": tour.test, "job": tour.job, "new": str(tmp_path / "new")}
-    done = python(code, *(argument.format(**places) for argument in arguments))
+    done = python(code, json.dumps([[argument.format(**places) for argument in each] for each in commands]))
     status, *loaded = done.stderr.splitlines()[-1].split()
     assert status == "0", done.stderr
     assert set(loaded) <= allowed
@@ -82,23 +87,21 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
-def test_quiet_is_silent(tour, tmp_path):
-    process = start("fit", tour.train, str(tmp_path / "job"), *SHORT, "--quiet")
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+def test_quiet_is_silent(tour, cli, tmp_path):
+    status, out, err = cli("fit", tour.train, str(tmp_path / "job"), *SHORT, "--quiet")
+    assert (status, err) == (0, "")
     assert "relevance vectors" in out
 
 
 @pytest.mark.parametrize("verb", ["ingest", "predict", "evaluate"])
-def test_other_verbs_say_how_far_they_are(tour, tmp_path, verb):
+def test_other_verbs_say_how_far_they_are(tour, cli, tmp_path, verb):
     arguments = {
         "ingest": (str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare"),
         "predict": (tour.job, tour.train, str(tmp_path / "p.csv")),
         "evaluate": (tour.job, tour.train),
     }[verb]
-    process = start(verb, *arguments)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0
+    status, out, err = cli(verb, *arguments)
+    assert status == 0
     assert ESCAPE not in out + err
     assert out
     expected = {"ingest": ["reading", "writing"], "predict": ["predicting"], "evaluate": ["evaluating"]}[verb]
@@ -154,7 +157,7 @@ def read_until(stream, pattern: str) -> str:
     raise AssertionError(f"the process ended without {pattern!r}: {text}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM], {signal.SIGTERM}))
 def test_an_aborted_fit_leaves_a_usable_model(tour, tmp_path, number):
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG)
@@ -238,12 +241,12 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
-@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("validated", some([False, True], {True}))
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path, validated):
     """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
-    some = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "6")
+    choices = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "6")
     validation = ("--validation", tour.test) if validated else ()
-    status, out, seen = Terminal("fit", tour.train, str(tmp_path / "job"), *some, *validation).finish()
+    status, out, seen = Terminal("fit", tour.train, str(tmp_path / "job"), *choices, *validation).finish()
     assert status == 0, seen
     assert ESCAPE not in out
     assert 0 <= seen.rindex(HIDE) < seen.rindex(SHOW)
@@ -274,21 +277,18 @@ def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")
 
 
-def test_a_fit_on_a_cluster_is_the_same_fit(tour, tmp_path):
+def test_a_fit_on_a_cluster_is_the_same_fit(tour, one_worker, tmp_path):
     """Same vectors, evidence and errors to the last bit, whatever folder the worker was started in."""
-    from distributed import LocalCluster
-
     results = []
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        for name, place in (("here", ()), ("there", ("--scheduler", cluster.scheduler_address))):
-            process = start(
-                *("fit", "train.zarr", str(tmp_path / name), *SHORT, *place, "--validation", "test.zarr"),
-                *("--json", "--memory-limit", "1GiB"),
-                cwd=tour.folder,
-            )
-            out, err = process.communicate(timeout=120)
-            assert process.returncode == 0, err
-            results.append(json.loads(out))
+    for name, place in (("here", ()), ("there", ("--scheduler", one_worker.cluster.scheduler_address))):
+        process = start(
+            *("fit", "train.zarr", str(tmp_path / name), *SHORT, *place, "--validation", "test.zarr"),
+            *("--json", "--memory-limit", "1GiB"),
+            cwd=tour.folder,
+        )
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        results.append(json.loads(out))
     same = ("n_vectors", "log_evidence", "train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd", "reason")
     assert [results[0][name] for name in same] == [results[1][name] for name in same]
 
@@ -316,10 +316,8 @@ sys.exit(main(sys.argv[2:]))
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
+def test_an_interrupted_prediction_goes_on(tour, request, tmp_path, number, there):
     """Also on a cluster: the tiles that are there are not predicted again, and the bytes are the same."""
-    from distributed import LocalCluster
-
     data, out, whole = str(tmp_path / "d.zarr"), tmp_path / "out.csv", tmp_path / "whole.csv"
     ingest.ingest(str(tour.folder / "train.csv"), data, target="fare", tile_rows=24)
     predict.predict(tour.job, data, str(whole))
@@ -337,10 +335,9 @@ def test_an_interrupted_prediction_goes_on(tour, tmp_path, number, there):
         kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command goes on"
         assert re.search(kept, err)
     assert not out.exists()
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) if there else nullcontext() as cluster:
-        place = ("--scheduler", cluster.scheduler_address) if there else ()
-        process = start("predict", tour.job, data, str(out), *place)
-        _, err = process.communicate(timeout=120)
+    place = ("--scheduler", request.getfixturevalue("one_worker").cluster.scheduler_address) if there else ()
+    process = start("predict", tour.job, data, str(out), *place)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert re.match(r"going on with an interrupted prediction: [\d,]+ of [\d,]+ tiles are there\n", err)
     assert out.read_bytes() == whole.read_bytes()

@@ -55,7 +55,7 @@ def test_statistics_add_up(rng):
     """Those of all rows are the sum of those of some and of the others."""
     p = Problem(rng, weighted=True)
     both, whole = p.statistics(slice(0, 25)) + p.statistics(slice(25, None)), p.statistics()
-    for name in ("energy", "cross", "projection"):
+    for name in ("sum_squares", "cross", "projection"):
         np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(getattr(whole[3:5], name), getattr(whole, name)[3:5])
 

@@ -29,10 +29,10 @@ def statistics_of(Phi, t, w=None, labels=None):
     return GramStatistics.empty("b").extend(labels, block, "b")
 
 
-def nothing_of(statistics, *, fixed_noise=False, power=1.0) -> HyperState:
+def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
     """A fit whose columns have all just entered."""
     M = statistics.n_columns
-    state = init(statistics, np.ones(M), FIRST, power=power, fixed_noise=fixed_noise)
+    state = init(statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise)
     return replace(state, entered=np.ones(M, bool))
 
 
@@ -62,7 +62,7 @@ def begun(Phi, t, way):
     """What ``recorded`` takes to begin without a column: with all of the Gram matrix, or with the design alone."""
     if way == "gram":
         return {"state": nothing_of(statistics_of(Phi, t))}
-    state = init(GramStatistics.empty("b"), np.zeros(0), FIRST, power=1.0)
+    state = init(GramStatistics.empty("b"), np.zeros(0), FIRST, target_variance=1.0)
     return {"state": state, "pool": pool_of(Phi, t)}
 
 
@@ -132,7 +132,7 @@ def test_weights_and_a_residual_target_change_nothing(seed):
     plain = statistics_of(Phi[twice], t[twice])
     m = np.linspace(-1, 1, 12)
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.energy)
+    moved = statistics_of(Phi, t, w).rebase(m[:, None], block.projection, block.sum_squares)
     fits = [
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
         for statistics in (plain, moved)
@@ -194,7 +194,7 @@ def test_deletions_end_at_the_vectors_of_the_rule():
     labels = np.arange(Phi.shape[1]) - 1
     assert labels[0] == BIAS
     statistics = statistics_of(Phi, t, labels=labels)
-    begun = init(statistics, np.ones(len(labels)), FIRST, power=1.0)
+    begun = init(statistics, np.ones(len(labels)), FIRST, target_variance=1.0)
     fit, reason = grow(begun, replace(RULE, vectors=12))
     assert (reason, fit.n_vectors) == (Termination.HALVED, 12)
     fit, reason = grow(nothing_of(statistics), replace(RULE, vectors=2))

@@ -36,7 +36,7 @@ def test_statistics_are_those_of_the_weighted_design(seed, count):
     np.testing.assert_allclose(taken.gram, G[np.ix_(columns, columns)], rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(taken.gram, taken.gram.T)
     np.testing.assert_allclose(taken.projection[:, 0], (Phi.T @ (w * t))[columns], rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(taken.energy, [w @ t**2], rtol=1e-12)
+    np.testing.assert_allclose(taken.sum_squares, [w @ t**2], rtol=1e-12)
     np.testing.assert_array_equal(taken.labels, columns)
     assert taken.n == (w > 0).sum()
     np.testing.assert_allclose(taken.log_weight, np.log(w[w > 0]).sum(), rtol=1e-12, atol=1e-12)

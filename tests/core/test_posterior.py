@@ -21,9 +21,9 @@ def statistics_of(Phi, t, w=None, offset=None):
     """Statistics of a design by the definitions, of the residual target t − Φ·offset."""
     M = Phi.shape[1]
     m = np.zeros(M) if offset is None else offset
-    G, b, energy = gram(Phi, (t - Phi @ m)[:, None], w)
+    G, b, sum_squares = gram(Phi, (t - Phi @ m)[:, None], w)
     there = np.ones(len(t)) if w is None else w[w > 0]
-    return GramStatistics("b", np.arange(M), G, b, energy, m[:, None], len(there), float(np.log(there).sum()))
+    return GramStatistics("b", np.arange(M), G, b, sum_squares, m[:, None], len(there), float(np.log(there).sum()))
 
 
 @st.composite

@@ -29,7 +29,7 @@ def started(Phi, t, alpha, beta, prior, w=None, *, labels=None, fixed_noise=Fals
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None], w)
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
-    return init(statistics, alpha, beta, power=float(t.var()), fixed_noise=fixed_noise, prior=prior)
+    return init(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
 
 
 def problem(seed, M=5, N=50):

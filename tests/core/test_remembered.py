@@ -27,14 +27,14 @@ def test_it_is_the_statistic_of_rows_at_which_new_columns_are_made_of_old_ones(r
         assert found.n == (w > 0).sum()
     block = remembered.block(kept, new, offset)
     np.testing.assert_allclose(block.gram, naive.gram(Phi @ new, t, w)[0])
-    np.testing.assert_allclose(block.energy, expected.energy)
+    np.testing.assert_allclose(block.sum_squares, expected.sum_squares)
     np.testing.assert_allclose(block.log_weight, np.log(w[w > 0]).sum())
 
     mean = rng.normal(size=(5, T))
     nothing = LargestErrors(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)))
     here = ResidualStatistics(7, np.ones(T), np.ones((5, T)), nothing)
     both, r = remembered.residual(new, mean, here), t - Phi @ new @ mean
-    np.testing.assert_allclose(both.energy, 1 + w @ r**2)
+    np.testing.assert_allclose(both.sum_squares, 1 + w @ r**2)
     np.testing.assert_allclose(both.projection, 1 + (Phi @ new).T @ (w[:, None] * r))
     assert both.n == 7 + (w > 0).sum()
 
@@ -51,10 +51,12 @@ def test_statistics_of_more_rows_are_merged(rng):
 
     def of(rows, offset):
         block = GramBlock.of(np.zeros((len(rows), 0)), Phi[rows], t[rows] - Phi[rows] @ offset)
-        return GramStatistics.empty("b", T).extend(labels, block, "b").rebase(offset, block.projection, block.energy)
+        return (
+            GramStatistics.empty("b", T).extend(labels, block, "b").rebase(offset, block.projection, block.sum_squares)
+        )
 
     merged = of(np.arange(20), m).merge(of(np.arange(20, 30), np.zeros((K, T))))
     whole = of(np.arange(30), m)
-    for name in ("gram", "projection", "energy", "offset"):
+    for name in ("gram", "projection", "sum_squares", "offset"):
         np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), atol=1e-12)
     assert merged.n == 30

@@ -45,7 +45,7 @@ def test_residual_statistics_add_up(rng):
     a, b = part(1), part(2)
     total = a + b
     assert total.n == 8
-    np.testing.assert_allclose(total.energy, a.energy + b.energy)
+    np.testing.assert_allclose(total.sum_squares, a.sum_squares + b.sum_squares)
     np.testing.assert_allclose(total.projection, a.projection + b.projection)
     errors = np.concatenate([a.largest.errors, b.largest.errors])
     np.testing.assert_allclose(total.largest.ranked().errors, np.sort(errors)[::-1][:3])

@@ -44,7 +44,7 @@ def problems(draw):
 def state_of(Phi, t, alpha, beta, w=None):
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
     statistics = GramStatistics.empty("b", T).extend(np.arange(Phi.shape[1]), block, "b")
-    return init(statistics, alpha, beta, power=t.var(axis=0))
+    return init(statistics, alpha, beta, target_variance=t.var(axis=0))
 
 
 def evidence(Phi, t, alpha, beta, w=None):

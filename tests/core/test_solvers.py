@@ -31,7 +31,7 @@ def start_of(Phi, t) -> HyperState:
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
     statistics = GramStatistics.empty("b").extend(labels, block, "b")
     s, q = beta * np.diagonal(statistics.gram), beta * statistics.projection[:, 0]
-    begun = init(statistics, entry_precision(s, q, s), beta, power=float(t.var()))
+    begun = init(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
     return replace(begun, entered=np.ones(len(labels), bool))
 
 

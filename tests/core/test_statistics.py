@@ -32,10 +32,10 @@ def whole(Phi, t, w=None, offset=None, labels=None, basis="b"):
     """``GramStatistics`` of a design, entry by entry from the definitions, r = t − Φ·offset."""
     n, m = Phi.shape
     offset = np.zeros((m, t.shape[1])) if offset is None else offset
-    G, b, energy = gram(Phi, t - Phi @ offset, w)
+    G, b, sum_squares = gram(Phi, t - Phi @ offset, w)
     kept = np.ones(n) if w is None else w[w > 0]
     labels = np.arange(m) if labels is None else labels
-    return GramStatistics(basis, labels, G, b, energy, offset, len(kept), float(np.log(kept).sum()))
+    return GramStatistics(basis, labels, G, b, sum_squares, offset, len(kept), float(np.log(kept).sum()))
 
 
 def assert_same(found, expected):
@@ -43,7 +43,7 @@ def assert_same(found, expected):
     assert found.basis == expected.basis
     assert found.n == expected.n
     np.testing.assert_array_equal(found.labels, expected.labels)
-    for name in ("gram", "projection", "energy", "offset", "log_weight"):
+    for name in ("gram", "projection", "sum_squares", "offset", "log_weight"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name)
 
 
@@ -60,12 +60,12 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
         blocks.append(GramBlock.of(*part))
         crosses.append(CrossBlock.of(*part))
     block, cross = reduce(add, blocks), reduce(add, crosses)
-    G, b, energy = gram(Phi, t, w)
+    G, b, sum_squares = gram(Phi, t, w)
     close = {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(block.cross, G[:kept, kept:], **close)
     np.testing.assert_allclose(block.gram, G[kept:, kept:], **close)
     np.testing.assert_allclose(block.projection, b[kept:], **close)
-    np.testing.assert_allclose(block.energy, energy, **close)
+    np.testing.assert_allclose(block.sum_squares, sum_squares, **close)
     np.testing.assert_allclose(cross.cross, G[:kept, kept:], **close)
     np.testing.assert_allclose(cross.diagonal, np.diagonal(G)[kept:], **close)
     np.testing.assert_allclose(cross.projection, b[kept:], **close)
@@ -136,8 +136,8 @@ def test_rebasing_takes_a_measured_residual(rng):
     Phi, t, w = rows(1, 25, 4, "positive")
     m = rng.normal(size=(4, 1))
     r = t - Phi @ m
-    _, projection, energy = gram(Phi, r, w)
-    assert_same(whole(Phi, t, w).rebase(m, projection, energy), whole(Phi, t, w, offset=m))
+    _, projection, sum_squares = gram(Phi, r, w)
+    assert_same(whole(Phi, t, w).rebase(m, projection, sum_squares), whole(Phi, t, w, offset=m))
 
 
 def part(kept, new, skip=0):
@@ -170,5 +170,5 @@ def test_a_zero_weight_is_an_absent_row(seed, n):
     there = w > 0
     some = GramBlock.of(Phi[:, :2], Phi[:, 2:], t, w)
     alone = GramBlock.of(Phi[there, :2], Phi[there, 2:], t[there], w[there])
-    for name in ("cross", "gram", "projection", "energy", "n", "log_weight"):
+    for name in ("cross", "gram", "projection", "sum_squares", "n", "log_weight"):
         np.testing.assert_allclose(getattr(some, name), getattr(alone, name), rtol=1e-12, atol=1e-13, err_msg=name)

@@ -81,10 +81,10 @@ def test_the_noise_is_fixed_or_held_to_its_floor(rng):
     """A σ² that was given stays; a target that the columns explain entirely stops at the floor."""
     Phi = numbers(rng, False)[0]
     t = Phi @ rng.normal(size=5)
-    power = float(t @ t / 40)
-    assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, Noise(power, 4.0))[0].beta == 4.0
-    free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, Noise(power))[0].beta
-    np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * power))
+    target_variance = float(t @ t / 40)
+    assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, Noise(target_variance, 4.0))[0].beta == 4.0
+    free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, Noise(target_variance))[0].beta
+    np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
 
 
 def test_alpha_keeps_within_bounds(rng):
@@ -115,8 +115,8 @@ def laplace_slopes(likelihood, Phi, codes, alpha, w):
 
     mean = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma = naive.laplace(likelihood, Phi, codes, alpha, mean, w)[0]
-    bends = Phi.T @ tied_laplace.bends(likelihood, Phi, mean, Sigma, w)
-    shift = -0.5 * np.einsum("kij,jk->ik", Sigma, bends)
+    log_det_gradient = Phi.T @ tied_laplace.log_det_gradient(likelihood, Phi, mean, Sigma, w)
+    shift = -0.5 * np.einsum("kij,jk->ik", Sigma, log_det_gradient)
     return tied_laplace.slopes(likelihood, Phi, codes, mean, Sigma, shift, w), differences(evidence, Phi, 1e-4)
 
 

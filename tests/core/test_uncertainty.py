@@ -54,8 +54,8 @@ def test_information_is_the_evidences_mean_curvature(rng):
     theta, step, M = np.log([*alpha, beta]), 1e-3, 1
 
     def evidence(t, theta):
-        G, b, energy = naive.gram(Phi, t[:, None])
-        statistics = GramStatistics("b", np.arange(M), G, b, energy, np.zeros((M, 1)), len(t))
+        G, b, sum_squares = naive.gram(Phi, t[:, None])
+        statistics = GramStatistics("b", np.arange(M), G, b, sum_squares, np.zeros((M, 1)), len(t))
         return core.posterior(statistics, np.exp(theta[:M]), float(np.exp(theta[M]))).log_evidence
 
     def curvature(t):

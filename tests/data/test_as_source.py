@@ -113,7 +113,7 @@ def test_prediction_needs_no_target_and_takes_one_row() -> None:
         (([[1, 2], [3]], [1, 2]), "not a regular array|text or objects"),
         ((FRAME.assign(d="u"), Y), "the column 'd' of the data frame holds text"),
         ((FRAME, pd.Series(["u"] * 20)), "y holds text"),
-        ((FRAME.set_axis(["a", "a", "b"], axis=1), Y), "several columns called 'a'"),
+        ((FRAME.set_axis(["a", "a", "b"], axis=1), Y), "several columns named 'a'"),
         ((scipy.sparse.csr_array(X), Y), r"sparse matrix.*toarray\(\)"),
         ((da.from_array(X)[:, 0], Y), "two dimensions"),
         ((da.from_array(X), Y[:-1]), "X has 20 rows, but y has 19"),

@@ -82,7 +82,7 @@ def test_rows_are_asked_for_by_their_numbers_in_the_source(weights):
         assert held.weights_of(asked) is None
     else:
         np.testing.assert_array_equal(held.weights_of(asked), weights[asked])
-    with pytest.raises(IndexError, match="not among those held"):
+    with pytest.raises(IndexError, match="requested rows are not held"):
         held.gather([8, 9])
-    with pytest.raises(IndexError, match="not among those held"):
+    with pytest.raises(IndexError, match="requested rows are not held"):
         held.only(np.array([N + 5]))

@@ -101,9 +101,9 @@ def test_what_is_no_label_is_refused(tmp_path):
     holes[:50] = 1
     with pytest.raises(MissingDataError, match=r"lacks 5.*write_empty_chunks"):
         find_classes(holes)
-    with pytest.raises(DataError, match="'c' in y is none of the classes of the training data: 'a', 'b'"):
+    with pytest.raises(DataError, match="'c' in y is not among the classes of the training data: 'a', 'b'"):
         coded(np.array(["a", "c"]), np.array(["a", "b"]))
-    with pytest.raises(DataError, match=r"another type|none of the classes"):
+    with pytest.raises(DataError, match=r"different type|not among the classes"):
         coded(np.array([1, 2]), np.array(["a", "b"], dtype=object))
     lazily = coded(da.from_array(np.array([0, 5]), chunks=1), np.array([0, 1]))
     assert lazily[:1].compute() == [0.0]
@@ -137,7 +137,7 @@ def test_class_weights_are_scikit_learns():
 def test_class_weights_that_cannot_be():
     """Unknown labels, negative and all-zero weights, other texts."""
     for asked, message in (
-        ({"d": 1.0}, "names 'd', which is no class of the data; they have 'a', 'b'"),
+        ({"d": 1.0}, "names 'd', which is not a class of the data: they have 'a', 'b'"),
         ({"a": -1.0}, "of 'a' is -1.0"),
         ({"a": "much"}, "'much'"),
         ({"a": np.nan}, "nan"),

@@ -70,8 +70,8 @@ def test_a_column_of_noise(tmp_path):
     data = ingest(table, tmp_path / "data", target="y", features=["x"], noise="r", shuffle=None)
     np.testing.assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
     for options, message in (
-        ({"weights": "w"}, "'r' cannot be the noise .* as there are weights, 'w'"),
-        ({"classes": True}, "'r' cannot be the noise .* as the target is a class"),
+        ({"weights": "w"}, "'r' cannot be the noise .* because the weights 'w' are given"),
+        ({"classes": True}, "'r' cannot be the noise .* because the target is a class"),
     ):
         with pytest.raises(UsageError, match=message):
             ingest(table, tmp_path / "other", target="y", noise="r", **options)

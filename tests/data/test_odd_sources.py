@@ -29,11 +29,11 @@ FILES = {
     "bz2 cut short": ("t.csv.bz2", bz2.compress(ROWS)[:-20], "Truncated"),
     "gzip with another checksum": ("t.csv.gz", ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "incorrect data check"),
     "gzip with something behind": ("t.csv.gz", ZIPPED + b"behind", "incorrect header check"),
-    "UTF-16": ("t.csv", ROWS.decode().encode("utf-16"), "not in UTF-8: save it so, as with `iconv"),
-    "UTF-16 without a mark": ("t.csv", ROWS.decode().encode("utf-16-le"), "not in UTF-8"),
-    "Latin-1 in the header": ("t.csv", "ä,y\n1,2\n3,4\n".encode("latin-1"), "not in UTF-8"),
-    "semicolons": ("t.csv", b"a;y\n1;2\n2;3\n", "separated by ';', and ingest takes commas"),
-    "tabs": ("t.csv", b"a\ty\n1\t2\n2\t3\n", "commas alone"),
+    "UTF-16": ("t.csv", ROWS.decode().encode("utf-16"), "not UTF-8: convert it, for example with `iconv"),
+    "UTF-16 without a mark": ("t.csv", ROWS.decode().encode("utf-16-le"), "not UTF-8"),
+    "Latin-1 in the header": ("t.csv", "ä,y\n1,2\n3,4\n".encode("latin-1"), "not UTF-8"),
+    "semicolons": ("t.csv", b"a;y\n1;2\n2;3\n", "separated by ';', but ingest reads commas"),
+    "tabs": ("t.csv", b"a\ty\n1\t2\n2\t3\n", "commas only"),
     "a header alone": ("t.csv", b"a,y", "no rows"),
     "a long cell": ("t.csv", f"a,y\n1,2\n{LONG},3\n".encode(), r"'x{60}…' \(200,000 characters\) \(line 3\)"),
     "a cell that turns red": ("t.csv", b"a,y\n1,2\n\x1b[31mred,3\n", r"'\\x1b\[31mred'"),
@@ -58,7 +58,7 @@ def test_files_that_cannot_be_read(case, tmp_path):
 
 def test_labels_in_latin_1(tmp_path):
     (tmp_path / "t.csv").write_bytes("a,y\nä,2\nö,3\n".encode("latin-1"))
-    with pytest.raises(DataError, match="not in UTF-8"):
+    with pytest.raises(DataError, match="not UTF-8"):
         ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", categorical=["a"])
 
 
@@ -92,7 +92,7 @@ STRUCT = pa.table({"a": [{"u": 1}, {"u": 2}], "y": [1, 2]})
 VALUES = {
     "a column of lists": (NESTED, {}, "'a' holds values of the type list<.*not numbers"),
     "a column of structs": (STRUCT, {}, "'a' holds values of the type struct<"),
-    "lists as labels": (NESTED, {"categorical": ["a"]}, "'a' holds values that are no labels"),
+    "lists as labels": (NESTED, {"categorical": ["a"]}, "'a' holds values that cannot be labels"),
     "periods as labels": (
         pd.DataFrame({"a": pd.period_range("2020", periods=6), "y": Y}), {"categorical": ["a"]}, "'a' holds values tha",
     ),
@@ -100,7 +100,7 @@ VALUES = {
     "integers beyond 64 bits": (
         pd.DataFrame({"a": pd.Series([2**70] * 6, dtype=object), "y": Y}), {}, "'a' holds .* not fit into 64 bits",
     ),
-    "mixed labels": ((X, np.array([1, "a"] * 3, dtype=object)), {"classes": True}, "'y' holds values that are no lab"),
+    "mixed labels": ((X, np.array([1, "a"] * 3, dtype=object)), {"classes": True}, "'y' holds values that cannot be"),
     "a sparse matrix": ((sparse.csr_array(X), Y), {}, "X is a sparse matrix"),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from partirvm import RVMRegressor
 from partirvm.data import ArraySource, as_source, ingest
@@ -26,15 +26,9 @@ X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
 Y, WEIGHTS = np.sin(2 * X[:, 0]) + 0.1 * NOISE, 1 + np.arange(300) % 3
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as made:
-        yield made
-
-
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
-def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[Client]:
-    with dask.config.set(scheduler=None), Client(cluster, set_as_default=request.param) as made:
+def client(request: pytest.FixtureRequest, one_worker: Client) -> Iterator[Client]:
+    with dask.config.set(scheduler=None), Client(one_worker.cluster, set_as_default=request.param) as made:
         yield made
 
 

@@ -158,7 +158,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("named target", lambda folder: csv(folder, table(9, target=False)), {"target": "fare"}, DataError, HINT),
     ("arrays", lambda folder: (np.eye(3), None), {}, DataError, f"no array y.*{HINT}"),
     ("npz", lambda folder: npz(folder, np.eye(3), np.ones(3)), {}, DataError, f"no array y.*{HINT}"),
-    ("an array alone", lambda folder: np.eye(3), {}, UsageError, r"\(X, None\) with like="),
+    ("an array alone", lambda folder: np.eye(3), {}, UsageError, r"\(X, None\) and like="),
 ]
 
 

@@ -167,6 +167,6 @@ def test_refusals(slurm):
     slurm.command("scancel", "#!/bin/sh\necho $1 >> cancelled\n")
     done = slurm("python deploy/slurm.py --workers 1 --patience 2s -- fit trips.zarr job")
     assert done.returncode == 4
-    assert "slurm: no worker came within 2 s" in done.stderr
+    assert "slurm: no worker started within 2 s" in done.stderr
     assert slurm.folder.joinpath("cancelled").read_text() == "1000000000\n"
     assert not slurm.folder.joinpath("job").exists()

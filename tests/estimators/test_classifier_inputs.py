@@ -189,7 +189,7 @@ def test_what_is_refused(tmp_path):
         RVMClassifier(class_weight={"x": 1.0}).fit(X, codes)
     with pytest.raises(UsageError, match="fewer than two classes"):
         RVMClassifier(class_weight={0: 0.0}).fit(classes)
-    with pytest.raises(DataError, match="label 9 in y is none of the classes"):
+    with pytest.raises(DataError, match="label 9 in y is not among the classes"):
         made.fit(X, codes, validation=(X, np.where(codes == 0, 0, 9)))
     other = ingest((X, codes + 1), tmp_path / "o.zarr", classes=True).url
     with pytest.raises(DataError, match="like="):

@@ -169,7 +169,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param(np.array([1, "u"] * 30, dtype=object), r"mix numbers \(1\) and text", id="array"),
         pytest.param(pd.Series([1, "u"] * 30), r"mix numbers \(1\) and text", id="series"),
         pytest.param([np.str_("u"), np.int64(1)] * 30, r"mix numbers \(1\) and text \('u'\)", id="of NumPy"),
-        pytest.param([1, True] * 30, r"mix numbers \(1\) and truth values \(True\)", id="truth values"),
+        pytest.param([1, True] * 30, r"mix booleans \(True\) and numbers \(1\)", id="booleans"),
         pytest.param(NONE, "1 missing labels, the first in row 59", id="None in a list"),
         pytest.param(np.array(NONE, dtype=object), "1 missing labels, the first in row 59", id="None in an array"),
         pytest.param(pd.Series(NONE), "1 missing labels, the first in row 59", id="None in a series"),
@@ -178,7 +178,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param(pd.array([1, None] * 30, dtype="Int64"), "missing labels, the first in row 1:", id="NA"),
         pytest.param([True, None] * 30, "missing labels, the first in row 1:", id="None among truth values"),
         pytest.param(np.array([0.0, np.nan] * 30), "30 missing labels, the first in row 1", id="NaN"),
-        pytest.param(np.linspace(0, 1, 60), "continuous numbers such as 0.01", id="continuous"),
+        pytest.param(np.linspace(0, 1, 60), "continuous values such as 0.01", id="continuous"),
     ],
 )
 def test_labels_that_cannot_be_used_are_named(y, says):

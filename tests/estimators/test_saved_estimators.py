@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from by_default import some
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_validate
@@ -52,11 +53,11 @@ REGRESSORS = {
 }
 
 
-@pytest.mark.parametrize("asked", REGRESSORS.values(), ids=REGRESSORS)
-def test_a_regressor_comes_back(asked, tmp_path):
+@pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
+def test_a_regressor_comes_back(name, tmp_path):
     """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it can be fitted."""
     X, y = wave()
-    fitted = RVMRegressor(**asked, random_state=3, time_limit="1h").fit(X, y)
+    fitted = RVMRegressor(**REGRESSORS[name], random_state=3, time_limit="1h").fit(X, y)
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
     assert type(found) is RVMRegressor
@@ -81,7 +82,7 @@ def test_a_regressor_comes_back(asked, tmp_path):
         np.array([False, True]),
         np.array(["a", "b"], object),
     ],
-    ids=["text", "integers", "truth values", "objects"],
+    ids=["text", "integers", "booleans", "objects"],
 )
 def test_a_classifier_comes_back(labels, tmp_path):
     """With labels of y's own type, and weights of classes by label."""
@@ -215,7 +216,7 @@ def test_what_cannot_be_saved(tmp_path):
         save_model([1], tmp_path / "m")
     fitted = RVMRegressor(gamma=0.5).fit(X, y)
     save_model(fitted, tmp_path / "m")
-    with pytest.raises(ExistsError, match="something here already"):
+    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
         save_model(fitted, tmp_path / "m")
 
 

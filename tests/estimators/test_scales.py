@@ -8,6 +8,7 @@ import math
 import dask.array as da
 import numpy as np
 import pytest
+from by_default import some
 from regressions import plane
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
@@ -66,7 +67,7 @@ def test_targets_of_any_scale(scale):
         np.testing.assert_allclose(found / scale, expected, atol=1e-9 if scale > 1e-310 else 2e-3)
 
 
-@pytest.mark.parametrize("exponent", POWERS)
+@pytest.mark.parametrize("exponent", some(POWERS, {-900, 666}))
 def test_inputs_times_a_power_of_two(exponent):
     """The same bits of predictions, of numbers and of classes, and with a learned width for each feature."""
     X, y = plane(80)
@@ -182,7 +183,7 @@ def test_a_feature_that_varies_by_one_ulp_is_constant(base, tmp_path):
         atol=1e-6,
     )
     assert found.feature_relevance_[3] == 0.0
-    with pytest.warns(DataWarning, match=r"1 constant feature\(s\), which tell nothing: x3"):
+    with pytest.warns(DataWarning, match=r"1 constant feature\(s\), which have no effect: x3"):
         ingest((np.column_stack([X, rounding]), y), tmp_path / "d.zarr")
     with pytest.warns(DataWarning, match="the target 'y' is constant"):
         assert RVMRegressor(**OPTIONS).fit(X, rounding).n_relevance_vectors_ == 0
@@ -199,14 +200,14 @@ def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
     if some and weight < 1:
         assert np.isfinite(estimator(**OPTIONS).fit(X, target, sample_weight=weights).log_evidence_)
         return
-    with pytest.raises(DataError, match=r"the weights are .*e[+-]\d+ on average.*power of ten"):
+    with pytest.raises(DataError, match=r"the mean weight is .*e[+-]\d+.*power of ten"):
         estimator(**OPTIONS).fit(X, target, sample_weight=weights)
 
 
 @pytest.mark.parametrize("noise", [1e-160, 1e-120, 1e120, 1e160])
 def test_relative_noise_that_arithmetic_cannot_hold(noise):
     X, y = plane(40)
-    with pytest.raises(DataError, match=r"sample_noise is 1e.160 in row 0|the weights are 1e.240 on average"):
+    with pytest.raises(DataError, match=r"sample_noise is 1e.160 in row 0|the mean weight is 1e.240"):
         RVMRegressor(**OPTIONS).fit(X, y, sample_noise=np.full(40, noise))
 
 
@@ -243,7 +244,7 @@ def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
     predict = model.predict if estimator is RVMRegressor else model.decision_function
     for rows in (far, da.from_array(far)):
         if kernel in LARGE:
-            with pytest.raises(DataError, match=r"row 7 of 60 \(counted from 0\) is no finite number.*'x1' is 1e\+300"):
+            with pytest.raises(DataError, match=r"row 7 of 60 \(counted from 0\) is not finite.*'x1' is 1e\+300"):
                 predict(rows)
         else:
             assert np.isfinite(predict(rows)).all()
@@ -291,5 +292,5 @@ def test_numbers_whose_difference_is_no_number(column):
     top = np.where(np.arange(40) % 2, 1.7e308, -1.7e308)
     if column == "x1":
         X[:, 1] = top
-    with pytest.raises(DataError, match=rf"the column '{column}' has numbers up to 1.7e\+308, too large"):
+    with pytest.raises(DataError, match=rf"the column '{column}' has values up to 1.7e\+308, too large"):
         RVMRegressor(**OPTIONS).fit(X, top if column == "y" else y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fault_cases import CASES, carry_counting, make_data, mother, queued
+from fault_cases import carry_counting, make_data, mother, queued
 
 from partirvm.jobs.state import Status
 
@@ -27,11 +27,15 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def undisturbed(breeder, data, tmp_path_factory):
-    """A job of each case, done without a fault."""
+    """A job of each case, done without a fault when it is first asked for."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    found = {case: queued(data, folder / case, case) for case in CASES}
-    for store in found.values():
-        _, store.things = breeder.call(carry_counting, job=store.location).end()
-        assert store.state().status is Status.DONE
-        assert [event["event"] for event in store.events()].count("running") == 1
-    return found
+
+    class Undisturbed(dict):
+        def __missing__(self, case):
+            store = self[case] = queued(data, folder / case, case)
+            _, store.things = breeder.call(carry_counting, job=store.location).end()
+            assert store.state().status is Status.DONE
+            assert [event["event"] for event in store.events()].count("running") == 1
+            return store
+
+    return Undisturbed()

@@ -194,16 +194,17 @@ from partirvm import load_model
 from partirvm.data import ZarrSource
 from partirvm.errors import MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint
-for read in (load_model, ZarrSource, load_checkpoint):
-    try:
-        read(sys.argv[1])
-    except MissingDataError as error:
-        print("refused", error)
+for place in sys.argv[1:]:
+    for read in (load_model, ZarrSource, load_checkpoint):
+        try:
+            read(place)
+        except MissingDataError as error:
+            print("refused", error)
 """
-    for kind in ("partirvm-model", "partirvm-data", "partirvm-checkpoint"):
-        place = tmp_path / kind
+    places = [tmp_path / kind for kind in ("partirvm-model", "partirvm-data", "partirvm-checkpoint")]
+    for place in places:
         place.mkdir()
         (place / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
-        (place / ".zattrs").write_text(json.dumps({"kind": kind, "format": 1}))
-        done = subprocess.run([sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=True)
-        assert done.stdout.count("refused") == 3
+        (place / ".zattrs").write_text(json.dumps({"kind": place.name, "format": 1}))
+    done = subprocess.run([sys.executable, "-c", code, *map(str, places)], capture_output=True, text=True, check=True)
+    assert done.stdout.count("refused") == 9

@@ -65,7 +65,7 @@ class ReferenceStore:
         before = WORLD.get(location)
         if before is not None:
             if not overwrite:
-                raise ExistsError("there is something here already; --overwrite replaces a job")
+                raise ExistsError("there is exists already and is never overwritten; --overwrite replaces a job")
             if before["held"]:
                 raise LeaseError("in use")
             before["epoch"] += 1

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 PROBLEMS = {
     "plain": {},
     "weights and held-out rows": {"w": True, "held_out": True},
-    "partition likelihood, no bias": {"bias": False, "likelihood": "partition", "noise_every": 3},
+    "partition likelihood, no bias": {"bias": False, "fit_rows": "partition", "noise_every": 3},
     "nearly no noise": {"noise": 1e-7, "gamma": 0.05},
     "known noise, in order": {"noise_variance": 0.01, "shuffled": False},
 }
@@ -39,7 +39,7 @@ def simulated(asked):
     asked = dict(asked)
     X, y = wave(n=72, noise=asked.pop("noise", 0.2))
     rng = np.random.default_rng(3)
-    choices = {name: asked.pop(name) for name in ("likelihood", "noise_every") if name in asked}
+    choices = {name: asked.pop(name) for name in ("fit_rows", "noise_every") if name in asked}
     if asked.pop("w", None):
         asked["w"] = rng.uniform(0.5, 2, len(X)) * (rng.random(len(X)) > 0.1)
     if asked.pop("held_out", None):
@@ -146,7 +146,7 @@ def test_chunks_are_of_bounded_size(tmp_path, monkeypatch):
     chunks = sorted((tmp_path / "c" / "a0" / "c").iterdir())
     assert len(chunks) == 9
     (chunks[4] / "0").unlink()
-    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint has lost a chunk, c.* is missing"):
+    with pytest.raises(MissingDataError, match=r"'a0' of the checkpoint is damaged, its chunk c.* is missing"):
         load_checkpoint(str(tmp_path / "c"))
 
 
@@ -158,7 +158,7 @@ def test_what_is_no_checkpoint(place):
     with pytest.raises(FormatError, match=r"other: this is not a partirvm checkpoint"):
         load_checkpoint(f"{place}/other")
     save_checkpoint((1,), f"{place}/mine")
-    with pytest.raises(ExistsError, match="something here already"):
+    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
     group = zarr.open_group(f"{place}/mine", mode="r+")

@@ -89,7 +89,7 @@ def test_what_only_this_process_has_is_refused(data, tmp_path):
         for begin in (jobs.fit, jobs.submit):
             with pytest.raises(UsageError, match=rf"{title}.* name it as 'module:function'"):
                 begin(data, str(tmp_path / "job"), replace(ASKED, basis=basis))
-        with pytest.raises(UsageError, match="neither a job, a cluster nor a model file"):
+        with pytest.raises(UsageError, match="which a job, a cluster or a model file cannot store"):
             submit(RVMRegressor(basis=basis), data, tmp_path / "job")
     assert not (tmp_path / "job").exists()
 

@@ -31,7 +31,11 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-@pytest.mark.parametrize("kernel", [SUM, "matern52", FUNCTION], ids=["sum", "name", "function"])
+@pytest.mark.parametrize(
+    "kernel",
+    [SUM, pytest.param("matern52", marks=pytest.mark.slow), FUNCTION],
+    ids=["sum", "name", "function"],
+)
 def test_a_job_holds_its_kernel(data, tmp_path, kernel):
     """As JSON in its spec; a resume goes on with it, to the bits of a fit without a break."""
     asked = replace(ASKED, kernel=kernel, gamma="scale" if kernel == "matern52" else "auto")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from by_default import some
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
@@ -122,7 +123,7 @@ def test_what_submit_refuses_at_once(data, tmp_path):
     assert not (tmp_path / "job").exists()
 
 
-@pytest.mark.parametrize("rounds", [2, 3])
+@pytest.mark.parametrize("rounds", some([2, 3], {2}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(data, tmp_path, rounds):
     """resume(2n) after run(n): the bits of run(2n), and its history."""
     short = Request(**{**vars(ASKED), "max_rounds": rounds})
@@ -314,7 +315,8 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     with pytest.raises(UsageError, match="max_rounds is 0"):
         job.resume(max_rounds=0)
     assert kinds(job) == ["queued", "running", "done"]
-    jobs.fit(data, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto"))
+    few = ingest((X := np.linspace(-2, 2, 60)[:, None], np.sin(X[:, 0])), tmp_path / "few.zarr").url
+    jobs.fit(few, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto"))
     with pytest.raises(UsageError, match="would change nothing"):
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
@@ -516,7 +518,7 @@ def test_many_at_once_tear_nothing(data, tmp_path):
     threads = [threading.Thread(target=guarded, args=(work,)) for work in (drive, drive, watch, watch, watch, abort)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: errors or kinds(job).count("aborted") >= 4, "the fourth abort", pause=0.05)
+    wait_for(lambda: errors or kinds(job).count("aborted") >= 2, "the second abort", pause=0.05)
     over.set()
     # one who resumes may have begun another attempt since the last abort
     wait_for(lambda: job.abort() and not any(thread.is_alive() for thread in threads), "the end of all", pause=0.05)

@@ -48,7 +48,7 @@ def test_the_numbers_are_those_of_the_promise():
 
 
 def test_two_processes_fight(tmp_path):
-    """Of five that try at once, again and again, each epoch goes to one, and nobody is in while another is."""
+    """Of three that try at once, again and again, each epoch goes to one, and nobody is in while another is."""
     store = JobStore.create(tmp_path / "job", {})
     code = """
 store = JobStore(sys.argv[1])
@@ -69,12 +69,12 @@ say(got)
         subprocess.Popen(
             [sys.executable, "-c", _head() + code, str(tmp_path / "job")], stdout=subprocess.PIPE, text=True
         )
-        for _ in range(4)
+        for _ in range(3)
     ]
-    assert [child.communicate(timeout=150)[0].strip() for child in children] == ["4"] * 4
+    assert [child.communicate(timeout=150)[0].strip() for child in children] == ["4"] * 3
     events = store.events()
     assert [(event["event"], event["epoch"]) for event in events] == [
-        (kind, epoch) for epoch in range(1, 17) for kind in ("enter", "leave")
+        (kind, epoch) for epoch in range(1, 13) for kind in ("enter", "leave")
     ]
 
 
@@ -334,7 +334,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place):
     open_folder(place).remove()
     with JobStore.create(place, {}).acquire(timing=QUICK) as new:
         assert new.epoch == old.epoch
-        with pytest.raises(LeaseLostError, match="was replaced by something else"):
+        with pytest.raises(LeaseLostError, match="was replaced while"):
             old.check()
         old.release()
         new.check()

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from by_default import some
 
 from partirvm.backends import LocalExecutor
 from partirvm.data import ArraySource
@@ -47,7 +48,7 @@ def _warm():
     traced(40, classes=3)
 
 
-@pytest.mark.parametrize("solver", ["auto", "fast", "fixed-point"])
+@pytest.mark.parametrize("solver", some(["auto", "fast", "fixed-point"], {"auto"}))
 def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
     """10 f (M + P)², though nearly all columns are kept: no more, and no less than half of it."""
     n = 320
@@ -59,7 +60,11 @@ def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
 
 @pytest.mark.parametrize(
     ("n", "several"),
-    [(160, {"targets": 8}), (320, {"classes": 2}), (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4})],
+    [
+        (160, {"targets": 8}),
+        pytest.param(320, {"classes": 2}, marks=pytest.mark.slow),
+        (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4}),
+    ],
     ids=["8 targets", "2 classes", "4 classes"],
 )
 def test_several_outputs_take_what_the_formula_says(n, several):

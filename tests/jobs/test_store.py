@@ -340,7 +340,7 @@ def test_who_reads_while_models_are_replaced(place):
     readers = [threading.Thread(target=read) for _ in range(2)]
     for thread in readers:
         thread.start()
-    for seed in range(15):
+    for seed in range(10):
         store.save(model(seed))
     ended.set()
     for thread in readers:

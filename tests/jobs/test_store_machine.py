@@ -7,6 +7,7 @@ import tempfile
 import fsspec
 import numpy as np
 import reference
+from by_default import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -167,4 +168,4 @@ class JobsInMemory(Jobs):
 
 TestFolder = Jobs.TestCase
 TestMemory = JobsInMemory.TestCase
-TestFolder.settings = TestMemory.settings = settings(max_examples=40, stateful_step_count=25)
+TestFolder.settings = TestMemory.settings = settings(max_examples=examples(25), stateful_step_count=25)

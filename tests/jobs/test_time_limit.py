@@ -87,7 +87,7 @@ def error(journal: MemoryJournal, classes: bool) -> float:
             ("working-set", 0.4, False),
             ("incremental", 0.4, True),
             ("split-merge", 0.4, False),
-            ("basic", "learn", False),
+            ("basic", 0.4, False),
         },
     ),
 )
@@ -123,7 +123,7 @@ def test_an_early_fit_has_bounded_cost():
     problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
     assert effort(problem, 4000) == (300, STEPS)
-    many = replace(problem, powers=np.ones(100))
+    many = replace(problem, target_variances=np.ones(100))
     candidates, steps = effort(many, 4000)
     assert (steps, STEPS * 100 * (candidates + 1) ** 3 <= FLOPS) == (STEPS, True)
     classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)

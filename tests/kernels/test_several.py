@@ -109,7 +109,7 @@ def test_what_several_kernels_cannot_be():
         with pytest.raises(UsageError):
             Several(wrong)
     assert not isinstance(THREE, Kernel)
-    with pytest.raises(UsageError, match="no kernel"):
+    with pytest.raises(UsageError, match="not a kernel"):
         Sum((THREE, Gaussian(1.0)))
 
 

@@ -20,7 +20,7 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StepInfo, StopRule
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import GaussianLikelihood
+from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
 from partirvm.likelihoods.base import Begin, FitOptions, FitProblem, PassFit
 from partirvm.likelihoods.columns import labels_of, survivors
 from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows
@@ -75,7 +75,7 @@ class StudentFit(PassFit):
     def begun(self) -> StudentCourse:
         """The fit before its first pass."""
         labels = labels_of(self.design)
-        mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.power)
+        mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.target_variance)
         for position, label in enumerate(self.start.labels):
             mean[labels == label] = self.start.posterior.mean[position]
             alpha[labels == label] = self.start.alpha[position]
@@ -139,7 +139,18 @@ class StudentLikelihood(GaussianLikelihood):
     """A number with t-distributed noise; the evidence is that of the weighted rows."""
 
     name: ClassVar[str] = "student"
+    words: ClassVar[tuple[str, ...]] = ("student",)
     has_noise: ClassVar[bool] = False
+    relearns: ClassVar[bool] = False
+
+    @property
+    def measured_by(self) -> GaussianLikelihood:
+        """The Gaussian likelihood: kernels and sizes are measured by Gram statistics."""
+        return GAUSSIAN
+
+    def serves(self, n_classes: int, word: float | str) -> bool:
+        """Numbers ask for Gaussian noise."""
+        return n_classes == 0 and word in self.words
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Any) -> tuple[Pass, ...]:
         """None: weights of rows change with the mean."""

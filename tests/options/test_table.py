@@ -15,14 +15,15 @@ from partirvm.cli.commands import partirvm as group
 from partirvm.core.priors import UPDATES
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
+from partirvm.likelihoods import words_of
 from partirvm.options import TABLE, Request, check, idle, names
 from partirvm.options.constraints import Anything, Flag
 from partirvm.options.option import CLASSES, NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
+from partirvm.options.table import CHOSEN_ROWS, ROUNDS, SEVERAL_FITS
+from partirvm.options.value import Value
 from partirvm.options.values import SOLVERS as SOLVER_VALUES
 from partirvm.options.values import STRATEGIES as STRATEGY_VALUES
-from partirvm.options.values import VALUES, AlphaPrior, Value
-from partirvm.planning.keeping import STORES
-from partirvm.setup.kernel_search import PRIORS
+from partirvm.options.values import VALUES, AlphaPrior, StrategyName
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import STOP_RULES
@@ -33,6 +34,7 @@ CHECKED = [name for name, row in TABLE.items() if not isinstance(row.check, Anyt
 FLAGS = {option.name: option for option in group.commands["fit"].params if option.name in TABLE}
 
 GIVEN = {
+    "strategy": ("basic", "basic"),
     "kernel": ("matern32", "matern32"),
     "gamma": ("0.1,2", "0.1,2"),
     "basis": ("linear", "linear"),
@@ -44,6 +46,7 @@ GIVEN = {
     "alpha_prior": ("1,2", (1.0, 2.0)),
     "fixed_alpha": ("bias=1e-6", {"bias": 1e-6}),
     "noise_variance": ("0.5", 0.5),
+    "multi_class": ("ovr", "ovr"),
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }
@@ -97,21 +100,21 @@ def test_every_option_has_a_flag_that_agrees(name):
 def test_flags_that_are_no_options_of_the_table():
     """Held-out data and the cluster; what the verbs add themselves."""
     others = {option.name for option in group.commands["plan"].params if isinstance(option, click.Option)} - set(TABLE)
-    assert others == {"validation", "scheduler", "as_json"}
+    assert others == {"validation", "scheduler", "as_json", "help_all"}
 
 
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (names.StrategyName, ("auto", *STRATEGIES)),
+        (StrategyName, ("auto", *STRATEGIES)),
         (names.FitRows, ("auto", *FIT_ROWS)),
         (names.LastRows, FIT_ROWS),
         (names.StopRule, STOP_RULES),
         (names.Selection, ("auto", *SELECTIONS)),
         (names.SolverName, SOLVERS),
-        (names.KernelStore, STORES),
-        (names.GammaPrior, PRIORS),
         (names.Updates, UPDATES),
+        (names.MultiClass, words_of(classes=True)),
+        (names.Estimate, words_of(classes=False)),
     ],
 )
 def test_the_words_are_those_that_are_known(words, known):
@@ -125,7 +128,8 @@ def test_values_and_table_agree_on_what_an_option_is_of():
         held = {each.metadata["option"] for each in fields(kind)}
         for name, row in TABLE.items():
             if "strategy" in row.applies and name != "max_rounds":
-                assert (name in held) == (kind.name in row.applies["strategy"]), (kind, name)
+                traits = STRATEGIES[kind.name].schedule.traits
+                assert (name in held) == bool({*traits} & {*row.applies["strategy"]}), (kind, name)
     assert {kind.name for kind in STRATEGY_VALUES} == set(STRATEGIES)
     assert {kind.name for kind in SOLVER_VALUES} == set(SOLVERS)
     for kind in VALUES:
@@ -163,7 +167,7 @@ def test_defaults_of_values_are_those_of_the_table():
 
 ALL = {
     "target": NUMBERS,
-    "strategy": "working-set",
+    "strategy": (SEVERAL_FITS, ROUNDS, CHOSEN_ROWS),
     "fit_rows": "full",
     "kernel": "some",
     "noise_variance": "estimate",
@@ -174,11 +178,11 @@ ALL = {
     ("asked", "chosen", "expected"),
     [
         ({"selection": "gain"}, {}, []),
-        ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": "incremental"}, ["selection"]),
+        ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
-            {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
-            {"strategy": "basic"},
-            ["max_rounds", "likelihood", "likelihood_rows", "noise_rows", "heuristic_rows"],
+            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
+            {"strategy": ()},
+            ["max_rounds", "fit_rows", "sample_rows", "noise_rows", "heuristic_rows"],
         ),
         ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
         (
@@ -200,5 +204,5 @@ ALL = {
 )
 def test_options_without_effect(asked, chosen, expected):
     """Those that were given another value than their default, and whose owner was not chosen."""
-    words = {key: (word,) for key, word in {**ALL, **chosen}.items()}
+    words = {key: word if isinstance(word, tuple) else (word,) for key, word in {**ALL, **chosen}.items()}
     assert idle(replace(Request(), **asked), words) == expected

@@ -16,7 +16,7 @@ from partirvm.errors import ChangedDataError, MemoryLimitError, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, augment_bytes
-from partirvm.predict import prediction, rvm_star
+from partirvm.predict import evaluation, prediction, rvm_star
 
 PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 N, TESTED = 900, 1100
@@ -108,7 +108,7 @@ def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
 
 
 def test_scores_are_those_of_the_augmented_predictions(folder):
-    found = prediction.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
+    found = evaluation.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
     written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
     low, high = predictive.interval(0.95)
@@ -138,7 +138,7 @@ def test_classes_are_not_augmented(tmp_path):
     job, data = str(tmp_path / "job"), str(tmp_path / "d.zarr")
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
-                 lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip
+                 lambda: evaluation.evaluate(job, data, augment=data)):  # fmt: skip
         with pytest.raises(UsageError, match="tells classes apart, and augment is for a target that is a number"):
             call()
     assert not list(tmp_path.glob("*p.csv*"))

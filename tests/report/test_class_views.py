@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import class_fits
 import numpy as np
 import pytest
+from by_default import some
 from pages import browse, browser, check, holds, series
 from rich.console import Console
 
@@ -20,7 +21,7 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.errors import PartirvmWarning
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.options import Request
 from partirvm.report.lines import Lines
 from partirvm.report.live import LiveProgress
@@ -73,8 +74,8 @@ def plan(strategy):
         "outputs": 3,
         "strategy": strategy,
         "selection": "gain",
-        "likelihood": "full",
-        "likelihood_rows": None,
+        "fit_rows": "full",
+        "sample_rows": None,
         "notes": [],
         "partition_size": 50,
         "partitions": 8,
@@ -269,7 +270,7 @@ def test_the_live_view(monkeypatch, fitted):
 
 
 def test_every_phase_has_a_title():
-    for each in (LogisticPass, SurprisePass, GainPass, LogisticScorePass):
+    for each in (LogisticPass, MisclassificationPass, GainPass, LogisticScorePass):
         assert Progress().title(each.name) != each.name
 
 
@@ -347,7 +348,9 @@ def test_errors_of_separable_classes_are_drawn_from_zero():
 
 
 @browser
-@pytest.mark.parametrize(("strategy", "width"), [("working-set", 1100), ("split-merge", 390), ("basic", 320)])
+@pytest.mark.parametrize(
+    ("strategy", "width"), some([("working-set", 1100), ("split-merge", 390), ("basic", 320)], {("split-merge", 390)})
+)
 def test_a_browser_draws_it(tmp_path, strategy, width):
     """Nothing is cut off, nothing lies on something else, and the page is no wider than the window."""
     job = job_of(strategy)

@@ -30,8 +30,8 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
         if K
         else {}
     )
-    power = 1.0 if K else float(np.mean(y**2))
-    return Problem(len(X), empty, bias, power, None, 1.0, shuffled=shuffled, held_out=False, **classes)
+    target_variance = 1.0 if K else float(np.mean(y**2))
+    return Problem(len(X), empty, bias, target_variance, None, 1.0, shuffled=shuffled, held_out=False, **classes)
 
 
 def arm(n, d, seed=0, noise=0.2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import get_args
 
 import naive
 import numpy as np
@@ -13,9 +14,9 @@ from partirvm.core.rprop import OFF
 from partirvm.kernels import Gaussian, Matern32, Sum, kernel_from_spec
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.slope_passes import SlopePass
-from partirvm.setup import kernel_search
+from partirvm.options import names
 from partirvm.setup.evaluation import first_tied
-from partirvm.setup.kernel_search import Stage, asked, learn
+from partirvm.setup.kernel_search import Ask, Stage, asked, learn
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
@@ -26,7 +27,7 @@ def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=
     ask = asked(rows or len(X), classes=problem.classifies, prior=prior)
     if centres is not None:
         ask = replace(ask, centres=min(centres, ask.centres))
-    options = Options(len(X), "random", likelihood_rows=rows or len(X), seed=seed)
+    options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
     numbers, heard = posterior_rows(problem, options, "sample", problem.empty), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, best=heard) as sample:
         found = learn(sample, problem, ask, seed)
@@ -77,7 +78,8 @@ def test_half_normal_widths_switch_more_off():
     X = rng.normal(size=(600, 8))
     y = np.tanh(X[:, 0]) + X[:, 1:5] @ [0.06, 0.05, 0.04, 0.03] + 0.3 * rng.normal(size=600)
     on = [
-        int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum()) for prior in kernel_search.PRIORS
+        int((gammas(learned(X, y - y.mean(), prior=prior, centres=60)) >= OFF).sum())
+        for prior in get_args(names.GammaPrior)
     ]
     assert on[1] < on[0]
 
@@ -221,13 +223,13 @@ def test_where_it_begins():
     X, y = arm(50, 2)
     problem = problem_of(X, 3 * y)
     tied = first_tied(problem)
-    np.testing.assert_allclose([tied.alpha, tied.leading, tied.beta], np.array([1, 1, 10]) / problem.power)
+    np.testing.assert_allclose([tied.alpha, tied.leading, tied.beta], np.array([1, 1, 10]) / problem.target_variance)
     assert first_tied(replace(problem, noise_variance=0.25)).beta == 4.0
 
 
 def test_how_many_centres():
     """At most 0.4 of the rows of numbers and 0.25 of classes, 300 to begin with, 500 after growth; one at least."""
-    assert asked(10**6, classes=False) == kernel_search.Ask(300, 500)
-    assert asked(1000, classes=False) == kernel_search.Ask(300, 400)
-    assert asked(1000, classes=True) == kernel_search.Ask(250, 250)
+    assert asked(10**6, classes=False) == Ask(300, 500)
+    assert asked(1000, classes=False) == Ask(300, 400)
+    assert asked(1000, classes=True) == Ask(250, 250)
     assert asked(2, classes=True).centres == 1

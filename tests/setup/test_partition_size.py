@@ -35,8 +35,8 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     columns = Columns(("a", "b"), "y", classes=(0, 1)) if K else None
     journal, executor = MemoryJournal(), LocalExecutor(1)
     source = ArraySource(X[ROWS], y[ROWS], columns=columns)
-    own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), power=problem.power)
-    options = Options(40, "all", "sample", "sample", likelihood_rows=40, tol=1e-5)
+    own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance)
+    options = Options(40, "all", "sample", "sample", sample_rows=40, tol=1e-5)
     Driver(executor, source).run(Basic(), own, options, journal)
     executor.close()
     alone = journal.history[-1]

@@ -17,7 +17,7 @@ from partirvm.core.residuals import LargestErrors
 from partirvm.core.scores import ClassScores
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.strategies.instructions import Gather, Passed, Solved
 from partirvm.strategies.problem import Problem
 
@@ -42,7 +42,7 @@ class ClassSimulator(Simulator):
             "n_classes": self.n_classes,
             "codes": self.y.astype(np.int8),
         }
-        return replace(super().problem, power=1.0, noise_variance=None, **kind)
+        return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction: Any) -> Any:
         """The event that answers an instruction."""
@@ -55,7 +55,7 @@ class ClassSimulator(Simulator):
                 return Solved(course.fit, course.reason)
             case LogisticPass():
                 return Passed(self._logistic(instruction))
-            case SurprisePass():
+            case MisclassificationPass():
                 return Passed(self._surprise(instruction))
             case GainPass():
                 return Passed(self._gain(instruction))
@@ -106,7 +106,7 @@ class ClassSimulator(Simulator):
         diagonal = np.stack([(w * b) @ new**2 for b in bend.T])
         return LogisticCross(cross, diagonal, new.T @ (w[:, None] * slope), int((w > 0).sum()))
 
-    def _surprise(self, pass_: SurprisePass) -> LargestErrors:
+    def _surprise(self, pass_: MisclassificationPass) -> LargestErrors:
         rows = np.arange(len(self.y)) if pass_.rows is None else pass_.rows
         rows = rows[(self.weight(rows) > 0) & ~np.isin(rows, pass_.exclude)]
         p = self.probabilities(self.phi(pass_.design, self.X[rows]) @ pass_.mean)
@@ -132,7 +132,7 @@ class ClassSimulator(Simulator):
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
             if isinstance(turn[0], Gather):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], SurprisePass) and turn[0].draw is None and isinstance(answer[0], Passed):
+            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None and isinstance(answer[0], Passed):
                 rows += answer[0].statistic.rows.tolist()
             elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
                 pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())

@@ -63,7 +63,7 @@ class Simulator:
             n_rows=len(self.X),
             empty=self.empty,
             bias=self.bias,
-            power=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
+            target_variance=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
             noise_variance=self.noise_variance,
             target_scale=1.0,
             shuffled=self.shuffled,
@@ -135,12 +135,12 @@ class Simulator:
         w = None if self.w is None else self.w[wanted]
         r = self.t[wanted] - kept @ pass_.offset
         M = kept.shape[1]
-        gram, projection, energy = naive.gram(np.hstack([kept, new]), r, w)
+        gram, projection, sum_squares = naive.gram(np.hstack([kept, new]), r, w)
         there = np.ones(len(r)) if w is None else w[w > 0]
         cross, square = gram[:M, M:], gram[M:, M:]
         if pass_.diagonal:
             return CrossBlock(cross, np.diagonal(square), projection[M:], len(there))
-        return GramBlock(cross, square, projection[M:], energy, len(there), float(np.log(there).sum()))
+        return GramBlock(cross, square, projection[M:], sum_squares, len(there), float(np.log(there).sum()))
 
     def sampled(self, pass_: ResidualPass) -> np.ndarray:
         """Which rows a residual pass reads."""
@@ -151,13 +151,13 @@ class Simulator:
         Phi = self.phi(pass_.design)
         r = self.t - Phi @ pass_.mean
         weights = self.sampled(pass_) * (np.ones(len(r)) if self.w is None else self.w)
-        _, projection, energy = naive.gram(Phi, r, weights)
+        _, projection, sum_squares = naive.gram(Phi, r, weights)
         there = weights > 0
         rows = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         errors = np.abs(r[rows, 0])
         best = np.lexsort((rows, -errors))[: pass_.select]
         largest = LargestErrors(pass_.select, errors[best], rows[best], self.X[rows[best]])
-        return ResidualStatistics(int(there.sum()), energy, projection, largest)
+        return ResidualStatistics(int(there.sum()), sum_squares, projection, largest)
 
     def _design(self, pass_: DesignPass) -> DesignRows:
         wanted = slice(None) if pass_.rows is None else pass_.rows
@@ -177,10 +177,8 @@ class Simulator:
         mean = self.scaling.t_shift[0] + Phi @ pass_.mean
         sd = np.sqrt(((Phi @ pass_.root) ** 2).sum(axis=1) + pass_.noise_variance)
         inside = np.abs(y - mean) <= norm.ppf(0.975) * sd
-        surprise = -norm(mean, sd).logpdf(y).sum()
-        return Scores(
-            len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), surprise, int(inside.sum())
-        )
+        nll = -norm(mean, sd).logpdf(y).sum()
+        return Scores(len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), nll, int(inside.sum()))
 
     # What a run asked for, in the words of the tests.
 

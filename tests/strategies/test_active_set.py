@@ -46,7 +46,7 @@ def looks(simulator):
 def test_rows_of_large_map_weights_are_admitted(scale):
     """The largest first, at most P; all others that were never candidates stay out; the end is when there is none."""
     simulator = Simulator(*waves(scale=scale), gamma=1.0)
-    power = float(np.mean(simulator.t**2))
+    target_variance = float(np.mean(simulator.t**2))
     reason = simulator.run(ActiveSet(), options(partition_size=P))
     assert reason is Termination.CONVERGED
     assert simulator.returned() == []
@@ -54,8 +54,10 @@ def test_rows_of_large_map_weights_are_admitted(scale):
     for save, rows, after in looks(simulator):
         fit, design = save.fit, save.design
         Phi = np.hstack([simulator.phi(design), naive.gaussian(simulator.X, simulator.X[rows], simulator.gamma)])
-        alpha = np.concatenate([fit.alpha, np.full(len(rows), 1 / power)])
-        w = np.abs(naive.map_weights(Phi, simulator.t[:, 0], alpha, fit.beta))[len(fit.alpha) :] / np.sqrt(power)
+        alpha = np.concatenate([fit.alpha, np.full(len(rows), 1 / target_variance)])
+        w = np.abs(naive.map_weights(Phi, simulator.t[:, 0], alpha, fit.beta))[len(fit.alpha) :] / np.sqrt(
+            target_variance
+        )
         order = np.argsort(-w)
         expected = rows[order[w[order] > ADMIT][:P]]
         assert set(after) - set(fit.statistics.labels) - {BIAS} == set(expected)

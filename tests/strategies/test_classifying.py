@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.laplace import Newton
-from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, SurprisePass
+from partirvm.likelihoods.laplace_passes import GainPass, LogisticScorePass, MisclassificationPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import FIT_ROWS, LEAST
 from partirvm.strategies.instructions import Finish, Gather, Save, Solved
@@ -55,10 +55,10 @@ def runs(draw, names=NAMES):
         max_rounds=draw(st.sampled_from([None, 1, 3])),
         max_vectors=draw(st.sampled_from([None, 2, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
-        likelihood=draw(st.sampled_from(FIT_ROWS)),
-        final_likelihood=draw(st.sampled_from(FIT_ROWS[:1] * 3 + FIT_ROWS)),
-        likelihood_rows=draw(st.integers(5, 60)),
-        stop_rule=draw(st.sampled_from(STOP_RULES)),
+        fit_rows=draw(st.sampled_from(tuple(FIT_ROWS))),
+        last_rows=draw(st.sampled_from(("full",) * 3 + tuple(FIT_ROWS))),
+        sample_rows=draw(st.integers(5, 60)),
+        stop_rule=draw(st.sampled_from(tuple(STOP_RULES))),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         tol=1e-5,
         max_passes=30,
@@ -97,7 +97,7 @@ def test_the_rules_that_every_run_keeps(run):
         assert (save.record.noise_variance, save.record.train_rmse) == (None, None)
         assert (save.record.held_out_log_loss is None) == (simulator.held_out is None)
     last = simulator.saves[-1].record
-    if options.final_likelihood == "full":
+    if options.last_rows == "full":
         assert last.rows == (simulator.weight(None) > 0).sum()
     if options.max_rounds is not None and name in ("incremental", "working-set"):
         assert max(save.record.number for save in simulator.saves) <= options.max_rounds
@@ -164,7 +164,7 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
     X = groups(200, 3, seed=1)[0]
     simulator = ClassSimulator(X, codes, n_classes=3, likelihood="ovr")
-    simulator.run("working-set", Options(15, "random", "sample", likelihood_rows=40, max_rounds=3, max_passes=10))
+    simulator.run("working-set", Options(15, "random", "sample", sample_rows=40, max_rounds=3, max_passes=10))
     tasks = simulator.passes(Newton)
     assert len(tasks[0].rows) == 40
     assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]
@@ -250,7 +250,7 @@ def test_candidates_by_surprise_and_by_gain(K, likelihood):
     for selection in ("error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
-        looks = simulator.passes(SurprisePass)
+        looks = simulator.passes(MisclassificationPass)
         assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
         assert [look.draw for look in looks] == ([None] * 2 if selection == "error" else [(0, 2), (0, 3)])
         rows = simulator.proposed()

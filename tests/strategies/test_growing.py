@@ -73,7 +73,7 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_lots_make_partitions_of_their_own(classes):
-    """Those of a second and a third lot hold each of its rows once, no more than P; beyond the last there is none."""
+    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the last there is none."""
     every, before = simulators(classes)
     strategy = STRATEGIES["incremental"]()
     state, _ = drive(before, strategy, *strategy.start(before.problem, OPTIONS), 1)
@@ -83,18 +83,18 @@ def test_lots_make_partitions_of_their_own(classes):
         now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
         state = grown(state, joined(state.problem, state.options, now, size), options)
     problem = state.problem
-    assert [(lot.stop, lot.partitions) for lot in problem.lots] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
+    assert [(batch.stop, batch.partitions) for batch in problem.batches] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
     parts = [partition(problem, state.options, k) for k in range(12)]
     assert [len(part) for part in parts] == [partition_length(problem, state.options, k) for k in range(12)]
     assert partition_length(problem, state.options, 12) == 0
-    lots = ((0, BEFORE), slice(0, 5), 15), ((BEFORE, 80), slice(5, 7), 10), ((80, AFTER), slice(7, 12), 7)
-    for lot, few, most in lots:
-        assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*lot))
+    batches = ((0, BEFORE), slice(0, 5), 15), ((BEFORE, 80), slice(5, 7), 10), ((80, AFTER), slice(7, 12), 7)
+    for batch, few, most in batches:
+        assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*batch))
         assert max(map(len, parts[few])) <= most
 
 
 def test_few_new_rows_can_afford_all_rows():
     """2·N·n·P flops of n new rows, where N²·P are too many (DESIGN: fine to about 10⁵ rows)."""
-    assert automatic("incremental", 1_000_000, 500) == "sample"
-    assert automatic("incremental", 1_000_000, 500, new_rows=1_000) == "full"
-    assert automatic("incremental", 1_000_000, 500, new_rows=100_000) == "sample"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500) == "sample"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=1_000) == "full"
+    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=100_000) == "sample"

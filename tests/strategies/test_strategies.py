@@ -131,7 +131,7 @@ def test_the_gram_is_extended_never_recomputed(selection):
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
     """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
-    simulator.run(name, Options(20, selection, likelihood, likelihood_rows=60, max_rounds=3))
+    simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
     Phi, t = simulator.phi(last.design), simulator.t[:, 0]
     expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
@@ -199,8 +199,13 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     kept = simulator.empty.with_centres(X[:5], np.arange(5))
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
-    G, b, energy = naive.gram(Phi, t)
-    fit = init(GramStatistics("b", np.arange(5), G, b, energy, np.zeros((5, 1)), 120), np.ones(5), 50.0, power=1.0)
+    G, b, sum_squares = naive.gram(Phi, t)
+    fit = init(
+        GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
+        np.ones(5),
+        50.0,
+        target_variance=1.0,
+    )
     whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
     np.testing.assert_allclose(GAUSSIAN.gains(fit, whole), GAUSSIAN.gains(fit, half), rtol=1e-9)
 
@@ -280,10 +285,10 @@ def test_a_round_that_comes_back_is_fitted_to_all_rows(likelihood):
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
     simulator = Simulator(X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4)
-    options = Options(6, "error", likelihood, likelihood_rows=40, stop_fraction=0.0)
+    options = Options(6, "error", likelihood, sample_rows=40, stop_fraction=0.0)
     assert simulator.run("working-set", options) is Termination.VALIDATION
     last, best = simulator.saves[-1].record, min(simulator.saves[:-1], key=lambda save: save.record.held_out_rmse)
-    assert (last.number, last.candidates, last.rows, last.likelihood) == (
+    assert (last.number, last.candidates, last.rows, last.fit_rows) == (
         best.record.number,
         best.record.vectors,
         60,
@@ -334,8 +339,8 @@ def test_actions_on_all_candidates_need_no_gram_matrix(sampled):
     """Basic asks for the design once, over the rows of the last fit, and ends where no action gains by the formulas."""
     X, y = wave(80, d=1)
     simulator = Simulator(np.vstack([X, X[:10]]), np.append(y, y[:10] + 0.1), gamma=1.0)
-    options = Options(20, "all", tol=1e-6, solver="fast", final_likelihood="sample" if sampled else "full")
-    options = replace(options, likelihood_rows=60)
+    options = Options(20, "all", tol=1e-6, solver="fast", last_rows="sample" if sampled else "full")
+    options = replace(options, sample_rows=60)
     assert simulator.run("basic", options) is Termination.CONVERGED
     assert not simulator.passes(GramPass)
     (asked,) = simulator.passes(DesignPass)
@@ -409,7 +414,7 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
         assert isinstance(answer, Passed)
         assert isinstance(again, Solve)
         np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
-        np.testing.assert_array_equal(again.start.statistics.energy, answer.statistic.energy)
+        np.testing.assert_array_equal(again.start.statistics.sum_squares, answer.statistic.sum_squares)
         np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
 
 

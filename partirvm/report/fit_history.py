@@ -1,4 +1,4 @@
-"""How a fit went, for its page: curves over rounds and over time, and the table of its history."""
+"""History of a fit on its page: curves over rounds and over time, and a table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from partirvm.report.tables import Row, Table
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
-"""Rows of a table that are shown at once; of longer ones, so many from either end."""
+"""Maximum rows of a table shown at once; of longer tables, this many from each end."""
 
 UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 Value = Callable[[Stage], Range | None]
-"""What a curve shows of a stage."""
+"""The value of a stage that a curve shows."""
 
 
 def minus(figure: str) -> str:
@@ -33,9 +33,9 @@ def minus(figure: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """A kind of chart: its heading, the unit, how a value is written, its lines by name, and what draws it.
+    """A kind of chart: title, unit, value of a stage, formatting of values, and its ``Chart``.
 
-    Values are drawn ``scale`` times as large as they are.
+    Values are multiplied by ``scale``.
     """
 
     title: str
@@ -47,7 +47,7 @@ class Curve:
 
 
 def curves(found: Sequence[Stage], kind: Kind) -> list[dict[str, Any]]:
-    """Errors, vectors and evidence, over rounds or levels on the left and over time on the right."""
+    """Errors, vectors and evidence, over rounds or levels (left) and over time (right)."""
     if len(found) < 2:
         return []
     levels = any(stage.kind == "level" for stage in found)
@@ -91,7 +91,7 @@ def _evidence(nats: float) -> str:
 
 
 def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dict[str, Any]:
-    """One chart, its heading and the unit."""
+    """One chart with its heading and unit."""
     from markupsafe import Markup
 
     name, size = next((one for one in UNITS if found[-1].seconds >= 2 * one[1]), UNITS[-1])
@@ -103,7 +103,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dic
             Point(
                 x=stage.seconds / size if timed else stage.x,
                 y=curve.scale * value.middle,
-                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_told(value, curve.figure)}",
+                tip=f"{stage.name}, {format_duration(stage.seconds)}: {label} {_range_text(value, curve.figure)}",
                 low=curve.scale * value.low,
                 high=curve.scale * value.high,
             )
@@ -124,7 +124,7 @@ def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dic
     return {"heading": heading, "unit": curve.unit, "drawing": Markup(draw(chart, lines))}
 
 
-def _told(value: Range, figure: Callable[[float], str]) -> str:
+def _range_text(value: Range, figure: Callable[[float], str]) -> str:
     if value.low == value.high:
         return figure(value.middle)
     return f"{figure(value.middle)} ({figure(value.low)} to {figure(value.high)})"
@@ -133,7 +133,7 @@ def _told(value: Range, figure: Callable[[float], str]) -> str:
 def history(
     entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
 ) -> dict[str, Any] | None:
-    """The table of rounds or levels, its middle left out where it is long, and one of all fits to unfold."""
+    """The table of rounds or levels, shortened in the middle if long, and a table of all fits, folded."""
     if not entries:
         return None
     every, brief = columns(kind, kind.every), kind.brief(entries)
@@ -147,7 +147,7 @@ def history(
 
 
 def _rounds(entries: Sequence[Entry], every: Sequence[Column], brief: Sequence[Quantity], kind: Kind) -> Table:
-    """A line for each fit, with the columns that matter most."""
+    """One line per fit, with the most important columns."""
     chosen = BRIEF | {quantity.label for quantity in brief} | ({kind.steps} if not kind.noise else set())
     short = [column for column in every if column[0] in chosen]
     shown = entries if len(entries) <= SHORT else (*entries[:EACH], *entries[-EACH:])
@@ -175,14 +175,14 @@ def _memory(entry: Entry) -> str:
 
 
 Column = tuple[str, Callable[[Entry], str]]
-"""A title, and what stands below it."""
+"""Title and cell text of a column."""
 
 BRIEF = {"fit", "candidates", "vectors", "log evidence", "elapsed", "ended"}
-"""Columns that are shown at once, beside those of errors."""
+"""Columns of the short table, in addition to the errors."""
 
 
 def columns(kind: Kind, quantities: Sequence[Quantity]) -> tuple[Column, ...]:
-    """Of the table of all fits of this kind."""
+    """Columns of the table of all fits of this kind."""
     noise: tuple[Column, ...] = (("noise sd", _noise),) if kind.noise else ()
     return (
         ("fit", _name),
@@ -211,7 +211,7 @@ def _fit_row(entry: Entry, columns: Sequence[Column]) -> Row:
 def _levels(
     found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool
 ) -> Table:
-    """A line for each level."""
+    """One line per level."""
     header = ("level", "fits", "candidates", "vectors", *(quantity.label for quantity in quantities), "elapsed")
     rows = []
     for stage in found:
@@ -232,4 +232,4 @@ def _levels(
 
 
 def _range(value: Range | None, figure: Callable[[float], str]) -> str:
-    return MISSING if value is None else _told(value, figure)
+    return MISSING if value is None else _range_text(value, figure)

@@ -1,0 +1,92 @@
+"""Evaluation of a job's model on DATA, by one pass, or with a basis function more at each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partirvm.backends import executor_for
+from partirvm.backends.base import Progress
+from partirvm.core.residuals import Scores, TargetScores
+from partirvm.core.scores import ClassScores
+from partirvm.data import ZarrSource, class_codes, require_target
+from partirvm.data.source import Source
+from partirvm.errors import DataError
+from partirvm.jobs.store import JobStore
+from partirvm.likelihoods.gaussian_passes import ScorePass, TargetScorePass
+from partirvm.likelihoods.laplace_passes import LogisticScorePass
+from partirvm.model import AnyModel, ClassModel, Model
+from partirvm.predict.prediction import check_features
+from partirvm.predict.rvm_star import augmented_scores, augmenting_of, training_source
+
+AnyScores = Scores | TargetScores | ClassScores
+
+
+def evaluate(
+    job: str,
+    data: str,
+    *,
+    augment: str | None = None,
+    client: Any = None,
+    allow_code: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Scores of a job's model on DATA, in the target's units.
+
+    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
+    fraction). Of several targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets``
+    has the three of each by its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
+    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
+    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
+    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
+    """
+    store, source = JobStore(job), ZarrSource(data)
+    model = store.model(allow_code=allow_code)
+    require_target(source)
+    check_features(model, source)
+    training = None if augment is None else training_source(store, augment)
+    executor = executor_for(client)
+    try:
+        if training is None:
+            scores: AnyScores = score(model, source, executor, progress)
+        else:
+            augmenting = augmenting_of(store, model, training, executor, source)
+            _require_number_targets(augmenting.model, source)
+            scores = augmented_scores(augmenting, source, progress)
+    finally:
+        executor.close()
+    targets = source.columns.target_names(source.n_targets)
+    return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
+
+
+def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
+    """Scores of a model on all rows of a source, by one pass; of several targets those of each.
+
+    Raises ``DataError`` for classes that it does not know, and for other targets.
+    """
+    scores: AnyScores = executor.run([_score_pass(model, source)], source, progress)[0]
+    return scores
+
+
+def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePass:
+    if isinstance(model, ClassModel):
+        codes = class_codes(source, model.classes)
+        return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+    _require_number_targets(model, source)
+    variance = model.design.scaling.t_variance
+    kind = ScorePass if model.n_targets == 1 else TargetScorePass
+    return kind(model.design, model.mean, model.root, model.noise_variance / variance)
+
+
+def _require_number_targets(model: Model, source: Source) -> None:
+    if source.columns.classes not in (None, model.columns.classes):
+        raise DataError(
+            f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
+        )
+    wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
+    named = model.columns.targets and source.columns.targets
+    if len(found) != len(wanted) or (named and found != wanted):
+        raise DataError(
+            f"{source}: the model predicts {', '.join(wanted)}, and the data have {', '.join(found)}: ingest them with "
+            "like= (`--like`) and the DATA that the model was trained on, from a source that has these columns"
+        )

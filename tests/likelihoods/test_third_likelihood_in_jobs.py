@@ -1,0 +1,117 @@
+"""A likelihood that a test alone registers is asked for by its word, and fitted in jobs and by an estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+from scipy.optimize import minimize
+from student import NU, StudentLikelihood
+
+from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
+from partirvm.cli import main
+from partirvm.errors import UsageError
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.state import Status
+from partirvm.jobs.submission import submit
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.options import Request
+from partirvm.predict import evaluate, predict
+
+N = 240
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+ASKED = Request(
+    noise_variance="student", strategy="working-set", partition_size=30, selection="random", gamma=1.0, max_rounds=4
+)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Nothing of the package is changed but the registry."""
+    monkeypatch.setitem(LIKELIHOODS, "student", StudentLikelihood())
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """A sine with little noise, one row in ten far off."""
+    rng = np.random.default_rng(7)
+    X = np.sort(rng.uniform(-4, 4, (N, 1)), axis=0)
+    clean = np.sin(1.5 * X[:, 0])
+    off = rng.uniform(size=N) < 0.1
+    return X, clean + 0.05 * rng.normal(size=N) + off * rng.normal(scale=4.0, size=N), clean
+
+
+@pytest.fixture(scope="module")
+def data(rows, tmp_path_factory):
+    """The same as DATA."""
+    place = tmp_path_factory.mktemp("third") / "d.zarr"
+    ingest((rows[0], rows[1]), place, tile_rows=64, shuffle=3)
+    return str(place)
+
+
+def test_a_job_is_aborted_resumed_and_predicts(rows, data, tmp_path):
+    """The mean is the mode of log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, by BFGS, on the rows.
+
+    The model has the bits of a fit that was never aborted, and outliers do not move it.
+    """
+    X, y, clean = rows
+    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED).model
+    lines = []
+
+    class Counting(Watcher):
+        def on_record(self, entry):
+            lines.append(entry)
+
+    jobs.fit(data, str(tmp_path / "job"), ASKED, watcher=Counting(), aborted=lambda: len(lines) >= 2)
+    job = open_job(tmp_path / "job")
+    assert job.status() is Status.ABORTED
+    job = job.resume()
+    assert job.wait(120) is Status.DONE, job.state().reason
+    model = load_model(tmp_path / "job")
+    assert model.digest() == whole.digest()
+
+    scaling = model.design.scaling
+    Phi, t = model.design.block(X), (y - scaling.t_shift) / scaling.t_scale
+    beta = float(scaling.t_scale[0]) ** 2 / model.noise_variance
+
+    def negative(w):
+        r = t - Phi @ w
+        value = 0.5 * (NU + 1) * np.log1p(beta * r**2 / NU).sum() + 0.5 * model.alpha @ w**2
+        return value, model.alpha * w - Phi.T @ ((NU + 1) * beta * r / (NU + beta * r**2))
+
+    dense = minimize(negative, model.mean + 1e-3, jac=True, method="BFGS", options={"gtol": 1e-8})
+    np.testing.assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
+
+    assert predict(str(tmp_path / "job"), data, str(tmp_path / "p.zarr")) == N
+    written = zarr.open_group(tmp_path / "p.zarr", mode="r")["mean"][...]
+    np.testing.assert_allclose(written, model.predict(X), rtol=1e-12)
+    assert np.abs(model.predict(X) - clean).mean() < 0.05
+    assert evaluate(str(tmp_path / "job"), data)["n_rows"] == N
+
+
+def test_the_command_line_asks_for_it(data, tmp_path, capsys):
+    """Flags, the status that is printed, and a word that no likelihood has."""
+    flags = ["--strategy", "basic", "--gamma", "1", "--noise-variance"]
+    assert main(["fit", data, str(tmp_path / "job"), *flags, "student"]) == 0
+    assert main(["status", str(tmp_path / "job")]) == 0
+    assert "done" in capsys.readouterr().out
+    assert main(["fit", data, str(tmp_path / "other"), *flags, "nobody"]) == 2
+    assert "student" in capsys.readouterr().err
+
+
+def test_a_submitted_job_goes_on_after_its_handle_is_gone(data, tmp_path):
+    """Submitted and waited for by another handle."""
+    submit(data, str(tmp_path / "job"), ASKED)
+    job = open_job(tmp_path / "job")
+    assert job.wait(120) is Status.DONE, job.state().reason
+
+
+def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
+    """The kernel is learned and the partition size measured by the likelihood that stands for it."""
+    X, y, clean = rows
+    model = RVMRegressor(noise_variance="student", random_state=0).fit(X, y)
+    assert np.abs(model.predict(X) - clean).mean() < 0.1
+    with pytest.raises(UsageError, match=r"noise_variance is 'nobody'; known: .*estimate, student"):
+        RVMRegressor(noise_variance="nobody").fit(X, y)
