@@ -72,5 +72,5 @@ def test_between_includes_both_ends(first):
 
 def test_again_counts_iterations_from_zero():
     """The last fit has the whole limit of iterations, whatever the rounds before it took."""
-    fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, power=1.0)
+    fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, target_variance=1.0)
     assert GAUSSIAN.again(replace(fit, iteration=7)).iteration == 0
