@@ -2,10 +2,10 @@
 
 Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; the errors of rows
-left out of the last fit come with its residuals, for M elements and 2M² products more; one dense iteration takes M³
-(Cholesky and inverse together). Vectors are expected to fall to ``stop_fraction`` of each fit's candidates, as in the
-paper's analysis: with 0.5, sets grow P, 1.5P, 1.75P … 2P where rounds add to what was kept, and stay at P where pairs
-are merged.
+left out of the last fit come with its residuals, for M elements and 2M² products more; one dense iteration takes
+M³ + ``SQUARES`` M² (Cholesky and inverse together). Vectors fall to a fraction of each fit's candidates. With 0.5, as
+in the paper's analysis, sets grow P, 1.5P, 1.75P … 2P where rounds add to the vectors kept so far, and stay at P where
+pairs are merged.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from dataclasses import dataclass, replace
 NEWTON_PASSES = 25
 """Passes expected in a fit of classes."""
 
-ITERATIONS = 30
-"""Dense iterations expected in an intermediate fit."""
+ITERATIONS = 8
+"""Dense iterations of all columns to which those of an intermediate fit amount: columns are pruned as it goes."""
+
+LAST_ITERATIONS = 25
+"""The same for the last fit, which converges."""
+
+SQUARES = 1500
+"""Multiples of M² in the cost of a dense iteration: at M of some hundreds memory and calls take longer than flops."""
 
 OVERHEAD = 5e-3
 """Seconds that a fit takes beside its flops: calls, a gather, a line of history."""
@@ -111,8 +117,13 @@ def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, thre
     flops = fits * rows * (2.0 * kept * new + new**2)
     elements = fits * rows * (kept + new)
     seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
-    solve = fits * (ITERATIONS * (kept + new) ** 3 / rates.product + OVERHEAD) / min(threads, fits)
+    solve = fits * (ITERATIONS * iteration_seconds(work, kept + new) + OVERHEAD) / min(threads, fits)
     return RoundCost(kept, new, fits if rows >= work.n_rows else 0, flops, seconds, solve, fits)
+
+
+def iteration_seconds(work: Work, columns: int) -> float:
+    """Seconds of one dense iteration over M columns: (M³ + ``SQUARES`` M²) products."""
+    return float((columns**3 + SQUARES * columns**2) / work.rates.product)
 
 
 def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
@@ -148,7 +159,7 @@ def look_cost(work: Work, kept: int) -> tuple[float, int]:
     return seconds, int(rows >= work.n_rows)
 
 
-def rounds_cost(work: Work, partition_size: int, rounds: int, stop_fraction: float) -> list[RoundCost]:
+def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Rounds of P candidates that join what was kept; the last of them sees all rows, and converges."""
     costs, kept = [], work.n_leading
     for number in range(rounds):
@@ -157,12 +168,12 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stop_fraction: flo
             seconds, passes = look_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
-        kept = work.n_leading + int(stop_fraction * (kept - work.n_leading + partition_size))
+        kept = work.n_leading + int(stays * (kept - work.n_leading + partition_size))
     last = costs[-1]
     if not work.full:
         whole = gram_cost(work, work.n_rows, 0, last.kept + last.candidates)
         last = replace(whole, kept=last.kept, candidates=last.candidates)
-    return [*costs[:-1], _settled(work, last, kept)]
+    return [*costs[:-1], _settled(work, last, last.kept + last.candidates, kept)]
 
 
 def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[RoundCost]:
@@ -175,13 +186,23 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
         fits, parts = parts // 2, -(-parts // 2)
         candidates = max(int(2 * stop_fraction * candidates), 1)
     last = gram_cost(work, work.n_rows, 0, candidates + work.n_leading)
-    return [*costs, _settled(work, replace(last, kept=0, candidates=candidates), int(stop_fraction * candidates))]
+    last, columns = replace(last, kept=0, candidates=candidates), candidates + work.n_leading
+    return [*costs, _settled(work, last, columns, int(stop_fraction * candidates))]
 
 
-def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """The last fit with its residuals and those of rows left out: a block each, a product with R, one reading."""
+def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
+    """The last fit of ``columns`` columns until it converges, with residuals and leave-one-out errors of all rows.
+
+    These take a block of the ``kept`` columns each, a product with R, and one reading of the rows.
+    """
     if work.outputs:
         return last
     rates = work.rates
     seconds = work.n_rows * (rates.read + 2 * kept * rates.element + 2.0 * kept**2 / rates.product) / work.threads
-    return replace(last, passes=last.passes + 2, pass_seconds=last.pass_seconds + seconds)
+    more = (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, columns)
+    return replace(
+        last,
+        passes=last.passes + 2,
+        pass_seconds=last.pass_seconds + seconds,
+        solve_seconds=last.solve_seconds + more,
+    )

@@ -54,7 +54,8 @@ class Plan:
     """What would be done by a strategy of this ``schedule``. ``notes`` say where a number was capped, and by what.
 
     ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
-    classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was.
+    classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was;
+    ``learning_seconds`` is the time that kernel learning and the heuristic have taken.
     ``joining`` are the rows that strategies which take them in order have still to take, None for all; ``columns`` the
     most columns M + P that are expected.
     """
@@ -79,6 +80,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     kernel_store: KernelStore | None = None
     learned: str | None = None
+    learning_seconds: float = 0.0
     joining: int | None = None
     columns: int = 0
 
@@ -94,8 +96,8 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of the whole fit."""
-        return sum(cost.pass_seconds + cost.solve_seconds for cost in self.rounds)
+        """Expected seconds of the whole fit, with those that kernel learning and the heuristic have taken."""
+        return self.learning_seconds + sum(cost.pass_seconds + cost.solve_seconds for cost in self.rounds)
 
     @property
     def passes(self) -> int:
@@ -179,7 +181,8 @@ class Plan:
             + (f", max_vectors {self.max_vectors:,}" if self.max_vectors is not None else ""),
             f"work        {self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, {place}",
             f"time        about {format_duration(self.seconds)}, of which dense fits "
-            f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}",
+            f"{format_duration(sum(cost.solve_seconds for cost in self.rounds))}"
+            + (f", kernel learning {format_duration(self.learning_seconds)}" if self.learned else ""),
             f"memory      about {format_bytes(self.peak)} of {format_bytes(machine.limit)} "
             f"(process {format_bytes(machine.base)}, pass {format_bytes(self.bytes.passing)}, "
             f"dense fit {format_bytes(self.bytes.solving)})",

@@ -68,16 +68,14 @@ class Schedule:
         partitions = n_partitions(joining, candidates, work.n_kernels)
         assumed = UNLIMITED_ROUNDS if self.open_ended(max_rounds) else partitions
         rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
-        return rounds_cost(work, candidates, max(rounds, 1), stop_fraction)
+        return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)
 
     def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
         """The most columns M + P that the rounds are expected to have, of the ``most`` that fit.
 
-        A fit ends once its vectors have fallen to ``stop_fraction`` of its candidates, or without that: halfway between
-        this and all of them is assumed to stay, as it did on kin40k and etopo20. A round of more columns than fit is
-        none.
+        A round of more columns than fit is none.
         """
-        kept, stays, columns = costs[0].kept, 0.5 * (1.0 + stop_fraction), 0
+        kept, stays, columns = costs[0].kept, _stays(stop_fraction), 0
         for cost in costs:
             kept = max(kept, cost.kept)
             if columns and kept + cost.candidates > most:
@@ -189,6 +187,15 @@ class Chosen(Schedule):
     """Rounds of candidates that are chosen among all rows by ``selection``."""
 
     selects: ClassVar[bool] = True
+
+
+def _stays(stop_fraction: float) -> float:
+    """The fraction of a round's candidates that is expected to stay.
+
+    A fit may converge before its vectors have fallen to ``stop_fraction`` of its candidates: on kin40k and etopo20
+    a fraction halfway between this and 1 stayed.
+    """
+    return 0.5 * (1.0 + stop_fraction)
 
 
 def _partitions(plan: Mapping[str, Any]) -> str:

@@ -245,6 +245,8 @@ def _spec(
     )
     text = None if learned is None else learned.text
     plan = replace(plan, sparseness=size.sparseness, learned=text, notes=notes + plan.notes)
+    measured = (() if learned is None else learned.lines) + size.lines_with(plan)
+    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in measured), default=0.0))
     plan, sample = _smaller_sample(plan, request, int(resolved.sample_rows))
     resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
     return FitSpec(
@@ -256,7 +258,7 @@ def _spec(
         input_variance(source.columns, moments, problem.empty.scaling),
         moments.inputs.constant,
         moments.targets.n,
-        measured=(() if learned is None else learned.lines) + size.lines_with(plan),
+        measured=measured,
         notes=notes,
     )
 
