@@ -144,7 +144,7 @@ def act(
 def _groups(state: LaplaceState) -> list[slice]:
     """Outputs that share α."""
     outputs = state.alpha.shape[1]
-    return [slice(0, outputs)] if state.likelihood == "multinomial" else [slice(k, k + 1) for k in range(outputs)]
+    return [slice(0, outputs)] if state.coupled else [slice(k, k + 1) for k in range(outputs)]
 
 
 @dataclass(frozen=True)

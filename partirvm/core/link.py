@@ -8,34 +8,140 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from partirvm.core.rowwise import quadratic_forms
 
 Float = NDArray[np.float64]
 
-LIKELIHOODS = ("bernoulli", "multinomial", "ovr")
-"""What a classification fit can be of."""
+
+class Link:
+    """The functions of a likelihood of classes, of C linear predictors f (n, C) with targets (n, C) of 0 and 1.
+
+    A link is registered in ``LINKS`` by the name of its likelihood; fits and models store that name.
+    """
+
+    name: str
+    coupled: bool = False
+    """Whether the outputs share one likelihood and one α per column; else each output is a fit of its own."""
+
+    def n_outputs(self, n_classes: int) -> int:
+        """C, the number of linear predictors of K = ``n_classes`` classes."""
+        return n_classes
+
+    def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
+        """Log likelihood (n, L) in nats, its slope (n, C) in f, and the expected curvature (n, C) ≥ 0.
+
+        L is the number of independent likelihoods: C, or 1 where outputs are coupled.
+        """
+        raise NotImplementedError
+
+    def log_det_gradient(self, f: Float, spread: Float) -> Float:
+        """Σ_k s_k ∂b_k/∂f_l (n, C), with b the expected curvature and ``spread`` the variances s (n, C) of f."""
+        raise NotImplementedError
+
+    def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
+        """log p (n,) of the classes ``codes`` (n,), given the log likelihood (n, L) of ``derivatives``."""
+        return log_likelihood[:, 0]
+
+    def probabilities(self, f: Float) -> Float:
+        """Probabilities (n, K) of the classes; rows sum to one."""
+        raise NotImplementedError
+
+
+class Logistic(Link):
+    """Two classes, C = 1: log p = t f − log(1 + eᶠ) (Tipping 2001, eq. 23)."""
+
+    name = "bernoulli"
+
+    def n_outputs(self, n_classes: int) -> int:
+        """One; f > 0 favours the second class."""
+        return 1
+
+    def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
+        """The curvature is y(1 − y), with y the sigmoid of f."""
+        y = expit(f)
+        sign = np.where(target > 0, f, -f)
+        return -np.logaddexp(0.0, -sign), target - y, y * (1.0 - y)
+
+    def log_det_gradient(self, f: Float, spread: Float) -> Float:
+        """s y(1 − 2y)(1 − y)."""
+        y = expit(f)
+        found: Float = spread * y * (1 - 2 * y)
+        found -= y * found
+        return found
+
+    def probabilities(self, f: Float) -> Float:
+        """The sigmoids of −f and f."""
+        return np.concatenate([expit(-f), expit(f)], axis=1)
+
+
+class OneVsRest(Logistic):
+    """K classes, C = K: the logistic link of each class against the rest."""
+
+    name = "ovr"
+
+    def n_outputs(self, n_classes: int) -> int:
+        """One for each class."""
+        return n_classes
+
+    def log_probability(self, f: Float, codes: Float, log_likelihood: Float) -> Float:
+        """The sigmoids are divided by their sum."""
+        logs = log_softmax(log_expit(f), axis=1)
+        found: Float = logs[np.arange(len(codes)), codes.astype(np.int64)]
+        return found
+
+    def probabilities(self, f: Float) -> Float:
+        """The sigmoids divided by their sum, computed from logarithms because all of them may underflow."""
+        return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)
+
+
+class Softmax(Link):
+    """K classes, C = K: log p = f_t − log Σ_k exp f_k (Tipping 2001, eq. 28)."""
+
+    name = "multinomial"
+    coupled = True
+
+    def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
+        """The curvature is the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
+        logs = self._logs(f)
+        y = np.exp(logs)
+        return (logs * target).sum(axis=1, keepdims=True), target - y, y * (1.0 - y)
+
+    def log_det_gradient(self, f: Float, spread: Float) -> Float:
+        """By ∂b_k/∂f_l = (1 − 2y_k)y_k(δ_kl − y_l)."""
+        y = np.exp(self._logs(f))
+        found: Float = spread * y * (1 - 2 * y)
+        found -= y * found.sum(axis=1, keepdims=True)
+        return found
+
+    def probabilities(self, f: Float) -> Float:
+        """The softmax of f."""
+        return np.asarray(softmax(f, axis=1), dtype=np.float64)
+
+    def _logs(self, f: Float) -> Float:
+        shifted = f - f.max(axis=1, keepdims=True)
+        found: Float = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        return found
+
+
+LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
+"""Every link by the name of its likelihood."""
 
 
 def probabilities(likelihood: str, f: Float) -> Float:
-    """Probabilities (n, K) of the classes at linear predictors ``f`` (n, C), finite ones; rows sum to one.
+    """Probabilities (n, K) of the classes at finite linear predictors ``f`` (n, C); rows sum to one.
 
-    One-vs-rest divides its sigmoids by their sum. Where all of them underflow, their logarithms still tell which class
-    is the least unlikely, so the quotient is taken there.
+    Raises ``ValueError`` if no link has this name.
 
     >>> probabilities("bernoulli", np.array([[0.0], [-1e4]])).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
     >>> probabilities("ovr", np.array([[-1e4, -1e4]])).tolist()
     [[0.5, 0.5]]
     """
-    if likelihood == "bernoulli":
-        return np.concatenate([expit(-f), expit(f)], axis=1)
-    if likelihood == "multinomial":
-        return np.asarray(softmax(f, axis=1), dtype=np.float64)
-    if likelihood == "ovr":
-        return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)
-    raise ValueError(f"no likelihood of classes: {likelihood!r}")
+    if likelihood not in LINKS:
+        raise ValueError(f"unknown likelihood of classes: {likelihood!r}")
+    return LINKS[likelihood].probabilities(f)
 
 
 def moderated(f: Float, variance: Float) -> Float:
@@ -73,7 +179,7 @@ def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Flo
     >>> lower.round(6).tolist(), upper.round(6).tolist()
     ([[0.25, 0.25]], [[0.75, 0.75]])
     """
-    if likelihood == "bernoulli":
+    if f.shape[1] == 1:
         low, high = probabilities(likelihood, f - half), probabilities(likelihood, f + half)
         return np.minimum(low, high), np.maximum(low, high)
     ends = []

@@ -17,22 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax
+
+from partirvm.core.link import LINKS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-LOGISTIC = ("bernoulli", "multinomial", "ovr")
-"""The likelihoods of classes."""
-
-
-def n_outputs(likelihood: str, n_classes: int) -> int:
-    """C: one linear predictor for two classes, K for more; 1 for a target that is a number.
-
-    >>> n_outputs("bernoulli", 2), n_outputs("ovr", 5), n_outputs("gaussian", 0)
-    (1, 5, 1)
-    """
-    return n_classes if likelihood in ("multinomial", "ovr") else 1
 
 
 @dataclass(frozen=True)
@@ -58,10 +47,10 @@ class LogisticBlock:
         """Statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         target = targets(codes, predictors.shape[1])
-        log_likelihood, y = _likelihood(likelihood, predictors, target)
-        slope, bend = target - y, y * (1.0 - y)
+        link = LINKS[likelihood]
+        log_likelihood, slope, bend = link.derivatives(predictors, target)
         wrong = guesses(predictors) != codes
-        nll = -_log_probability(likelihood, predictors, codes, log_likelihood)
+        nll = -link.log_probability(predictors, codes, log_likelihood)
         if weights is not None:
             log_likelihood = log_likelihood * weights[:, None]
             slope, bend = slope * weights[:, None], bend * weights[:, None]
@@ -119,33 +108,9 @@ def guesses(predictors: Float) -> Int:
 def misclassification_probabilities(likelihood: str, codes: Float, predictors: Float) -> Float:
     """1 − p of the right class (n,), of linear predictors (n, C)."""
     target = targets(codes, predictors.shape[1])
-    logs = _log_probability(likelihood, predictors, codes, _likelihood(likelihood, predictors, target)[0])
+    link = LINKS[likelihood]
+    logs = link.log_probability(predictors, codes, link.derivatives(predictors, target)[0])
     return -np.expm1(logs)
-
-
-def expected(likelihood: str, predictors: Float) -> Float:
-    """What each output expects, y (n, C), of linear predictors (n, C)."""
-    return _likelihood(likelihood, predictors, np.zeros_like(predictors))[1]
-
-
-def _log_probability(likelihood: str, predictors: Float, codes: Float, log_likelihood: Float) -> Float:
-    """log p of the right class (n,); one-vs-rest divides its sigmoids by their sum."""
-    if likelihood != "ovr":
-        return log_likelihood[:, 0]
-    logs = log_softmax(log_expit(predictors), axis=1)
-    found: Float = logs[np.arange(len(codes)), codes.astype(np.int64)]
-    return found
-
-
-def _likelihood(likelihood: str, predictors: Float, target: Float) -> tuple[Float, Float]:
-    """Log likelihood of each row, (n, L), and what each output expects, (n, C)."""
-    if likelihood == "multinomial":
-        shifted = predictors - predictors.max(axis=1, keepdims=True)
-        total = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        logs = shifted - total
-        return (logs * target).sum(axis=1, keepdims=True), np.exp(logs)
-    sign = np.where(target > 0, predictors, -predictors)
-    return -np.logaddexp(0.0, -sign), expit(predictors)
 
 
 @dataclass(frozen=True)
@@ -167,8 +132,7 @@ class LogisticCross:
         """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, Q), class codes (rows,), ``mean`` (M, C)."""
         predictors = kept @ mean
         target = targets(codes, predictors.shape[1])
-        y = _likelihood(likelihood, predictors, target)[1]
-        slope, bend = target - y, y * (1.0 - y)
+        _, slope, bend = LINKS[likelihood].derivatives(predictors, target)
         n = len(new)
         if weights is not None:
             slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())

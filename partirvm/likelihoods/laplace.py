@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
-from partirvm.core.logistic import LogisticBlock, LogisticCross, n_outputs
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.newton import Search, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestErrors
@@ -167,7 +168,7 @@ class ClassLikelihood(LaplaceLikelihood):
 
     def n_outputs(self, n_classes: int) -> int:
         """One for two classes: it speaks for the second. One for each of more."""
-        return n_outputs(self.name, n_classes)
+        return LINKS[self.name].n_outputs(n_classes)
 
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> LogisticPass:
         """The logistic pass."""

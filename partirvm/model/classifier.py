@@ -47,7 +47,7 @@ class ClassModel:
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, else C = K.
 
     ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite if predictor k lacks the
-    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LIKELIHOODS``. ``columns.classes`` are
+    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LINKS``. ``columns.classes`` are
     the labels of the codes 0 … K−1.
     """
 
