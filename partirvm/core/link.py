@@ -1,7 +1,8 @@
-"""From linear predictors to class probabilities, and the allowance for the uncertainty of the weights.
+"""From linear predictors to class probabilities, and their moderation by the uncertainty of the weights.
 
-C linear predictors f stand for K classes: C = 1 for ``"bernoulli"`` (two classes, f > 0 speaks for the second), C = K
-for ``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
+K classes have C linear predictors f: C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second), C = K for ``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
+
+To add a link, enter one ``Link`` in ``LINKS`` and one likelihood of the same name in ``likelihoods.LIKELIHOODS``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ class Link:
     name: str
     coupled: bool = False
     """Whether the outputs share one likelihood and one α per column; else each output is a fit of its own."""
+
+    moderation: float = np.pi / 8.0
+    """c of ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit."""
 
     def n_outputs(self, n_classes: int) -> int:
         """C, the number of linear predictors of K = ``n_classes`` classes."""
@@ -144,10 +148,10 @@ def probabilities(likelihood: str, f: Float) -> Float:
     return LINKS[likelihood].probabilities(f)
 
 
-def moderated(f: Float, variance: Float) -> Float:
-    """f / √(1 + π σ² / 8), element by element: its link is the mean of the link over N(f, σ²), nearly.
+def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Float:
+    """f / √(1 + c σ²), element by element, c the ``factor``: its link approximates the link's mean over N(f, σ²).
 
-    For the logistic sigmoid this is MacKay (1992, "The evidence framework applied to classification networks") after
+    For the logistic sigmoid c = π/8 is MacKay (1992, "The evidence framework applied to classification networks") after
     Spiegelhalter & Lauritzen (1990): within about 0.02 of the mean everywhere. With several classes each linear
     predictor is moderated by its own variance before the softmax (Gibbs 1997), which keeps the order of the classes
     only where the variances agree.
@@ -155,7 +159,7 @@ def moderated(f: Float, variance: Float) -> Float:
     >>> moderated(np.array([1.0, -3.0]), np.array([0.0, 8 / np.pi])).round(6).tolist()
     [1.0, -2.12132]
     """
-    moderation = np.asarray(variance * (np.pi / 8.0))
+    moderation = np.asarray(variance * factor)
     moderation += 1.0
     np.sqrt(moderation, out=moderation)
     return np.asarray(f / moderation)
@@ -172,8 +176,8 @@ def variances(block: Float, roots: Float) -> Float:
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
     """Probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors: lower and upper ones.
 
-    Of two classes the link of the band's ends. Of more, that of class k has its own linear predictor at the end of its
-    band and those of the others at their means: it tells what the uncertainty of f_k leaves open, and no more.
+    With two classes these are the probabilities at the ends of the band. With more, the probability of class k has f_k
+    at the end of its band and the other linear predictors at their means, so it covers the uncertainty of f_k only.
 
     >>> lower, upper = probability_band("bernoulli", np.array([[0.0]]), np.array([[np.log(3)]]))
     >>> lower.round(6).tolist(), upper.round(6).tolist()

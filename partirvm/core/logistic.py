@@ -1,4 +1,4 @@
-"""The logistic likelihood of class codes, as an additive statistic: what one pass leaves for a Newton step.
+"""The statistic of one pass over rows with class codes, for a Newton step by Laplace's approximation. Additive.
 
 With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
 
@@ -8,7 +8,7 @@ With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilitie
 
 the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
 with B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are
-other blocks, −Φᵀ diag(v y_k y_l) Φ, which are left out: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
+other blocks, −Φᵀ diag(v y_k y_l) Φ, which are omitted: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LogisticBlock:
         )
 
     def accumulate(self, other: LogisticBlock) -> LogisticBlock:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
@@ -95,7 +95,7 @@ class LogisticBlock:
 
 
 def targets(codes: Float, outputs: int) -> Float:
-    """What each output is to say of class codes (n,): (n, C), 1 for its class and 0 for others."""
+    """Targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
 
 
@@ -115,7 +115,7 @@ def misclassification_probabilities(likelihood: str, codes: Float, predictors: F
 
 @dataclass(frozen=True)
 class LogisticCross:
-    """What s and q of Q columns on trial need beside M present ones, over some rows, at given weights.
+    """Statistic for s and q of Q candidate columns beside M present ones, over some rows, at given weights.
 
     ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
     """
@@ -148,7 +148,7 @@ class LogisticCross:
         )
 
     def accumulate(self, other: LogisticCross) -> LogisticCross:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n)
