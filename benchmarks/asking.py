@@ -22,8 +22,8 @@ from partirvm.options.values import (
 )
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
-    "likelihood": ((Sample, Partition), None),
-    "final_likelihood": ((Sample, Partition), None),
+    "fit_rows": ((Sample, Partition), None),
+    "last_rows": ((Sample, Partition), None),
     "strategy": (STRATEGIES, WorkingSet),
     "solver": (SOLVERS, Auto),
     "noise_variance": ((Noise,), Noise),

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]
     "kin40k": ("kin40k", regression(lambda X, y: y, partition_size=100, max_rounds=6)),
     "kin40k, split-merge": (
         "kin40k",
-        regression(lambda X, y: y, strategy="split-merge", likelihood="sample", partition_size=500),
+        regression(lambda X, y: y, strategy="split-merge", fit_rows="sample", partition_size=500),
     ),
     "skin": ("skin_nonskin", regression(lambda X, y: y, partition_size=64, max_rounds=6, gamma=1.0)),
 }

@@ -68,7 +68,7 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "split": seed,
         "competitor": competitor.name,
         "strategy": estimator.plan_.strategy,
-        "likelihood": sorted({line.get("likelihood", "full") for line in history if line["kind"] != "heuristic"}),
+        "likelihood": sorted({line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}),
         "partition_size": estimator.plan_.partition_size,
         "gamma": gamma,
         "rows": len(split.y),

@@ -35,10 +35,10 @@ QUICK, RUNS = 10.0, 3
 """Fits shorter than ``QUICK`` seconds are run ``RUNS`` times, in turns; the table has the median."""
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
-    "sample": {"likelihood": "sample"},
-    f"partition, {NOISE_ROWS:,} noise rows": {"likelihood": "partition", "noise_rows": NOISE_ROWS},
-    "partition, all noise rows": {"likelihood": "partition"},
-    "full": {"likelihood": "full"},
+    "sample": {"fit_rows": "sample"},
+    f"partition, {NOISE_ROWS:,} noise rows": {"fit_rows": "partition", "noise_rows": NOISE_ROWS},
+    "partition, all noise rows": {"fit_rows": "partition"},
+    "full": {"fit_rows": "full"},
 }
 
 STRATEGIES = ("split-merge", "incremental")
@@ -49,7 +49,7 @@ COMPETITORS = tuple(
     for strategy in STRATEGIES
 )
 
-LINEAR = tuple(one.name for one in COMPETITORS if one.options["likelihood"] == "sample" or "noise_rows" in one.options)
+LINEAR = tuple(one.name for one in COMPETITORS if one.options["fit_rows"] == "sample" or "noise_rows" in one.options)
 """Competitors whose cost should be linear in the rows."""
 
 COLUMNS = {

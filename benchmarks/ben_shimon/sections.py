@@ -37,11 +37,11 @@ Answer = tuple[list[Fit], list[Section]]
 THREE = paper.STRATEGIES[1:]
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
-    "full": {"likelihood": "full"},
-    "sample": {"likelihood": "sample"},
-    "partition": {"likelihood": "partition"},
-    "auto": {"likelihood": "auto"},
-    "literal": {"likelihood": "partition", "final_likelihood": "partition", "stop_rule": "partition"},
+    "full": {"fit_rows": "full"},
+    "sample": {"fit_rows": "sample"},
+    "partition": {"fit_rows": "partition"},
+    "auto": {"fit_rows": "auto"},
+    "literal": {"fit_rows": "partition", "last_rows": "partition", "stop_rule": "partition"},
 }
 
 OF_LIKELIHOODS = ("boston", "abalone", "pumadyn_8nm", "pumadyn_32nm")

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 import partirvm as package
 from partirvm.cli import job_commands, options
 from partirvm.cli.failures import failed_at_work
-from partirvm.cli.sections import Sections
+from partirvm.cli.flags import as_flags
+from partirvm.cli.sections import GroupedCommand, Sections
 from partirvm.cli.shared import cluster, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError
@@ -83,6 +84,8 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option(
     "--target",
     metavar="COLUMN[,..]",
+    multiple=True,
+    callback=options.one_target,
     help="Column to learn, or several with commas between them; needed for tables without --like.",
 )
 @click.option("--features", type=options.Names(), help="Columns to learn from, in this order.  [default: all others]")
@@ -192,7 +195,7 @@ def ingest(
     )
 
 
-@partirvm.command()
+@partirvm.command(cls=GroupedCommand)
 @click.argument("data")
 @options.fit_options
 @options.as_json
@@ -210,10 +213,10 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 
     with cluster(scheduler) as client:
         made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
-    show(made.to_json(), str(made), as_json)
+    show(made.to_json(), as_flags(str(made)), as_json)
 
 
-@partirvm.command()
+@partirvm.command(cls=GroupedCommand)
 @click.argument("data")
 @click.argument("job")
 @options.fit_options
@@ -373,6 +376,7 @@ def predict(
 @options.allow_code
 @options.scheduler
 @options.quiet
+@click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON.")
 def evaluate(
     job: str, data: str, augment: str | None, allow_code: bool, scheduler: str | None, quiet: bool
 ) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from partirvm.cli.flags import as_flags
 from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
 
@@ -57,6 +58,8 @@ def message_of(error: BaseException) -> str:
 
     >>> message_of(PartirvmError("no row is left: check the weights"))
     'no row is left: check the weights'
+    >>> message_of(PartirvmError("raise memory_limit"))
+    'raise --memory-limit'
 
     Notes of the error, which say what is left to go on with, come last.
     """
@@ -73,7 +76,7 @@ def _what(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, PartirvmError):
-        return str(error)
+        return as_flags(str(error))
     if _names_a_file(error):
         assert isinstance(error, OSError)
         return f"{error.filename}: {error.strerror}"
@@ -97,7 +100,7 @@ def shown_warnings() -> Iterator[None]:
     seen: set[str] = set()
 
     def show(message: Any, category: type[Warning], *place: Any) -> None:
-        text = str(message) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
+        text = as_flags(str(message)) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
         if text not in seen and not issubclass(category, DeprecationWarning):
             seen.add(text)
             echo(f"partirvm: warning: {text}", err=True)

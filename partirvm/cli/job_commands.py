@@ -10,6 +10,7 @@ import click
 
 from partirvm.cli import options
 from partirvm.cli.failures import ExitStatus
+from partirvm.cli.flags import as_flags
 from partirvm.cli.shared import cluster, ended, in_foreground, place, show
 from partirvm.cli.terminal import echo
 from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmError
@@ -50,7 +51,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     opened = jobs.open_job(job)
     if not follow:
         found = opened.progress()
-        show(found, status_text(found), as_json)
+        show(found, as_flags(status_text(found)), as_json)
         return ExitStatus.DONE
     follower, told = Follower(), 0
     try:
@@ -59,14 +60,14 @@ def status(job: str, follow: bool, as_json: bool) -> int:
                 lines = [json.dumps(entry) for entry in state.history[told:]]
                 told = max(told, len(state.history))
             else:
-                lines = follower.of(state)
+                lines = [as_flags(line) for line in follower.of(state)]
             for line in lines:
                 echo(line)
     except KeyboardInterrupt:
         echo(f"stopped looking; {job} goes on", err=True)
         return ExitStatus.DONE
     found = opened.progress()
-    show(found, "\n" + status_text(found), as_json)
+    show(found, "\n" + as_flags(status_text(found)), as_json)
     return ended(found["status"])
 
 
@@ -121,7 +122,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
         echo(f"stopped waiting; {job} goes on", err=True)
         return ExitStatus.FAILED
     found = opened.progress()
-    show(found, status_text(found), as_json)
+    show(found, as_flags(status_text(found)), as_json)
     return ended(found["status"])
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from partirvm.cli.flags import help_of
+from partirvm.cli.sections import GroupedOption
 from partirvm.errors import UsageError
 from partirvm.options import TABLE, Request, constraints
 from partirvm.options.option import Option
@@ -203,22 +205,43 @@ def _flag(option: Option) -> Callable[[Command], Command]:
     if isinstance(option.check, constraints.Flag):
         start = option.default if isinstance(option.default, bool) else None
         pair = option.flag if option.check.optional else f"{option.flag}/--no-{option.flag[2:]}"
-        return click.option(pair, is_flag=True, default=start, help=option.help)
+        return click.option(
+            pair,
+            option.name,
+            is_flag=True,
+            default=start,
+            help=help_of(option.help),
+            cls=GroupedOption,
+            group=option.group,
+        )
     default = option.default
     if isinstance(default, tuple):
         default = ",".join(f"{number:g}" for number in default)
-    return click.option(option.flag, default=default, type=_type(option), metavar=option.metavar, help=option.help)
+    return click.option(
+        option.flag,
+        option.name,
+        default=default,
+        type=_type(option),
+        metavar=option.metavar,
+        help=help_of(option.help),
+        cls=GroupedOption,
+        group=option.group,
+    )
 
 
 scheduler = click.option(
     "--scheduler",
     metavar="ADDRESS",
+    cls=GroupedOption,
+    group="cluster",
     help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
 )
 
 validation = click.option(
     "--validation",
     metavar="DATA",
+    cls=GroupedOption,
+    group="everyday",
     help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",
 )
 
@@ -236,6 +259,18 @@ def fit_options(command: Command) -> Command:
     for option in reversed(_flags()):
         command = option(command)
     return command
+
+
+def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The text of ``--target``, which is given once. Raises ``click.BadParameter`` if it is given again."""
+    if len(given) > 1:
+        raise click.BadParameter(
+            f"it is given {len(given)} times. Give several targets with commas between them: "
+            f"--target {','.join(given)}.",
+            ctx,
+            param,
+        )
+    return given[0] if given else None
 
 
 allow_code = click.option(

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from partirvm.cli.failures import ExitStatus, failed_at_work
+from partirvm.cli.flags import as_flags
 from partirvm.cli.interruption import Interruption
 from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError
@@ -61,7 +62,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm.report.text import fit_facts, summary
     from partirvm.setup.relevance import told_bases, told_targets
 
-    with progress_for(quiet=quiet) as progress:
+    with progress_for(quiet=quiet, spell=as_flags) as progress:
         begun = False
         try:
             with Interruption(progress.note) as stop:
@@ -102,7 +103,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     aborted = facts["reason"] == "aborted"
     show(
         facts,
-        text,
+        as_flags(text),
         as_json,
         f"partirvm evaluate {job} TEST.zarr",
         f"partirvm predict {job} NEW.zarr predictions.csv",
@@ -118,7 +119,7 @@ def _done_elsewhere(job: str, as_json: bool) -> int:
 
     found = jobs.open_job(job).progress()
     echo(f"{job}: another process has taken it up meanwhile", err=True)
-    show(found, status_text(found), as_json)
+    show(found, as_flags(status_text(found)), as_json)
     return ended(found["status"])
 
 

@@ -82,7 +82,7 @@ class Budget:
     def of(cls, limit: int | None, process: Process) -> Budget:
         """The budget for a limit, or for the default limit if it is None; call it after the libraries are imported.
 
-        >>> Budget.of(None, Bare(100 << 20)).limit >> 20, Budget.of(None, Bare(900 << 20)).limit >> 20
+        >>> Budget.of(None, FixedMemory(100 << 20)).limit >> 20, Budget.of(None, FixedMemory(900 << 20)).limit >> 20
         (512, 1156)
         """
         base = process.resident()
@@ -93,7 +93,7 @@ class Budget:
 
         Raises ``MemoryLimitError`` if reading or writing cannot fit, with bytes needed, bytes available and ``advice``.
 
-        >>> budget = Budget.of(192 << 20, Bare(110 << 20))
+        >>> budget = Budget.of(192 << 20, FixedMemory(110 << 20))
         >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
         2446677
         """

@@ -36,78 +36,89 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
 
     Parameters
     ----------
-    kernel : str, option value, kernel, callable or None
-        "gaussian" or "rbf", k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²); "laplacian", "matern32", "matern52",
-        "polynomial", "sigmoid", "categorical", "linear" or "linear-spline"; "module:function", a function of points
-        (n, d) and centres (m, d) that returns k (n, m), or any such callable where the fit is in this process; a
-        value such as ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))``; or a kernel of
-        ``partirvm.kernels``, which has its own parameters: sums, products and kernels of some columns are such. Of a
-        list of such each candidate row offers a basis function for each. None for basis functions alone (``basis``).
-    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        Kernel width(s); not beside a value such as ``Gaussian(...)``, which has its own. In 1/unit² of what the kernel
-        sees. "scale" is 1/(d·var) of that. "learn" finds the width of most evidence before the fit, on a sample of
-        rows, "learn-per-feature" one for each feature, so that irrelevant ones are switched off; of a kernel that is a
-        value they learn all parameters, from its own values on. "auto" learns a width per feature from more than 2,000
-        rows; up to there rows that are held out by turns choose between that and one width, near "scale"; it is "scale"
-        below 20 rows, and means nothing for a kernel that a name and gamma do not describe. A categorical column, of
-        DATA or of a pandas frame, has exp(−gamma_j [x_j ≠ z_j]) for its factor: gamma is what another level costs,
-        "scale" counts it like a number with a variance of (1 − 1/levels)/2.
-    basis : None, "linear", str, callable, transformer or list of such
-        Basis functions beside those of the kernel, offered in every fit, each with its own α: "linear", the features;
-        "module:function", a function of inputs (n, d) that returns φ (n, B), or any such callable where the fit is in
-        this process; a transformer of scikit-learn, likewise. They see inputs as the kernel does, standardised or not.
-        An unfitted transformer is cloned and fitted on the training rows, of more than 20,000 on so many random ones.
-        With ``kernel=None`` they are all: where X is a design matrix of one's own (NumPy, Zarr, Dask),
-        ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
-    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or an option value
-        "basic" makes every row a candidate at once; "split-merge" fits partitions of P rows side by side and merges
-        their vectors in pairs; "incremental" adds one partition after the other to the vectors kept so far;
-        "working-set" adds the P most promising rows. "auto" is basic up to 200 rows, and working-set beyond. The values
-        ``Basic``, ``SplitMerge``, ``Incremental`` and ``WorkingSet`` have the options of their strategy:
+    kernel : str, option value, kernel, callable, list of these, or None, default="gaussian"
+        Kernel: "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", "polynomial", "sigmoid", "categorical",
+        "linear", "linear-spline", "none" (only the functions of basis), or "module:function", a Python function of
+        points (n, d) and centres (m, d) that returns k (n, m); every worker must be able to import it. Any callable of
+        points and centres works if the fit runs in this process. An option value such as
+        ``Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))`` has options of its own; a kernel
+        of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a list, each
+        candidate row offers one basis function per kernel. None means "none".
+    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,), default="auto"
+        Width of the kernel, between standardised rows: exp(−gamma·distance²) for "gaussian". A number, one number per
+        feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), "learn-per-feature" (one
+        width per feature; irrelevant features are switched off), or "auto" (learned per feature; up to 2,000 rows
+        held-out rows decide whether one width predicts as well). Not used by "linear", "linear-spline" and functions.
+        In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option
+        value such as ``Gaussian(...)``, which has its own gamma. For a kernel of ``partirvm.kernels`` "learn" and
+        "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. A
+        categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance (1 −
+        1/levels)/2.
+    basis : None, "linear", str, callable, transformer or list of these, default=None
+        Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
+        Python function of rows (n, d) that returns φ (n, B), or several of these. Any callable works if the fit runs in
+        this process, as does a transformer of scikit-learn; an unfitted one is cloned and fitted on the training rows
+        (on 20,000 random ones at most). Functions get the same inputs as the kernel. For a design matrix X of your own
+        (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its columns an α.
+    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value, default="auto"
+        How rows become candidates: "basic" (all rows in one fit, for a few hundred rows), "split-merge" (partitions of
+        P rows are fitted side by side and their vectors merged in pairs), "incremental" (one partition after the other
+        joins the vectors kept so far), "working-set" (in each round the P most promising rows join them), or "auto"
+        ("basic" up to 200 rows, "working-set" above). The option values have the options of their strategy:
         ``WorkingSet(selection="gain", fit_rows=Sample(rows=5000))``.
-    partition_size : "auto" or int
-        P, candidates that join in one fit; "auto" measures how sparse the problem is: a basic RVM on √(N·d) rows.
-    multi_class : {"auto", "multinomial", "ovr"}
-        Three classes or more: one fit of the softmax, with a prior that a column's weights share (Tipping 2001, eq.
-        28); or one fit for each class against the rest, their probabilities divided by their sum.
-    moderate : {"auto", True, False}
-        Let probabilities allow for the uncertainty of the weights: a linear predictor f of variance σ² counts as
-        f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks"). "auto" does for two
+    partition_size : "auto" or int, default="auto"
+        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
+        √(rows·features) random rows.
+    solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast, default="auto"
+        How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
+        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
+        that raises the evidence). Each works on the quadratic approximation of each Newton step. "auto" is the fixed
+        point. "fast" (Tipping & Faul 2003) keeps all candidates in each pass, while passes of the fixed point become
+        cheaper as it prunes. With priors or fixed α "fast" is refused. ``FixedPoint(updates="em")`` uses expectation
+        maximisation.
+    multi_class : {"auto", "multinomial", "ovr"}, default="auto"
+        Model of three or more classes: "multinomial" (one softmax; all classes share vectors and α), "ovr" (one against
+        the rest), or "auto" ("multinomial"). With "multinomial" the weights of a column share one α (Tipping 2001, eq.
+        28); with "ovr" probabilities are divided by their sum.
+    moderate : {"auto", True, False}, default="auto"
+        Class probabilities include the uncertainty of the weights. A linear predictor f of variance σ² counts as f/√(1
+        + πσ²/8) (MacKay 1992, "The evidence framework applied to classification networks"). "auto" is True for two
         classes and at most 10,000 rows.
-    class_weight : None, "balanced" or dict of label and weight
-        Multiplied into the rows' weights; "balanced" is n/(K·count) of each class's count, or of its sum of weights.
-        Labels that a dict does not name weigh 1.
-    solver : {"auto", "fixed-point", "fast"}, Auto, FixedPoint or Fast
-        How precisions α are found on the quadratic of each Newton step (Laplace's approximation). "fixed-point", and
-        "auto": MacKay's updates of all candidates together. "fast": one column at a time is added, deleted or estimated
-        again, that which raises the evidence most (Tipping & Faul 2003). All candidates are in each of its passes,
-        where the fixed point's become cheaper as it prunes. With priors or fixed α it is refused.
-        ``FixedPoint(updates="em")`` takes expectation maximisation for MacKay's updates.
-    alpha_prior : pair of float or AlphaPrior
-        Shape and rate (a, b) of a Gamma prior on each weight's precision α, of the standardised problem (Tipping 2001,
-        appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs to infinity: a vector goes where evidence
-        and prior together are better off without it. A kernel is learned without it.
-        ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` holds precisions by the name of their basis function, which then
-        stays: "bias" or another of ``basis_names_``.
-    fit_intercept : bool
-        Offer a bias, one basis function with its own prior.
-    standardize : bool
-        Shift and scale X by their training moments.
-    max_vectors, max_rounds : int or None
-        Limits.
-    time_limit : float, str or None
-        Seconds, or a text such as "1h"; the model of the last finished round is kept.
-    memory_limit : "auto", int or str
-        Peak bytes of each process, or a text such as "512MiB"; "auto" is 70 % of what there is.
-    tol : float
-        The last fit has converged when the evidence changes by less than tol·N nats.
-    kernel_store : {"auto", "memory", "zarr", "none"}
-        Where blocks of the kernel stay between passes; "auto" measures what is fastest, and takes a quarter of
-        an "auto" memory_limit at most.
-    random_state : int, RandomState or None
-        Shuffles rows in memory and draws random candidates.
-    client : distributed.Client or None
-        Run on a Dask cluster; None runs in this process.
+    class_weight : None, "balanced" or dict of label and weight, default=None
+        Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… (1 for
+        classes not named). They multiply the rows' weights. "balanced" is n/(K·count), with the sum of weights as count
+        if rows have weights.
+    alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
+        Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
+        flat. See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if
+        evidence and prior together are larger without it. Kernel learning ignores it. ``AlphaPrior(a, b, fixed={"bias":
+        1e-6})`` fixes precisions by the name of their basis function ("bias" or another of ``basis_names_``), which
+        then stays.
+    fit_intercept : bool, default=True
+        Add a bias, one basis function with its own α.
+    standardize : bool, default=True
+        Shift and scale features and numeric targets by their mean and standard deviation.
+    max_vectors : int or None, default=None
+        Maximum number of relevance vectors.
+    max_rounds : int or None, default=None
+        Maximum number of rounds of "working-set" or "incremental".
+    time_limit : float, str or None, default=None
+        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning count. A
+        number is in seconds.
+    memory_limit : "auto", int or str, default="auto"
+        Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
+        container or worker. A number is in bytes.
+    tol : float, default=1e-07
+        The last fit has converged when the evidence changes by less than this number of nats per row.
+    kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
+        Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" (on disk
+        beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the fastest by
+        measurement for a classification). The result does not depend on it. With an "auto" ``memory_limit``, "auto"
+        uses at most a quarter of it.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices: the order of rows in memory, samples and random candidates.
+    client : distributed.Client or None, default=None
+        Client of the Dask cluster that runs the fit; None runs it in this process.
 
     Attributes
     ----------

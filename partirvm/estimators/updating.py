@@ -15,6 +15,7 @@ from partirvm.estimators.targets import IndependentTargets, column, columns_of
 from partirvm.jobs.driver import MemoryJournal, Outcome
 from partirvm.jobs.partial_fit import Memory, Rows, check_updatable, first, update
 from partirvm.options import Request
+from partirvm.options.values import written
 from partirvm.setup.spec import FitSpec
 from partirvm.types import Columns
 
@@ -51,7 +52,7 @@ class Updatable(IndependentTargets):
             raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
         memory: Memory | None = getattr(self, "_memory", None)
         parameters = self.parameters()
-        check_updatable(parameters)
+        check_updatable(parameters, self.get_params(deep=False))
         if memory is not None:
             self._check_kept(parameters)
             return self._update(memory, X, y, sample_weight, parameters)
@@ -91,17 +92,18 @@ class Updatable(IndependentTargets):
         for name in KEPT:
             before, now = getattr(self._begun_with, name), getattr(parameters, name)
             if before is not now and not np.array_equal(np.asarray(before, object), np.asarray(now, object)):
+                title = written(self.get_params(deep=False), name)
                 raise UsageError(
-                    f"{name} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back or "
-                    "fit all rows again"
+                    f"{title} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
+                    "or fit all rows again"
                 )
 
     def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: Request) -> Self:
         """A step from what is remembered."""
         X, y, weights, _, _ = self._arrays(X, y, sample_weight, memory.columns.categories)
         targets = y.reshape(len(X), -1)
-        if targets.shape[1] != memory.problem.n_targets:
-            raise DataError(f"y has {targets.shape[1]} targets, the rows before had {memory.problem.n_targets}")
+        if targets.shape[1] != memory.spec.problem.n_targets:
+            raise DataError(f"y has {targets.shape[1]} targets, the rows before had {memory.spec.problem.n_targets}")
         journal, executor = MemoryJournal(), executor_for(self.client)
         try:
             step = update(memory, Rows(X, targets, weights), parameters, executor, journal)

@@ -1,24 +1,26 @@
-"""New rows for a model that is there: one incremental step, without the rows that it was trained on.
+"""``partial_fit``: a fit in memory grows by new rows, without most of the rows that it was trained on.
 
-Kernel, scaling and partition size stay what the first rows made them. Of all rows before the step a *sample* of up to
-``SAMPLE`` rows is kept, each of them equally likely to be in it; the others are *gone*, and what is left of them are
-the Gram statistics of the model's vectors, which are never taken again. A step is a run of the working set that goes on
-from the model, with the new rows as candidates:
+A step is an update (``setup.growth``, ``strategies.growing``) of a working set, as of a job whose data have gained
+rows: the statistics of the vectors over the new rows alone are added to those of all rows before, then the new rows are
+candidates, round by round. A job can read all its rows again; a step cannot. Of all rows before the step a *sample* of
+up to ``SAMPLE`` rows is kept, drawn uniformly; of the other rows, which are *gone*, only the Gram statistics of the
+vectors are left:
 
-1. The statistics of the vectors over the new rows and the sample are added to those over the rows that are gone: for
-   the vectors that it begins with a step adds no error, as if all rows were there.
-2. New rows join as candidates round by round. What a new column was at rows that are gone nobody knows; there it counts
-   as what the vectors make of it (``core.remembered``), by least squares at the sample and the vectors.
-3. The sample is drawn anew out of the sample and the new rows; of those that leave the statistics stay.
+1. For the vectors that the step begins with, the statistics are exact: those of all rows.
+2. The values of a new column at rows that are gone are not known. They are approximated by the vectors' columns
+   (``core.remembered``), by least squares at the sample and the vectors.
+3. After the step the sample is drawn anew from the sample and the new rows; the statistics of rows that leave it are
+   added to those of the rows that are gone.
 
-So a stream of up to ``SAMPLE`` rows is fitted exactly, whatever its chunks. Beyond it vectors of the first chunk stay
-exact, and of those that came later the statistics over rows that were gone by then are approximate: the error is small
-where vectors were near, as they are where the function has detail, and it stays with the vectors. After a plain fit
-there is no sample, and all its rows are gone.
+A stream of up to ``SAMPLE`` rows is therefore fitted exactly, whatever its chunks. In a longer one the vectors of the
+first chunk stay exact, and later ones have approximate statistics over rows that were gone when they joined. The error
+is small where vectors were near, and it stays with the vectors. After a plain fit there is no sample: all its rows are
+gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +34,6 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.data.arrays import ArraySource
-from partirvm.data.source import Source
 from partirvm.errors import DataError, UsageError
 from partirvm.jobs.driver import Checkpoint, MemoryJournal, Outcome
 from partirvm.jobs.run import run
@@ -42,13 +43,14 @@ from partirvm.likelihoods.columns import labels_of
 from partirvm.likelihoods.gaussian import Warm
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.options import Request
+from partirvm.options.values import written
+from partirvm.setup.growth import grow
 from partirvm.setup.parameters import check_parameters, timer_of
-from partirvm.setup.resolve import resolve_known
 from partirvm.setup.spec import FitSpec
-from partirvm.strategies.problem import Problem
+from partirvm.strategies.growing import grown
 from partirvm.strategies.rounds import Phase
 from partirvm.strategies.selection import SELECTIONS
-from partirvm.strategies.working_set import WorkingSetState
+from partirvm.strategies.working_set import WorkingSet, WorkingSetState
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -58,7 +60,7 @@ SAMPLE = 2000
 """Rows of earlier chunks that are kept."""
 
 DRAW = 5
-"""Sets the draw of the sample apart from other draws of the same seed."""
+"""Part of the seed: the draw of the sample is independent of other draws."""
 
 
 @dataclass(frozen=True)
@@ -94,42 +96,46 @@ def _ones(rows: Rows) -> Float:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model needs to go on with new rows.
+    """What a model needs to grow by new rows.
 
-    Columns ``design`` (K), where their fit stands (``warm``), what is ``remembered`` of rows that are gone, and a
-    ``sample`` of all ``n_rows`` so far. At each ``step`` the seed is drawn from anew.
+    ``spec`` is that of the first rows, as of a working set over all rows. ``warm`` and ``statistics`` are the fit of
+    the columns ``design`` (K) to all ``n_rows`` so far; ``remembered`` are the statistics of the rows that are gone,
+    ``sample`` the other rows. ``step`` is the number of the next step, and part of its seed.
     """
 
-    problem: Problem
-    partition_size: int
+    spec: FitSpec
     design: Design
     warm: Warm
+    statistics: GramStatistics
     remembered: Remembered
     sample: Rows
     columns: Columns
     n_rows: int
-    seed: int
     step: int = 1
 
 
-def check_updatable(parameters: Request) -> None:
-    """Refuse a fit whose statistics are not of all rows, or whose candidates must be. Raises ``UsageError``."""
-    for name, allowed in (("likelihood", ("auto", "full")), ("final_likelihood", ("full",))):
-        if getattr(parameters, name) not in allowed:
+def check_updatable(request: Request, parameters: Mapping[str, Any]) -> None:
+    """Raise ``UsageError`` for a fit whose statistics are not of all rows, or whose candidates must be.
+
+    ``parameters`` are those of the estimator, by whose names the message calls an option.
+    """
+    for name, allowed in (("fit_rows", ("auto", "full")), ("last_rows", ("full",))):
+        if getattr(request, name) not in allowed:
             raise UsageError(
-                f"{name} is {getattr(parameters, name)!r}: partial_fit needs statistics of all rows, so that it must "
-                f"be {' or '.join(map(repr, allowed))}"
+                f"{written(parameters, name)} is {getattr(request, name)!r}: partial_fit needs statistics of all "
+                f"rows, so that it must be {' or '.join(map(repr, allowed))}"
             )
-    if parameters.kernel is None or parameters.kernel == NoKernel.name:
+    if request.kernel is None or request.kernel == NoKernel.name:
         raise UsageError("partial_fit adds vectors, and kernel=None has none: fit all rows again")
-    if parameters.selection in SELECTIONS and SELECTIONS[parameters.selection].weighs_all:
+    if request.selection in SELECTIONS and SELECTIONS[request.selection].weighs_all:
         raise UsageError(
-            f"selection is {parameters.selection!r}, which weighs all rows: partial_fit has only the new ones"
+            f"{written(parameters, 'selection')} is {request.selection!r}, which weighs all rows: partial_fit has only "
+            "the new ones"
         )
 
 
 def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, executor: Executor) -> Memory | None:
-    """What is kept of a first fit, of these rows, or of rows that are gone; None where it has not seen all of them."""
+    """What is kept of a first fit, of these rows, or of rows that are gone; None if it has not seen all rows."""
     assert outcome.kept is not None
     design, fit = outcome.kept
     if not isinstance(fit, HyperState):
@@ -139,78 +145,67 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
     statistics = fit.statistics.shift(-fit.statistics.offset)
     d, targets = len(design.scaling.x_shift), len(design.scaling.t_scale)
     memory = Memory(
-        problem=replace(spec.problem, empty=design.take(NONE, leading=NONE)),
-        partition_size=spec.options.partition_size,
+        spec=replace(
+            spec,
+            problem=replace(spec.problem, empty=design.take(NONE, leading=NONE)),
+            options=replace(spec.options, fit_rows="full"),
+            plan=replace(spec.plan, schedule=WorkingSet.schedule),
+        ),
         design=design,
         warm=Warm.of(fit),
+        statistics=statistics,
         remembered=Remembered(statistics),
         sample=Rows(np.zeros((0, d)), np.zeros((0, targets)), None),
         columns=columns,
         n_rows=fit.n,
-        seed=spec.request.seed,
     )
-    if rows is None or not memory.problem.target_variance:
+    if rows is None or not spec.problem.target_variance:
         return memory
     nothing = Remembered(GramStatistics.empty(design.basis, targets))
     return _next(replace(memory, n_rows=0), design, fit, rows, len(rows), executor, nothing)
 
 
 def update(
-    memory: Memory, new: Rows, parameters: Request, executor: Executor, journal: MemoryJournal
+    memory: Memory, new: Rows, request: Request, executor: Executor, journal: MemoryJournal
 ) -> tuple[FitSpec, Outcome, Memory]:
     """One step with new rows; the journal holds model and history afterwards.
 
-    Raises as ``setup.resolve.resolve`` does, ``DataError`` if the first rows had nothing to go on from.
+    Raises as ``setup.growth.grow`` does, ``DataError`` if the targets of the first rows were constant.
     """
-    if not memory.problem.target_variance:
+    before = memory.spec.problem
+    if not before.target_variance:
         raise DataError("the target of the first rows was constant, which sets no scale: fit again with rows that vary")
-    parameters = check_parameters(parameters)
-    check_updatable(parameters)
-    timer = timer_of(parameters)
-    order = np.random.default_rng((memory.seed, DRAW, memory.step)).permutation(len(new))
-    at_hand = new.take(order).join(memory.sample)
-    parameters = replace(
-        parameters, strategy="working-set", likelihood="full", partition_size=min(memory.partition_size, len(new))
-    )
+    request = check_parameters(request)
+    timer = timer_of(request)
+    order = np.random.default_rng((memory.spec.request.seed, DRAW, memory.step)).permutation(len(new))
+    at_hand, old = memory.sample.join(new.take(order)), len(memory.sample)
     source = at_hand.source(memory.columns)
-    spec = resolve_known(source, parameters, executor, memory.problem)
+    there = replace(memory.spec, problem=replace(before, n_rows=old))
+    spec = grow(there, source, request, executor, same_options=False)
     design = _relabelled(memory.design, len(at_hand))
-    remembered = Remembered(replace(memory.remembered.statistics, labels=labels_of(design)))
+    labels = labels_of(design)
+    remembered = Remembered(replace(memory.remembered.statistics, labels=labels))
     approximation = Approximation(design, np.concatenate([memory.sample.X, design.centres]))
     remembering: Any = Remembering(executor, remembered, approximation)
-    state = WorkingSetState(
-        spec.problem,
-        spec.options,
-        design,
-        _begun(memory.warm, _statistics(design, None, source, remembering)),
-        phase=Phase.SAVED,
-        seen="full",
-        used=np.arange(len(new), len(at_hand), dtype=np.int64),
-    )
+    fit = memory.warm.begun(replace(memory.statistics, labels=labels))
+    likelihood, joined = spec.problem.likelihood, np.arange(old, len(at_hand), dtype=np.int64)
+    blocks = remembering.run(likelihood.grow(spec.problem, design, fit, joined), source)
+    fit = likelihood.grown(spec.problem, design, fit, *blocks)
+    ended = WorkingSetState(before, spec.options, design, fit, seen="full", used=np.arange(old, dtype=np.int64))
+    # no fit without the candidates: vectors that it deletes could not come back where their rows are gone
+    state = replace(grown(ended, spec.problem, spec.options), phase=Phase.SAVED)
 
     def interrupted() -> Termination | None:
-        """A step has its first round whatever the limit: without one nothing is left to go on from."""
+        """A step has its first round whatever the limit: without one there is no model to go on from."""
         return None if journal.model is None else timer()
 
     begun = Checkpoint(state, 1)
     outcome = run(spec, source, remembering, journal, checkpoint=begun, interrupted=interrupted, elapsed=timer.seconds)
-    design, fit = (state.design, state.fit) if outcome.kept is None else outcome.kept
-    assert isinstance(fit, HyperState)
+    assert outcome.kept is not None
+    design, found = outcome.kept
+    assert isinstance(found, HyperState)
     past = remembered.through(approximation.coefficients(design), labels_of(design))
-    return spec, outcome, _next(memory, design, fit, at_hand, len(new), executor, past)
-
-
-def _begun(warm: Warm, statistics: GramStatistics) -> HyperState:
-    """The fit where it stands, with these statistics of its columns."""
-    begun = warm.begun(statistics)
-    return replace(begun, found=begun.posterior)
-
-
-def _statistics(design: Design, rows: Int | None, source: Source, executor: Executor) -> GramStatistics:
-    """Statistics of a design over these rows of a source, or all, by one pass."""
-    empty = GramStatistics.empty(design.basis, len(design.scaling.t_scale))
-    block = executor.run([GramPass(design.take(NONE, leading=NONE), design, empty.offset, rows=rows)], source)[0]
-    return empty.extend(labels_of(design), block, design.basis)
+    return spec, outcome, _next(memory, design, found, at_hand, len(new), executor, past)
 
 
 def _next(
@@ -222,24 +217,28 @@ def _next(
     executor: Executor,
     past: Remembered,
 ) -> Memory:
-    """What is kept after a step; ``new`` of the rows at hand come first, the sample so far after them.
+    """What is kept after a step; ``new`` of the rows at hand come last, the sample so far before them.
 
-    ``past`` is what is remembered of rows that were gone before, by the columns that the step has left.
+    ``past`` are the statistics of rows that were gone before the step, of the columns that it has left.
     """
-    n_rows, rng = memory.n_rows + new, np.random.default_rng((memory.seed, DRAW, memory.step, 1))
-    room = min(SAMPLE, n_rows)
-    # how many of ``room`` rows drawn from all so far are new ones; where earlier ones are not at hand fewer remain
+    n_rows, rng = memory.n_rows + new, np.random.default_rng((memory.spec.request.seed, DRAW, memory.step, 1))
+    room, old = min(SAMPLE, n_rows), len(at_hand) - new
+    # how many of ``room`` rows drawn from all so far are new; where earlier rows are not at hand fewer remain
     fresh = int(rng.hypergeometric(new, memory.n_rows, room)) if memory.n_rows else room
-    stay = [rng.permutation(new)[:fresh], new + rng.permutation(len(at_hand) - new)[: room - fresh]]
+    stay = [old + rng.permutation(new)[:fresh], rng.permutation(old)[: room - fresh]]
     kept = np.sort(np.concatenate(stay))
     gone = np.setdiff1d(np.arange(len(at_hand), dtype=np.int64), kept)
     if len(gone):
-        leaving = _statistics(design, gone, at_hand.source(memory.columns), executor)
-        past = Remembered(past.statistics.merge(leaving) if past.statistics.n else leaving)
+        empty = GramStatistics.empty(design.basis, len(design.scaling.t_scale))
+        leaving = GramPass(design.take(NONE, leading=NONE), design, empty.offset, rows=gone)
+        block = executor.run([leaving], at_hand.source(memory.columns))[0]
+        left = empty.extend(labels_of(design), block, design.basis)
+        past = Remembered(past.statistics.merge(left) if past.statistics.n else left)
     return replace(
         memory,
         design=design,
         warm=Warm.of(fit),
+        statistics=fit.statistics,
         remembered=past,
         sample=at_hand.take(kept),
         n_rows=n_rows,

@@ -24,7 +24,8 @@ class Option:
 
     ``check`` raises ``UsageError`` for a value that cannot be, and returns what a request keeps; ``help`` is the text
     of its flag, ``metavar`` stands there for the value; ``applies`` says what has to be so for it to have an effect:
-    of each key ("target", "strategy", "fit_rows", "kernel") the words that it applies to.
+    of each key ("target", "strategy", "fit_rows", "kernel") the words that it applies to. ``flag_name`` replaces the
+    name in the flag.
     """
 
     name: str
@@ -34,11 +35,12 @@ class Option:
     group: Group
     metavar: str | None
     applies: Mapping[str, Collection[str]]
+    flag_name: str | None = None
 
     @property
     def flag(self) -> str:
         """The flag of the command line."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + (self.flag_name or self.name).replace("_", "-")
 
     def has_effect(self, chosen: Mapping[str, Collection[str]]) -> bool:
         """Whether it has one where these words were chosen; keys that are absent are left open."""
@@ -53,9 +55,11 @@ def option(
     group: Group,
     metavar: str | None = None,
     applies: Mapping[str, Collection[str]] | None = None,
+    flag_name: str | None = None,
 ) -> Any:
     """The field of a dataclass that is an option; see ``Option``."""
     row = {"check": check, "help": help, "group": group, "metavar": metavar, "applies": applies or {}}
+    row["flag_name"] = flag_name
     return field(default=default, metadata={"option": row})
 
 

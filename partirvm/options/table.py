@@ -49,19 +49,21 @@ class Request:
         Anything(),
         group="everyday",
         metavar="K",
-        help="Kernel: gaussian (or rbf), laplacian, matern32, matern52, polynomial, sigmoid, categorical, linear, "
-        "linear-spline, none (the functions of --basis alone), or module:function, a Python function of points and "
-        "centres that can be imported here and on every worker (PYTHONPATH).",
+        help='Kernel: "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", "polynomial", "sigmoid", '
+        '"categorical", "linear", "linear-spline", "none" (only the functions of basis), or "module:function", '
+        "a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker must be able "
+        "to import it.",
     )
     gamma: Any = option(
         "auto",
         Anything(),
         group="everyday",
         metavar="G",
-        help="Width of the kernel, exp(−G·distance²) for gaussian, between standardised rows: a number, one per "
-        "feature with commas between, scale (1 / number of features), learn (the width of most evidence), "
-        "learn-per-feature (one for each, which switches irrelevant features off), or auto (one per feature, or up to "
-        "2,000 rows one for all where rows held out say so). Not for linear, linear-spline and functions.",
+        help='Width of the kernel, between standardised rows: exp(−gamma·distance²) for "gaussian". A number, one '
+        'number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
+        '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
+        "per feature; up to 2,000 rows held-out rows decide whether one width predicts as well). Not used by "
+        '"linear", "linear-spline" and functions.',
     )
     strategy: str = option(
         "auto",
@@ -69,10 +71,10 @@ class Request:
         group="everyday",
         metavar="S",
         applies=WITH_KERNEL,
-        help="How rows become candidates: basic (all at once, for a few hundred rows), split-merge (partitions of P "
-        "rows on their own, their vectors merged in pairs), incremental (one partition after the other beside the "
-        "vectors kept so far), working-set (beside these the P most promising rows), or auto (basic up to 200 rows, "
-        "working-set beyond).",
+        help='How rows become candidates: "basic" (all rows in one fit, for a few hundred rows), "split-merge" '
+        '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
+        'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
+        'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',
     )
     partition_size: int | str = option(
         "auto",
@@ -80,8 +82,8 @@ class Request:
         group="everyday",
         metavar="P",
         applies=WITH_KERNEL,
-        help="Candidates that join in one fit; auto measures on √(rows·features) random rows how sparse the problem "
-        "is.",
+        help='P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
+        "on √(rows·features) random rows.",
     )
     max_vectors: int | None = option(
         None,
@@ -89,7 +91,7 @@ class Request:
         group="everyday",
         metavar="M",
         applies=WITH_KERNEL,
-        help="Most relevance vectors.  [default: no limit]",
+        help="Maximum number of relevance vectors.  [default: no limit]",
     )
     max_rounds: int | None = option(
         None,
@@ -97,61 +99,66 @@ class Request:
         group="everyday",
         metavar="R",
         applies={"strategy": (ROUNDS,)},
-        help="Most rounds of working-set or incremental.  [default: no limit]",
+        help='Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
     )
     time_limit: float | str | None = option(
         None,
         Seconds(),
         group="everyday",
-        help="End after this time, such as 90s, 15m or 8h, with the model so far.  [default: no limit]",
+        help="Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and "
+        "planning count.  [default: no limit]",
     )
     memory_limit: int | str = option(
         "auto",
         Bytes(),
         group="everyday",
-        help="Most resident memory of each process, such as 512MiB or 2GiB; auto is 70 % of what the machine, "
-        "container or worker has.",
+        help='Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the '
+        "machine, container or worker.",
     )
     classify: bool | None = option(
         None,
         Flag(optional=True),
         group="everyday",
-        help="Refuse DATA whose target is a number: classes are those that `ingest --classes` found.",
+        help="Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.",
     )
     seed: int = option(0, Whole(0), group="everyday", help="Seed of all random choices.")
     standardize: bool = option(
         True,
         Flag(),
         group="everyday",
-        help="Shift and scale features and target, unless it is a class, by their mean and standard deviation.",
+        help="Shift and scale features and numeric targets by their mean and standard deviation.",
     )
     basis: Any = option(
         None,
         Anything(),
         group="kernel",
         metavar="B",
-        help="Basis functions beside those of the kernel, each judged by evidence on its own: linear (the features), "
-        "module:function, a Python function of rows that returns a column for each, or both with a comma between.  "
-        "[default: the kernel's alone]",
+        help='Basis functions beside those of the kernel, each with its own α: "linear" (the features), '
+        '"module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  '
+        "[default: only those of the kernel]",
     )
     fit_intercept: bool = option(
-        True, Flag(), group="kernel", help="Offer a bias, one basis function with its own prior, or not."
+        True,
+        Flag(),
+        group="kernel",
+        flag_name="intercept",
+        help="Add a bias, one basis function with its own α.",
     )
     gamma_multiples: tuple[float, ...] = option(
         (1.0,),
         Factors(),
         group="kernel",
         metavar="F,G,..",
-        help="Several widths at once, for targets with structure of several sizes: each row offers a basis function "
-        "for each of these times gamma, such as 1,8,64. Where gamma is learned they are where it begins.",
+        help="Several widths at once, for targets with structure of several sizes, such as 1,8,64: each candidate "
+        "row offers one basis function for each of these multiples of gamma. If gamma is learned, they are the "
+        "start.",
     )
     gamma_prior: str = option(
         "flat",
         one_of(names.GammaPrior),
         group="kernel",
         metavar="P",
-        help="Prior of each feature's gamma where these are learned: flat, or half-normal, which switches more "
-        "features off.",
+        help='Prior of each learned gamma per feature: "flat", or "half-normal", which switches off more features.',
     )
     kernel_store: str = option(
         "auto",
@@ -159,9 +166,9 @@ class Request:
         group="resources",
         metavar="S",
         applies=WITH_KERNEL,
-        help="Where kernel values are kept between passes: memory (what the fit leaves of --memory-limit), zarr "
-        "(beside the job), none (evaluated in every pass), or auto: none for a regression, the fastest by "
-        "measurement for classes. Changes no result.",
+        help='Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
+        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, the '
+        "fastest by measurement for a classification). The result does not depend on it.",
     )
     selection: str = option(
         "auto",
@@ -169,34 +176,38 @@ class Request:
         group="strategy",
         metavar="S",
         applies={"strategy": (CHOSEN_ROWS,)},
-        help="How the working set chooses its next candidates: error (largest error), random, gain (largest gain of "
-        "evidence), map-weight (largest weight in a fit of all rows at once: small data), or auto (error, for classes "
-        "gain).",
+        help='How the working set selects its next candidates: "error" (largest error), "random", "gain" (largest '
+        'gain of evidence in a random pool), "map-weight" (largest weight in a fit of all rows at once, for '
+        'small data), or "auto" ("error" for a regression, "gain" for a classification).',
     )
-    likelihood: str = option(
+    fit_rows: str = option(
         "auto",
         one_of(names.FitRows),
         group="strategy",
         metavar="L",
+        flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="Rows that fits before the last one are judged by: full (all), sample (one random sample), partition "
-        "(only their own candidates, with the noise of other rows), or auto (full, but sample where full would cost "
-        "split-merge or incremental too much).",
+        help='Rows that all fits before the last one use: "full" (all rows), "sample" (one random sample), '
+        '"partition" (only the rows of their own candidates; other rows give the noise), or "auto" ("full", or '
+        '"sample" if "full" would cost "split-merge" or "incremental" too much).',
     )
-    final_likelihood: str = option(
+    last_rows: str = option(
         "full",
         one_of(names.LastRows),
         group="strategy",
         metavar="L",
-        help="The same for the last fit; anything but full is for comparisons.",
+        flag_name="final-likelihood",
+        help='Rows that the last fit uses, as for fit_rows; other values than "full" serve comparisons with the '
+        "literature.",
     )
-    likelihood_rows: int | str = option(
+    sample_rows: int | str = option(
         "auto",
         Whole(1, ("auto",)),
         group="strategy",
         metavar="R",
+        flag_name="likelihood-rows",
         applies={"fit_rows": ("sample",)},
-        help="Rows of the sample of --likelihood sample; auto is 20·P.",
+        help='Number of rows of the random sample of fit_rows="sample"; "auto" is 20·P.',
     )
     noise_rows: int | None = option(
         None,
@@ -204,7 +215,7 @@ class Request:
         group="strategy",
         metavar="R",
         applies={"fit_rows": ("partition",), "target": (NUMBERS,)},
-        help="Rows that give the noise of --likelihood partition.  [default: all]",
+        help='Number of rows from which fits of fit_rows="partition" estimate the noise.  [default: all]',
     )
     noise_every: int = option(
         1,
@@ -212,7 +223,7 @@ class Request:
         group="strategy",
         metavar="K",
         applies={"fit_rows": ("partition",), "target": (NUMBERS,)},
-        help="Iterations between two measurements of the noise on these rows.",
+        help='Number of iterations between two such estimates of the noise with fit_rows="partition".',
     )
     stop_fraction: float = option(
         0.5,
@@ -220,7 +231,8 @@ class Request:
         group="strategy",
         metavar="F",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="A fit before the last one ends when its vectors fall to this fraction.",
+        help="Fits before the last one end when the number of vectors falls to this fraction of the number given by "
+        "stop_rule.",
     )
     stop_rule: str = option(
         "candidates",
@@ -228,7 +240,8 @@ class Request:
         group="strategy",
         metavar="RULE",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="What it is a fraction of: candidates (those that the fit began with), or partition (P).",
+        help='What stop_fraction is a fraction of: "candidates" (the number of candidates at the start of the fit) '
+        'or "partition" (P).',
     )
     heuristic_rows: int = option(
         2000,
@@ -236,36 +249,39 @@ class Request:
         group="strategy",
         metavar="R",
         applies={"strategy": (SEVERAL_FITS,)},
-        help="Most rows on which --partition-size auto measures.",
+        help='Maximum number of rows of the basic RVM from which partition_size="auto" derives P.',
     )
     solver: str = option(
         "auto",
         one_of(names.SolverName),
         group="strategy",
         metavar="S",
-        help="How the evidence is maximised: fixed-point (all precisions together), fast (one column at a time, that "
-        "which gains most), or auto (the fixed point; in the last fit of a regression columns come back).",
+        help='How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
+        'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
+        "columns again while that raises the evidence).",
     )
     updates: str = option(
         "mackay",
         one_of(names.Updates),
         group="strategy",
         metavar="U",
-        help="How precisions are updated: mackay, or em (expectation maximisation: steady, and far slower).",
+        help='How precisions are updated: "mackay" (MacKay\'s fixed point), or "em" (expectation maximisation, which '
+        "never lowers the evidence and takes many more steps).",
     )
     max_iterations: int | None = option(
         None,
         Whole(1, optional=True),
         group="strategy",
         metavar="I",
-        help="Most iterations of one fit; of classes most passes.  [default: 500; of classes 200]",
+        help="Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
+        "[default: 500 iterations, 200 passes]",
     )
     tol: float = option(
         1e-7,
         Real(above=0.0),
         group="strategy",
         metavar="T",
-        help="The last fit has converged when the evidence changes by less than T nats per row.",
+        help="The last fit has converged when the evidence changes by less than this number of nats per row.",
     )
     noise_variance: float | str = option(
         "estimate",
@@ -273,7 +289,7 @@ class Request:
         group="noise and priors",
         metavar="V",
         applies={"target": (NUMBERS,)},
-        help="Variance of the noise, in the target's unit squared; or estimate.",
+        help='Variance of the noise in the target\'s unit squared: a number, or "estimate".',
     )
     noise_prior: tuple[float, float] = option(
         (0.0, 0.0),
@@ -281,22 +297,23 @@ class Request:
         group="noise and priors",
         metavar="C,D",
         applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
-        help="Shape and rate of a Gamma prior on the precision of the noise: as if 2C rows more had left squared "
-        "errors of 2D in all, in the target's unit squared; 0,0 is flat.",
+        help="Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
+        "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
     )
     alpha_prior: tuple[float, float] = option(
         (0.0, 0.0),
         GammaDensity(),
         group="noise and priors",
         metavar="A,B",
-        help="Shape and rate of a Gamma prior on the precision of each weight; 0,0 is flat.",
+        help="Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
+        "0,0 is flat.",
     )
     fixed_alpha: Mapping[str, float] | None = option(
         None,
         PositiveByName(),
         group="noise and priors",
         metavar="NAME=ALPHA,..",
-        help="Precisions that stay as they are, of the bias and of basis functions by name.  [default: none]",
+        help="Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
     )
     multi_output: str = option(
         "shared",
@@ -304,8 +321,8 @@ class Request:
         group="noise and priors",
         metavar="M",
         applies={"target": (NUMBERS,)},
-        help="What several targets share: shared (vectors and precisions; weights and noise are of each). For "
-        "independent fits ingest each target by itself.",
+        help='What several targets share: "shared" (vectors and α; each target has its own weights and noise) or '
+        '"independent" (nothing; one fit per target, not available for DATA: ingest each target separately).',
     )
     multi_class: str = option(
         "auto",
@@ -313,16 +330,16 @@ class Request:
         group="noise and priors",
         metavar="S",
         applies={"target": (SEVERAL_CLASSES,)},
-        help="How three classes and more are told apart: multinomial (one softmax, vectors in common), ovr (each from "
-        "the rest), or auto (multinomial).",
+        help='Model of three or more classes: "multinomial" (one softmax; all classes share vectors and α), "ovr" '
+        '(one against the rest), or "auto" ("multinomial").',
     )
     moderate: bool | str = option(
         "auto",
         Flag(words=("auto",)),
         group="noise and priors",
         applies={"target": CLASSES},
-        help="Let probabilities of classes allow for the uncertainty of the weights, or not.  [default: with two "
-        "classes of 10,000 rows at most]",
+        help="Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
+        "10,000 rows]",
     )
     class_weight: Any = option(
         None,
@@ -330,8 +347,8 @@ class Request:
         group="noise and priors",
         metavar="W",
         applies={"target": CLASSES},
-        help="Weights of the rows of each class: balanced (each class the same in all), or LABEL=WEIGHT,… (others 1).  "
-        "[default: 1 each]",
+        help='Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
+        "(1 for classes not named).  [default: 1]",
     )
 
 

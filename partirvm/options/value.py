@@ -9,9 +9,6 @@ from typing import Any, ClassVar, Self
 from partirvm.errors import UsageError
 from partirvm.options.table import TABLE
 
-_WRITTEN = {"likelihood": "fit_rows", "final_likelihood": "last_rows"}
-"""How Python names places that the table names by their flags."""
-
 
 def held(name: str) -> Any:
     """A field that is the option of this name; a value of its own may stand there, too."""
@@ -47,7 +44,7 @@ class Value:
 
     def _require(self, given_for: str, title: str = "") -> None:
         if given_for not in self.of:
-            places = " or ".join(_WRITTEN.get(each, each) for each in self.of)
+            places = " or ".join(self.of)
             raise UsageError(f"{title or given_for} is {self!r}: that is a value of {places}")
 
     def __eq__(self, other: object) -> bool:

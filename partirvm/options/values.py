@@ -9,7 +9,7 @@ scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from partirvm.errors import UsageError
@@ -23,8 +23,8 @@ class Sample(Value):
     """Fits see one random sample of ``rows`` rows, which all of them share; "auto" is 20·P."""
 
     name = "sample"
-    of = ("likelihood", "final_likelihood")
-    rows: int | names.Auto = held("likelihood_rows")
+    of = ("fit_rows", "last_rows")
+    rows: int | names.Auto = held("sample_rows")
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Partition(Value):
     """
 
     name = "partition"
-    of = ("likelihood", "final_likelihood")
+    of = ("fit_rows", "last_rows")
     noise_rows: int | None = held("noise_rows")
     noise_every: int = held("noise_every")
 
@@ -71,7 +71,7 @@ class Basic(Strategy):
     """
 
     name = "basic"
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
 
 
 @dataclass(eq=False)
@@ -94,8 +94,8 @@ class SplitMerge(Strategy):
     """
 
     name = "split-merge"
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -106,8 +106,8 @@ class Incremental(Strategy):
     """One partition of P rows after the other joins the vectors kept so far. Parameters are those of ``SplitMerge``."""
 
     name = "incremental"
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -129,8 +129,8 @@ class WorkingSet(Strategy):
 
     name = "working-set"
     selection: names.Selection = held("selection")
-    fit_rows: names.FitRows | Sample | Partition = held("likelihood")
-    last_rows: names.LastRows | Sample | Partition = held("final_likelihood")
+    fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
+    last_rows: names.LastRows | Sample | Partition = held("last_rows")
     stop_fraction: float = held("stop_fraction")
     stop_rule: names.StopRule = held("stop_rule")
     heuristic_rows: int = held("heuristic_rows")
@@ -301,3 +301,19 @@ SOLVERS = (Auto, FixedPoint, Fast)
 FAMILIES = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noise, AlphaPrior, *FAMILIES)
 """Every value that an estimator may be given."""
+
+
+def written(parameters: Mapping[str, Any], name: str) -> str:
+    """What an estimator of these parameters calls the option ``name`` of the table.
+
+    >>> written({"strategy": WorkingSet(fit_rows="sample")}, "fit_rows"), written({"gamma": 1.0}, "gamma")
+    ('WorkingSet.fit_rows', 'gamma')
+    """
+    given = list(parameters.values())
+    given += [own for each in given if isinstance(each, Value) for own in vars(each).values()]
+    types = [type(each) for each in given if isinstance(each, Value)]
+    for each in types if name in parameters else (*types, *VALUES):
+        for place in fields(each):
+            if place.metadata["option"] == name:
+                return f"{each.__name__}.{place.name}"
+    return name

@@ -63,7 +63,7 @@ class Plan:
     machine: Machine
     schedule: Schedule
     selection: str
-    likelihood: str
+    fit_rows: str
     partition_size: int
     max_rounds: int | None
     max_vectors: int | None
@@ -71,7 +71,7 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
-    likelihood_rows: int | None = None
+    sample_rows: int | None = None
     batch_elements: int = 0
     pool: int = 0
     outputs: int | None = None
@@ -138,8 +138,8 @@ class Plan:
             "tile_rows": self.shape.tile_rows,
             "tiles": self.shape.n_tiles,
             "strategy": self.strategy,
-            "likelihood": self.likelihood,
-            "likelihood_rows": self.likelihood_rows,
+            "fit_rows": self.fit_rows,
+            "sample_rows": self.sample_rows,
             "selection": self.selection,
             "partition_size": self.partition_size,
             "partitions": self.partitions,
@@ -196,8 +196,8 @@ class Plan:
         return "" if self.outputs is None else f"{self.outputs if self.outputs > 1 else 2:,} classes, "
 
     def _likelihood(self) -> str:
-        rows = "" if self.likelihood_rows is None else f" of {self.likelihood_rows:,} rows"
-        return self.likelihood + rows
+        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
+        return self.fit_rows + rows
 
     def _candidates(self) -> str:
         P, kernels = f"P = {self.partition_size:,}", self.shape.n_kernels

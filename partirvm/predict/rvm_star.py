@@ -277,7 +277,7 @@ def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
     if rows != model.n_rows and deviation:  # a constant target is not fitted to any
         raise DataError(
             f"the model's posterior is of {model.n_rows:,} rows, those to augment it with are {rows:,}: they must be "
-            "all rows of the fit, and its final_likelihood must be 'full'"
+            "all rows of the fit, and its last_rows must be 'full'"
         )
     mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
     if not grown and abs(mean - wanted) > 1e-9 * deviation + 1e-12 * abs(wanted):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from partirvm.report.progress import PlainProgress, Progress
 
 
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """The progress display for a stream, default stderr: live on a terminal, plain elsewhere, none if ``quiet``."""
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
+    """The progress display for a stream, default stderr: live on a terminal, plain elsewhere, none if ``quiet``.
+
+    ``spell`` rewrites the messages, which name options as Python does.
+    """
     if quiet:
         return Progress()
     stream = sys.stderr if stream is None else stream
     if not stream.isatty():
-        return PlainProgress(stream)
+        return PlainProgress(stream, spell=spell)
     from partirvm.report.live import LiveProgress
 
-    return LiveProgress(stream)
+    return LiveProgress(stream, spell=spell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any, TextIO
 
@@ -31,7 +32,8 @@ REFRESH = 8
 class LiveProgress(Progress):
     """Draws the latest state. Callbacks only store values, so a fit never waits for the terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
+        self._spell = spell
         self._began = self._phase_began = time.monotonic()
         self._phase, self._done, self._total, self._rows = "starting", 0, 0, 0
         self._unit = "tile"
@@ -59,7 +61,7 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def note(self, message: str) -> None:
-        self._console.print(printable(message, keep="\n\t"), soft_wrap=True, markup=False)
+        self._console.print(printable(self._spell(message), keep="\n\t"), soft_wrap=True, markup=False)
 
     def on_plan(self, plan: Any) -> None:
         self._plan = plan.to_json()

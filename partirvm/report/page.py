@@ -222,7 +222,7 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
     facts = [
         ("Course", plan_line({**plan, "notes": []}).partition("\n")[0]),
         ("Selection", str(plan["selection"])),
-        ("Likelihood", str(plan["likelihood"]) + _sample(plan)),
+        ("Fit rows", str(plan["fit_rows"]) + _sample(plan)),
         ("Place", threads if plan["workers"] == 1 else f"{plan['workers']:,} workers of {threads}"),
         ("Tiles", f"{plan['tiles']:,} of {counted(plan['tile_rows'], 'row')}, {plan['rows_per_task']:,} rows per task"),
         ("Limits", _limits(plan)),
@@ -258,7 +258,7 @@ def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]
 
 
 def _sample(plan: dict[str, Any]) -> str:
-    return f" of {counted(plan['likelihood_rows'], 'row')}" if plan.get("likelihood_rows") else ""
+    return f" of {counted(plan['sample_rows'], 'row')}" if plan.get("sample_rows") else ""
 
 
 def _limits(plan: dict[str, Any]) -> str:

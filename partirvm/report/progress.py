@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -88,15 +89,15 @@ class Progress(Watcher):
 class PlainProgress(Progress):
     """Lines without control codes: one per round or level, one per other phase, and periodic ones in long phases."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
+        self._stream, self._spell = stream, spell
         self._lines = Lines()
         self._phase: str | None = None
         self._done = 0
         self._began = self._said = time.monotonic()
 
     def note(self, message: str) -> None:
-        print(printable(message, keep="\n\t"), file=self._stream, flush=True)
+        print(printable(self._spell(message), keep="\n\t"), file=self._stream, flush=True)
 
     def on_plan(self, plan: Any) -> None:
         self._lines.on_plan(plan)

@@ -34,7 +34,7 @@ class Stage:
     candidates: int
     vectors: int
     seconds: float
-    likelihood: str
+    fit_rows: str
     rows: int
     values: Mapping[str, Range]
 
@@ -76,7 +76,7 @@ def _stage(kind: str, x: int, entries: Sequence[Entry]) -> Stage:
         candidates=sum(entry["candidates"] for entry in entries),
         vectors=sum(entry["vectors"] for entry in entries),
         seconds=float(last["seconds"]),
-        likelihood=last.get("likelihood", "full"),
+        fit_rows=last.get("fit_rows", "full"),
         rows=last["rows"],
         values={key: value for key in (*KEYS, "log_evidence") if (value := _spread(entries, key)) is not None},
     )
@@ -89,7 +89,7 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
     """The stages whose evidence is comparable: fits over the same rows as the first; none if rows differ throughout."""
-    if not found or not FIT_ROWS[found[0].likelihood].shared:
+    if not found or not FIT_ROWS[found[0].fit_rows].shared:
         return []
     return [stage for stage in found if stage.rows == found[0].rows]
 

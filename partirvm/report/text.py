@@ -123,7 +123,7 @@ def size_text(plan: dict[str, Any]) -> str:
 
 def _likelihood(plan: dict[str, Any]) -> str:
     """The rows used by intermediate fits, if not all."""
-    return FIT_ROWS[plan["likelihood"]].text(plan.get("likelihood_rows"))
+    return FIT_ROWS[plan["fit_rows"]].text(plan.get("sample_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:
@@ -178,7 +178,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "job": job,
         "target": target,
         "strategy": plan["strategy"],
-        "likelihood": plan["likelihood"],
+        "fit_rows": plan["fit_rows"],
         "partition_size": plan["partition_size"],
         "rho": plan["rho"],
         "n_rows": plan["rows"],

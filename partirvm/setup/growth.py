@@ -32,29 +32,34 @@ def grow(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    *,
+    same_options: bool = True,
 ) -> FitSpec:
     """The spec of a fit that goes on over a source with new rows; ``asked`` is its request as it stands now.
 
-    Scaling and kernel stay, and what was resolved before. Where new rows join in order the strategy is ``incremental``:
+    Scaling and kernel stay, and what was resolved before; without ``same_options`` all else is as ``asked``, and a
+    partition is no larger than the new rows. Where new rows join in order the strategy is ``incremental``:
     after a fit of all rows at once a partition is as large as these were, after split-and-merge as its partitions, and
     no larger than the new rows; a likelihood that is "auto" is chosen for the new rows. A fit of all rows at once
     has known no limits, and takes them on. Raises as ``resolve`` does.
     """
     before, schedule, options = spec.problem, spec.plan.schedule, spec.options
     new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds
-    resolved: dict[str, Any] = {"strategy": schedule.name, "likelihood": options.likelihood}
+    resolved: dict[str, Any] = {"strategy": schedule.name, "fit_rows": options.fit_rows}
     resolved["partition_size"] = size = options.partition_size
-    if FIT_ROWS[options.likelihood].sampled:
-        resolved["likelihood_rows"] = options.likelihood_rows
-    if schedule.selects:
+    if FIT_ROWS[options.fit_rows].sampled:
+        resolved["sample_rows"] = options.sample_rows
+    if not same_options:
+        resolved["partition_size"] = min(size, new)
+    elif schedule.selects:
         resolved["selection"] = options.selection
     if learns(asked):
         resolved |= {"kernel": before.empty.kernel, "gamma": "auto", "gamma_multiples": (1.0,), "gamma_prior": "flat"}
     if in_order(spec):
         size = min(size, new * before.n_kernels) if at_once else size
         resolved |= {"strategy": Incremental.name, "partition_size": size}
-        if asked.likelihood == "auto":
-            resolved["likelihood"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
+        if asked.fit_rows == "auto":
+            resolved["fit_rows"] = automatic(Incremental.schedule, source.n_rows, size, before.n_kernels, new)
     request = replace(asked, **resolved)
     joining = new if in_order(spec) else None
     found = resolve_known(
@@ -62,10 +67,12 @@ def grow(
     )
     if at_once:
         taken, options = found.options, replace(options, partition_size=before.n_rows * before.n_kernels)
+    elif not same_options:
+        taken = found.options
     else:
         taken = replace(
             options,
-            likelihood=found.options.likelihood,
+            fit_rows=found.options.fit_rows,
             max_rounds=found.options.max_rounds,
             max_vectors=found.options.max_vectors,
         )

@@ -174,7 +174,7 @@ class Stage:
             termination=self.reason or Termination.CONVERGED,
             log_evidence=best.value - shift,
             selection="random",
-            likelihood="full" if self.sample.whole else "sample",
+            fit_rows="full" if self.sample.whole else "sample",
             kernel=self.kernel.spec(),
             gain=best.value - self.first,
             **numbers,

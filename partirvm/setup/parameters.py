@@ -61,17 +61,17 @@ def check_parameters(parameters: Request) -> Request:
     OneOf(("auto", *STRATEGIES))("strategy", p.strategy)
     OneOf(words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
-        OneOf(("a number above 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+        OneOf(("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     _check_together(p)
     return p
 
 
 def _check_together(p: Request) -> None:
     """Refuse options of a strategy that exclude each other."""
-    if p.kernel == NoKernel.name and not FIT_ROWS[p.final_likelihood].whole:
-        raise UsageError("kernel=None has no candidates, its one fit sees all rows: final_likelihood must be 'full'")
+    if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
+        raise UsageError("kernel=None has no candidates, its one fit sees all rows: last_rows must be 'full'")
     weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
-    if weighs_all and p.likelihood in FIT_ROWS and not FIT_ROWS[p.likelihood].shared:
+    if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
         raise UsageError(
             f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
             "be 'full' or 'sample', or the selection another"
@@ -183,15 +183,15 @@ def resolve_partition_size(
     return sparseness, size, notes
 
 
-def resolve_likelihood(
+def resolve_fit_rows(
     parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1
 ) -> tuple[str, int]:
-    """Which likelihood intermediate fits see, and the rows of a sample. An only fit is the last."""
-    likelihood = parameters.final_likelihood if schedule.one_fit else parameters.likelihood
-    if likelihood == "auto":
-        likelihood = automatic(schedule, n_rows, size, n_kernels)
-    rows = parameters.likelihood_rows
-    return likelihood, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
+    """The rows that intermediate fits use, and the number of rows of a sample. An only fit is the last."""
+    fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
+    if fit_rows == "auto":
+        fit_rows = automatic(schedule, n_rows, size, n_kernels)
+    rows = parameters.sample_rows
+    return fit_rows, min(SAMPLE * size if rows == "auto" else int(rows), n_rows)
 
 
 def timer_of(parameters: Request) -> Timer:

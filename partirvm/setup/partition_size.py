@@ -56,7 +56,7 @@ def sparseness(sample: Sample, problem: Problem, tol: float) -> Record:
         candidates=count,
         termination=reason,
         selection="random",
-        likelihood="sample",
+        fit_rows="sample",
         duplicates=duplicates,
         dropped=0,
     )

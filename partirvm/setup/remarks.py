@@ -20,7 +20,7 @@ from partirvm.types import BIAS
 def remarks_of(
     parameters: Request,
     schedule: Schedule,
-    likelihood: str,
+    fit_rows: str,
     source: Source,
     problem: Problem,
     moments: Moments,
@@ -31,7 +31,7 @@ def remarks_of(
     chosen = {
         "target": (_kind_of_target(problem),),
         "strategy": schedule.traits,
-        "fit_rows": (likelihood, given.final_likelihood),
+        "fit_rows": (fit_rows, given.last_rows),
         "kernel": ("none" if given.kernel == NoKernel.name else "some",),
         "noise_variance": ("estimate" if problem.noise_variance is None else "given",),
     }
@@ -51,15 +51,15 @@ def remarks_of(
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
-    if schedule.merges and not FIT_ROWS[likelihood].shared and source.columns.classes is not None:
+    if schedule.merges and not FIT_ROWS[fit_rows].shared and source.columns.classes is not None:
         remarks.append(
-            f"likelihood {likelihood!r} prunes too much where classes are split and merged, and the last fit cannot "
+            f"fit_rows={fit_rows!r} prunes too much where classes are split and merged, and the last fit cannot "
             "recover what is gone: 'full' and 'sample' err less"
         )
     if schedule.whole_partitions and new_rows is None and not source.shuffled:
         remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
-    if not FIT_ROWS[given.final_likelihood].whole:
-        remarks.append(f"the last fit, too, sees some rows only: final_likelihood is {given.final_likelihood!r}")
+    if not FIT_ROWS[given.last_rows].whole:
+        remarks.append(f"the last fit, too, sees some rows only: last_rows is {given.last_rows!r}")
     return tuple(remarks)
 
 

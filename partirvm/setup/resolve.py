@@ -26,7 +26,7 @@ from partirvm.setup.parameters import (
     AUTO_PARTITION,
     CLASS_SELECTION,
     SELECTION,
-    resolve_likelihood,
+    resolve_fit_rows,
     resolve_moderate,
     resolve_partition_size,
     resolve_strategy,
@@ -232,7 +232,7 @@ def _spec(
     resolved = _resolved(request, problem, schedule, size.size)
     notes = () if learned is None else learned.notes
     notes += size.notes
-    notes += remarks_of(request, schedule, resolved.likelihood, source, problem, moments, joining)
+    notes += remarks_of(request, schedule, resolved.fit_rows, source, problem, moments, joining)
     plan = planned(
         resolved,
         problem,
@@ -245,8 +245,8 @@ def _spec(
     )
     text = None if learned is None else learned.text
     plan = replace(plan, sparseness=size.sparseness, learned=text, notes=notes + plan.notes)
-    plan, sample = _smaller_sample(plan, request, int(resolved.likelihood_rows))
-    resolved = replace(resolved, partition_size=plan.partition_size, likelihood_rows=sample)
+    plan, sample = _smaller_sample(plan, request, int(resolved.sample_rows))
+    resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
     return FitSpec(
         resolved,
         problem,
@@ -263,21 +263,21 @@ def _spec(
 
 def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, int]:
     """With the sample of a partition size that the plan has lowered, where its rows were left open."""
-    if request.likelihood_rows != "auto" or plan.likelihood_rows is None:
+    if request.sample_rows != "auto" or plan.sample_rows is None:
         return plan, sample
     sample = min(sample, SAMPLE * plan.partition_size)
-    return replace(plan, likelihood_rows=sample), sample
+    return replace(plan, sample_rows=sample), sample
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """The request with every "auto" of the fit's mathematics resolved; the plan may still lower the partition size."""
-    likelihood, sample = resolve_likelihood(request, schedule, problem.n_rows, size, problem.n_kernels)
+    fit_rows, sample = resolve_fit_rows(request, schedule, problem.n_rows, size, problem.n_kernels)
     resolved = replace(
         request,
         strategy=schedule.name,
         partition_size=size,
-        likelihood=likelihood,
-        likelihood_rows=sample,
+        fit_rows=fit_rows,
+        sample_rows=sample,
         selection=_selection(request, schedule, problem.classifies),
         moderate=problem.classifies and resolve_moderate(request, problem.n_rows, problem.n_classes),
         multi_class=problem.likelihood.name if problem.n_classes > 2 else request.multi_class,

@@ -128,7 +128,7 @@ class Measuring:
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
         """So many random rows, all if there are no more; what passes over them take is counted for the lines."""
-        options = Options(rows, "random", likelihood_rows=rows, seed=self.parameters.seed)
+        options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
         numbers = posterior_rows(problem, options, "sample", problem.empty)
         return gathered(self.source, numbers, self.executor, self._look, lines.spent, room, lines.add, lines.is_best)
 

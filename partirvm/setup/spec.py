@@ -159,7 +159,7 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
 
 def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
     """What planning has to know of the strategy, the rows of its fits and the selection, from their registries."""
-    seen, last, P = FIT_ROWS[request.likelihood], FIT_ROWS[request.final_likelihood], int(request.partition_size)
+    seen, last, P = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows], int(request.partition_size)
     return Method(
         STRATEGIES[request.strategy].schedule,
         seen.seen(request, shape.n_rows),

@@ -52,9 +52,9 @@ class Early(Basic):
         options = Options(
             partition_size=candidates * problem.n_kernels,
             selection="random",
-            likelihood="sample",
-            final_likelihood="sample",
-            likelihood_rows=rows,
+            fit_rows="sample",
+            last_rows="sample",
+            sample_rows=rows,
             tol=INTERMEDIATE * options.tol,
             max_iterations=steps,
             max_passes=steps,

@@ -86,15 +86,15 @@ class _Sample(FitRows):
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
         """The sample."""
-        return _sample(problem, options, options.likelihood_rows)
+        return _sample(problem, options, options.sample_rows)
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
         """The sample."""
-        return _sample(problem, options, options.likelihood_rows)
+        return _sample(problem, options, options.sample_rows)
 
     def seen(self, request: Request, n_rows: int) -> Seen:
         """So many rows."""
-        return Seen(int(request.likelihood_rows), sampled=True)
+        return Seen(int(request.sample_rows), sampled=True)
 
     def text(self, sample: int | None) -> str:
         """How large it is."""

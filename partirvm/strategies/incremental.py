@@ -71,8 +71,8 @@ class Basic(Rounds[RoundsState]):
 
     def _measure(self, state: RoundsState, new: Design) -> Answer[RoundsState]:
         options, problem = state.options, state.problem
-        if state.warm is None and not state.fit.n_columns and FIT_ROWS[options.final_likelihood].shared:
-            rows = posterior_rows(problem, options, options.final_likelihood, new)
+        if state.warm is None and not state.fit.n_columns and FIT_ROWS[options.last_rows].shared:
+            rows = posterior_rows(problem, options, options.last_rows, new)
             passes = problem.likelihood.first_design(problem, options, new, rows)
             if passes:
                 return replace(state, phase=Phase.DESIGN, incoming=new), passes
@@ -83,5 +83,5 @@ class Basic(Rounds[RoundsState]):
         assert state.incoming is not None
         design, statistics = state.design.join(state.incoming), (event.statistic for event in events)
         fit, pool = problem.likelihood.from_design(problem, options, state.fit, design, *statistics)
-        state = replace(state, design=design, fit=fit, incoming=None, seen=options.final_likelihood)
+        state = replace(state, design=design, fit=fit, incoming=None, seen=options.last_rows)
         return self._fit(state, pool=pool)

@@ -116,7 +116,7 @@ class Record:
     noise_variance: float | None
     train_rmse: float | None
     selection: str
-    likelihood: str = "full"
+    fit_rows: str = "full"
     level: int | None = None
     duplicates: int = 0
     dropped: int = 0

@@ -108,8 +108,8 @@ STOP_RULES: dict[str, Callable[[int, int], int]] = {
 class Options:
     """The user's choices, all resolved to numbers.
 
-    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``final_likelihood`` that of the last:
-    ``"full"`` all, ``"sample"`` one random sample of ``likelihood_rows``, ``"partition"`` those of its candidates, with
+    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``last_rows`` that of the last:
+    ``"full"`` all, ``"sample"`` one random sample of ``sample_rows``, ``"partition"`` those of its candidates, with
     σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
     ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
     allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
@@ -121,9 +121,9 @@ class Options:
 
     partition_size: int
     selection: str
-    likelihood: str = "full"
-    final_likelihood: str = "full"
-    likelihood_rows: int = 0
+    fit_rows: str = "full"
+    last_rows: str = "full"
+    sample_rows: int = 0
     noise_rows: int | None = None
     noise_every: int = 1
     stop_fraction: float = 0.5

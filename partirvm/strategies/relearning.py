@@ -55,7 +55,7 @@ class Relearning(Rounds[S]):
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if state.settled or not sees_all(state.seen) or not due(state.problem, state.options, state.fit, state.learned):
             return super()._on_saved(state, event)
-        options = replace(state.options, likelihood_rows=LEARNING_ROWS)
+        options = replace(state.options, sample_rows=LEARNING_ROWS)
         rows = posterior_rows(state.problem, options, "sample", state.design)
         assert isinstance(state.fit, HyperState)
         search = LearnKernel(state.design, state.fit, rows, options.gamma_prior)
@@ -118,7 +118,7 @@ def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
         candidates=old.fit.n_vectors,
         termination=state.reason,
         selection=state.selection,
-        likelihood=state.seen,
+        fit_rows=state.seen,
         duplicates=state.duplicates,
         dropped=state.dropped,
         kernel=old.learned.kernel.spec(),

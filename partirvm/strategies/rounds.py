@@ -1,7 +1,7 @@
 """One basic RVM after another: what all strategies share.
 
 A *round* is: rows become candidates → gram pass → dense fit → save. Intermediate fits end when the vectors fall to
-``stop_fraction``; the last one converges, sees all rows (``final_likelihood``), and takes its noise from a residual
+``stop_fraction``; the last one converges, sees all rows (``last_rows``), and takes its noise from a residual
 pass. The model is usable after every round. A strategy says which rows come next, and when to end.
 """
 
@@ -203,7 +203,7 @@ class Rounds(Generic[S]):
     def _measure(self, state: S, new: Design) -> Answer[S]:
         """Ask for the statistics of new columns beside the present ones: an extension where the rows stay the same."""
         problem, options = state.problem, state.options
-        fit_rows = options.final_likelihood if state.concluding else options.likelihood
+        fit_rows = options.last_rows if state.concluding else options.fit_rows
         if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
             rows = posterior_rows(problem, options, fit_rows, new)
             passes = problem.likelihood.measure(state.fit, state.design, new, rows)
@@ -222,7 +222,7 @@ class Rounds(Generic[S]):
         else:
             warm = state.warm or problem.likelihood.warm(fit)
             fit = problem.likelihood.restart(problem, options, fit, warm, design, *blocks)
-        seen = options.final_likelihood if state.concluding else options.likelihood
+        seen = options.last_rows if state.concluding else options.fit_rows
         return self._fit(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
     def _rule(self, state: S) -> StopRule:
@@ -288,7 +288,7 @@ class Rounds(Generic[S]):
             candidates=state.candidates,
             termination=state.reason,
             selection=state.selection,
-            likelihood=state.seen or state.options.final_likelihood,
+            fit_rows=state.seen or state.options.last_rows,
             duplicates=state.duplicates,
             dropped=state.dropped,
         )
@@ -303,7 +303,7 @@ class Rounds(Generic[S]):
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
     def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
-        """A run's only round: converge on these columns, over the rows of ``final_likelihood``."""
+        """A run's only round: converge on these columns, over the rows of ``last_rows``."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 
@@ -311,7 +311,7 @@ class Rounds(Generic[S]):
         """The last fit: converge on the statistics at hand, or on those of all rows; then measure the residual."""
         fit = state.problem.likelihood.again(state.fit)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
-        if state.seen == state.options.final_likelihood:
+        if state.seen == state.options.last_rows:
             return self._fit(state)
         nobody = state.design.take(NONE, leading=lacking(state.problem, state.design))
         return self._measure(state, nobody)
@@ -325,7 +325,7 @@ class Rounds(Generic[S]):
         if not passes:
             # the mode over all rows, at the α that the columns have: elsewhere a quadratic says nothing of α
             rule = StopRule(MODE, state.options.max_passes)
-            return self._fit(replace(state, seen=state.options.likelihood), rule=rule, hold=True)
+            return self._fit(replace(state, seen=state.options.fit_rows), rule=rule, hold=True)
         if not sees_all(state.seen):
             return self._next_round(replace(state, seen=""))
         return replace(state, phase=Phase.MERGE), passes

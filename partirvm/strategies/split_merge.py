@@ -155,7 +155,7 @@ def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence
     """Ask for the statistics of these fits."""
     passes: list[Instruction] = []
     for design in designs:
-        passes += measuring(state.problem, state.options, state.options.likelihood, design)
+        passes += measuring(state.problem, state.options, state.options.fit_rows, design)
     state = replace(state, phase=Phase.GRAM, designs=tuple(designs), starts=tuple(starts))
     return (state, tuple(passes)) if passes else _on_gram(state)
 
@@ -168,7 +168,7 @@ def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
         blocks = [event.statistic for event in events[each * k : each * (k + 1)]]
         fit = likelihood.restart(problem, options, likelihood.start(problem), start, design, *blocks)
         count = len(design.labels)
-        rows = posterior_rows(problem, options, options.likelihood, design)
+        rows = posterior_rows(problem, options, options.fit_rows, design)
         begin = Begin(replace(intermediate_rule(options, count), guard=False), count, rows, start)
         fits.append(likelihood.fit(problem, options, design, fit, begin))
     return replace(state, phase=Phase.FIT), tuple(fits)
@@ -200,7 +200,7 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
             candidates=len(state.designs[k].labels),
             termination=solved.reason,
             selection="order",
-            likelihood=state.options.likelihood,
+            fit_rows=state.options.fit_rows,
             level=state.level,
             duplicates=state.duplicates,
             dropped=state.dropped,

@@ -186,7 +186,7 @@ class WorkingSet(Relearning[WorkingSetState]):
             reason=best.reason,
             settled=False,
         )
-        if best.seen == state.options.final_likelihood:
+        if best.seen == state.options.last_rows:
             return self._settle(state)
         assert state.concluding is not None
         return self._conclude(state, state.concluding)
@@ -194,7 +194,7 @@ class WorkingSet(Relearning[WorkingSetState]):
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
         """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
         fit, tol = state.fit, state.options.tol
-        if state.seen != state.options.likelihood:
+        if state.seen != state.options.fit_rows:
             # there is no fit yet, as all rows chosen so far have no weight, or one over other rows than those to come
             return self._next_round(state)
         evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf

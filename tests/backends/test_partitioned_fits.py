@@ -63,8 +63,8 @@ def parameters(strategy, likelihood, size):
     return Request(
         gamma=0.2,
         strategy=strategy,
-        likelihood=likelihood,
-        likelihood_rows=1500,
+        fit_rows=likelihood,
+        sample_rows=1500,
         noise_rows=1000,
         partition_size=size,
         max_rounds=None if strategy == "split-merge" else 5,
@@ -115,7 +115,7 @@ def test_classes_have_the_same_bits_everywhere(
     asked = Request(
         gamma=0.2,
         strategy=strategy,
-        likelihood=likelihood,
+        fit_rows=likelihood,
         partition_size=30 if strategy != "split-merge" else 375,
         max_rounds=2 if strategy != "split-merge" else None,
         multi_class=multi_class,

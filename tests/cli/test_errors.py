@@ -45,6 +45,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "plan without a target": (("plan", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "validation without a target": (("fit", "{train}", "{new}", "--validation", "{bare}"), r"bare\.zarr.*no target"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
+    "two targets": (
+        ("ingest", "good.csv", "{new}", *INGEST, "--target", "b"),
+        r"'--target': it is given 2 times.*--target y,b",
+    ),
     "no source": (("ingest", "gone.csv", "{new}", *INGEST), r"gone\.csv: there is no such file"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),
     "both shuffles": (("ingest", "good.csv", "{new}", *INGEST, "--shuffle", "1", "--no-shuffle"), r"exclude each"),
@@ -70,7 +74,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown last likelihood": (
         ("plan", "{train}", "--final-likelihood", "auto"),
-        r"final_likelihood is 'auto'; known: full, sample, partition",
+        r"last_rows is 'auto'; known: full, sample, partition",
     ),
     "likelihood rows": (("plan", "{train}", "--likelihood-rows", "0"), r"'--likelihood-rows'.*number ≥ 1 or auto"),
     "noise rows": (("fit", "{train}", "{new}", "--noise-rows", "few"), r"'--noise-rows'.*'few' is not .*number ≥ 1"),
@@ -79,7 +83,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "heuristic rows": (("plan", "{train}", "--heuristic-rows", "auto"), r"'--heuristic-rows'.*whole number ≥ 1"),
     "rounds of split-merge": (
         ("fit", "{train}", "{new}", "--strategy", "split-merge", "--max-rounds", "3"),
-        r"max_rounds is 3, but split-merge has no rounds: limit max_vectors",
+        r"--max-rounds is 3, but split-merge has no rounds: limit --max-vectors",
     ),
     "plan of such rounds": (("plan", "{train}", "--strategy", "split-merge", "--max-rounds", "3"), r"max_rounds is 3"),
     "unknown selection": (("plan", "{train}", "--selection", "all"), r"selection is 'all'; known: auto"),

@@ -147,7 +147,7 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     for asked in ((), ("--max-rounds", "3")):
         status, out, err = cli("resume", tour.job, *asked)
         assert (status, err) == (0, "")
-        assert "is done, it reached max_rounds = 3: resume with a larger max_rounds" in out
+        assert "is done, it reached --max-rounds = 3: resume with a larger --max-rounds" in out
     assert json.loads(cli("resume", tour.job, "--json")[1])["status"] == "done"
     assert len(open_job(tour.job).store.events()) == events
     status, _, err = cli("cancel", tour.job)

@@ -39,7 +39,7 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
         (("--alpha-prior", "1"), "alpha_prior is (1.0,): it must be two numbers"),
         (("--noise-prior", "one,two"), "'one,two' is not numbers"),
         (("--updates", "newton"), "updates is 'newton'; known: mackay, em"),
-        (("--fixed-alpha", "slope=1"), "a name in fixed_alpha is 'slope'; known: bias"),
+        (("--fixed-alpha", "slope=1"), "a name in --fixed-alpha is 'slope'; known: bias"),
         (("--fixed-alpha", "bias"), "'bias' is not NAME=ALPHA: give such as bias=1e-6"),
     ],
 )

@@ -17,7 +17,7 @@ from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.jobs import plan
 from partirvm.kernels import NAMES
-from partirvm.options import Request
+from partirvm.options import TABLE, Request
 
 VERBS = (
     *("demo", "ingest", "plan", "fit", "predict", "evaluate"),
@@ -157,7 +157,7 @@ def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_
     assert "'colour' have other codes" in err
     like = ("--like", place["train.zarr"], "--weights", "w", "--overwrite", "--quiet")
     assert cli("ingest", place["test.csv"], place["test.zarr"], *like)[0] == 0
-    assert cli_json("evaluate", place["job"], place["test.zarr"])["rmse"] < 0.3
+    assert cli_json("evaluate", place["job"], place["test.zarr"], "--json")["rmse"] < 0.3
 
 
 def test_plan_is_the_plan_of_the_service(tour, cli, cli_json):
@@ -243,16 +243,17 @@ def test_every_option_reaches_the_parameters():
     arguments = (
         "d j --strategy basic --likelihood full --selection gain --solver fixed-point --kernel gaussian --gamma 0.1,2 "
         "--partition-size 7 --stop-fraction 0.25 --max-rounds 3 --max-vectors 9 --time-limit 1.5h --memory-limit 2GiB "
-        "--no-standardize --seed 5 --final-likelihood sample --likelihood-rows 70 --noise-rows 80 --noise-every 2 "
+        "--no-standardize --no-intercept --tol 1e-5 --noise-variance 0.5 "
+        "--seed 5 --final-likelihood sample --likelihood-rows 70 --noise-rows 80 --noise-every 2 "
         "--stop-rule partition --heuristic-rows 90"
     )
     context = group.commands["fit"].make_context("fit", arguments.split())
     names = {name for name in context.params if hasattr(Request(), name)}
     assert options.parameters({name: context.params[name] for name in names}) == Request(
         strategy="basic",
-        likelihood="full",
-        final_likelihood="sample",
-        likelihood_rows=70,
+        fit_rows="full",
+        last_rows="sample",
+        sample_rows=70,
         noise_rows=80,
         noise_every=2,
         stop_rule="partition",
@@ -267,6 +268,9 @@ def test_every_option_reaches_the_parameters():
         time_limit=5400.0,
         memory_limit=2 << 30,
         standardize=False,
+        fit_intercept=False,
+        tol=1e-5,
+        noise_variance=0.5,
         seed=5,
     )
 
@@ -277,6 +281,24 @@ def test_help_is_prose_with_an_example(verb):
     assert result.exit_code == 0
     assert f"partirvm {verb} " in result.output.split("Example", 1)[1]
     assert max(map(len, result.output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("verb", ["fit", "plan"])
+@pytest.mark.parametrize("width", [80, 100])
+def test_help_shows_the_everyday_options_and_help_all_every_option(verb, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    pages = [CliRunner().invoke(group, [verb, flag], prog_name="partirvm") for flag in ("--help", "--help-all")]
+    assert [page.exit_code for page in pages] == [0, 0]
+    short, whole = (page.output.partition("\nEveryday:")[2] for page in pages)
+    shown = [{line.split()[0] for line in text.splitlines() if line.startswith("  --")} for text in (short, whole)]
+    everyday = {row.flag for row in TABLE.values() if row.group == "everyday"}
+    assert shown[0] & {row.flag for row in TABLE.values()} == everyday
+    assert shown[1] >= {row.flag for row in TABLE.values()} | {"--scheduler", "--validation", "--json"}
+    hidden = len(TABLE) - len(everyday)
+    assert f"--help-all shows {hidden} more options: kernel, strategy, noise and priors, resources." in short
+    assert "more options" not in whole
+    titles = [f"{name.capitalize()}:" for name in options.ORDER]
+    assert [line for line in ("Everyday:" + whole).splitlines() if line in titles] == titles
 
 
 def test_the_first_help_tells_the_three_steps(cli):

@@ -14,7 +14,7 @@ from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
-from partirvm.core.updates import DEPENDENT, HyperState, StopRule, init
+from partirvm.core.updates import DEPENDENT, HyperState, StepInfo, StopRule, init
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
@@ -212,3 +212,18 @@ def test_no_candidate_no_column():
     """A fit that has none to choose from ends with none."""
     fit, reason = grow(nothing_of(GramStatistics.empty("b")), RULE)
     assert (reason, fit.n_columns) == (Termination.CONVERGED, 0)
+
+
+@pytest.mark.parametrize("beta", [1e-3, 10.0, 1e6])
+@pytest.mark.parametrize("least", [0.0, 1e-4])
+def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):
+    """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no change."""
+    Phi, t = bumps(3)
+    search = Greedy(replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool)))
+    search.iteration, search.active.posterior = 1, replace(search.active.posterior, rounding=1e-6)
+    bound = max(least, 0.5 * beta * 1e-6)
+    for factor, rests in ((0.0, True), (0.99, True), (1.01, False)):
+        for sign in (1, -1):
+            info = StepInfo(1, 1, 0, 0.0, sign * factor * bound, 1 / beta)
+            assert search.rests(info, 0, least) == rests
+            assert not search.rests(info, 1, least)

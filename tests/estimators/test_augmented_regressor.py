@@ -176,7 +176,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
         gamma=0.3, strategy=WorkingSet(fit_rows=Sample(100), last_rows="sample"), partition_size=30, max_rounds=2,
         random_state=0,
     ).fit(X, y)  # fmt: skip
-    with pytest.raises(DataError, match=r"posterior is of 100 rows.*final_likelihood"):
+    with pytest.raises(DataError, match=r"posterior is of 100 rows.*last_rows"):
         some.predict(X[:3], augment=(X, y))
     model.set_params(memory_limit="20MiB")
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):

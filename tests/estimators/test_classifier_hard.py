@@ -223,4 +223,4 @@ def test_auto_never_fits_to_partitions(strategy):
     """fit_rows="auto" is all rows, or one sample."""
     X, y = make_blobs(300, centers=[[0, 0], [2, 0]], random_state=7)
     model = fitted(X, y, strategy=strategy, partition_size=60)
-    assert {each["likelihood"] for each in model.history_} <= {"full", "sample"}
+    assert {each["fit_rows"] for each in model.history_} <= {"full", "sample"}

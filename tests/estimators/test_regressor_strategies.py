@@ -56,8 +56,8 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     assert model.noise_variance_ == pytest.approx(basic.noise_variance_, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
     *before, last = model.history_
-    assert (last["kind"], last["likelihood"], last["rows"]) == ("final", "full", 600)
-    assert {entry["likelihood"] for entry in before} == {likelihood}
+    assert (last["kind"], last["fit_rows"], last["rows"]) == ("final", "full", 600)
+    assert {entry["fit_rows"] for entry in before} == {likelihood}
     rows = {entry["rows"] for entry in before}
     if likelihood == "partition":
         assert all(entry["rows"] == entry["candidates"] for entry in before)
@@ -74,7 +74,7 @@ def test_the_last_fit_may_see_as_little(strategy, likelihood):
     model = RVMRegressor(
         strategy=kind(fit_rows=rows, last_rows=rows), partition_size=60, gamma=0.1, random_state=0
     ).fit(X, y)
-    assert {entry["likelihood"] for entry in model.history_} == {likelihood}
+    assert {entry["fit_rows"] for entry in model.history_} == {likelihood}
     assert model.history_[-1]["rows"] <= 200
     assert np.isfinite(model.predict(X, return_std=True)).all()
     assert model.score(X, y) > 0.8
@@ -82,7 +82,7 @@ def test_the_last_fit_may_see_as_little(strategy, likelihood):
 
 def test_noise_from_a_few_rows_now_and_then():
     """noise_rows and noise_every of "partition" change the path, hardly the end."""
-    options = {"strategy": "incremental", "likelihood": "partition", "partition_size": 60, "gamma": 0.1}
+    options = {"strategy": "incremental", "fit_rows": "partition", "partition_size": 60, "gamma": 0.1}
     X, y = plane(600)
     often = RVMRegressor(random_state=0, **grouped(options)).fit(X, y)
     seldom = RVMRegressor(random_state=0, **grouped({"noise_rows": 150, "noise_every": 4, **options})).fit(X, y)
@@ -171,8 +171,8 @@ def test_basic_measures_nothing():
     X, y = plane(100)
     plain, odd = (RVMRegressor(strategy="basic", gamma=0.1, random_state=0, **kw).fit(X, y) for kw in ({}, options))
     for model in (plain, odd):
-        assert [(entry["kind"], entry["likelihood"]) for entry in model.history_] == [("final", "full")]
-        assert (model.plan_.sparseness, model.plan_.partition_size, model.plan_.likelihood) == (None, 100, "full")
+        assert [(entry["kind"], entry["fit_rows"]) for entry in model.history_] == [("final", "full")]
+        assert (model.plan_.sparseness, model.plan_.partition_size, model.plan_.fit_rows) == (None, 100, "full")
     np.testing.assert_array_equal(plain.weights_, odd.weights_)
 
 

@@ -68,7 +68,7 @@ def test_a_run_goes_on_from_every_checkpoint(rows, strategy, likelihood, validat
     source = ArraySource(X[100:], y[100:], tile_rows=128)
     limit = None if strategy == "split-merge" else 5
     asked = Request(
-        gamma=0.4, strategy=strategy, likelihood=likelihood, likelihood_rows=300, partition_size=60, max_rounds=limit
+        gamma=0.4, strategy=strategy, fit_rows=likelihood, sample_rows=300, partition_size=60, max_rounds=limit
     )
     executor = LocalExecutor(2)
     spec = resolve(source, asked, executor, held_out)

@@ -90,7 +90,7 @@ def test_classes_and_samples():
     X, y = rows(300)
     model = RVMClassifier(**grouped({**ASKED, "max_rounds": 2})).fit(X, y > 0.5)
     assert model.score(X, y > 0.5) > 0.9
-    literal = RVMRegressor(**grouped({**ASKED, "strategy": "incremental", "likelihood": "partition"})).fit(X, y)
+    literal = RVMRegressor(**grouped({**ASKED, "strategy": "incremental", "fit_rows": "partition"})).fit(X, y)
     assert [entry["rows"] for entry in literal.history_[:1]] == [30]
 
 

@@ -39,7 +39,7 @@ FITS = {
     "no kernel": {"kernel": "none", "gamma": "auto", "basis": "linear", "partition_size": "auto", "max_rounds": None},
     "a size that is measured": {"partition_size": "auto"},
     "a kernel that is learned": {"gamma": "auto"},
-    "split-merge, a sample": {"strategy": "split-merge", "likelihood": "sample", "max_rounds": None},
+    "split-merge, a sample": {"strategy": "split-merge", "fit_rows": "sample", "max_rounds": None},
     "several targets": {"targets": 2},
     "classes": {"classes": 3, "class_weight": "balanced"},
 }
@@ -68,9 +68,9 @@ def test_a_spec_comes_back_from_its_file(asked):
     assert_same(replace(spec, request=found.request), found)
     assert found.pack()["request"] == spec.pack()["request"]
     request = spec.request
-    assert "auto" not in (request.strategy, request.selection, request.likelihood, request.partition_size)
+    assert "auto" not in (request.strategy, request.selection, request.fit_rows, request.partition_size)
     assert isinstance(request.moderate, bool)
-    assert isinstance(request.likelihood_rows, int)
+    assert isinstance(request.sample_rows, int)
 
 
 def data(folder, n=150):

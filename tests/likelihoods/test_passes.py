@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 from partirvm.backends.tile_passes import MomentsPass
-from partirvm.likelihoods import gaussian_passes, laplace_passes, slope_passes
-from partirvm.likelihoods.passes import Pass
+from partirvm.core.statistics import GramStatistics
+from partirvm.core.updates import init
+from partirvm.likelihoods import GAUSSIAN, gaussian_passes, laplace_passes, slope_passes
+from partirvm.likelihoods.passes import Panel, Pass, between, eligible
 
 PASSES = [
     value
@@ -45,3 +48,29 @@ def test_it_counts_its_rows():
     object.__setattr__(some, "rows", [3, 5])
     assert some.count(70) == 2
     assert len(PASSES) == 14
+
+
+ROWS = np.array([4, 5, 7, 9])
+
+
+@pytest.mark.parametrize("excluded", [[], [4], [9], [4, 9], [5, 7], [0, 3, 8, 12], [0, 4, 5, 7, 9, 12]])
+@pytest.mark.parametrize("weights", [None, np.array([0.0, 1.0, 2.0, 1e-300])])
+def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
+    """Row by row, those at both ends of the panel among them."""
+    X = np.zeros((4, 1))
+    found = eligible(Panel(ROWS, X, X, weights), np.array(excluded, dtype=np.int64))
+    weight = np.ones(4) if weights is None else weights
+    assert found.tolist() == [w > 0 and row not in excluded for row, w in zip(ROWS.tolist(), weight, strict=True)]
+
+
+@pytest.mark.parametrize("first", range(3, 11))
+def test_between_includes_both_ends(first):
+    """Those of the numbers that are at least the first and at most the last."""
+    for last in range(first, 11):
+        assert between(ROWS, first, last).tolist() == [row for row in ROWS.tolist() if first <= row <= last]
+
+
+def test_again_counts_iterations_from_zero():
+    """The last fit has the whole limit of iterations, whatever the rounds before it took."""
+    fit = init(GramStatistics.empty("basis"), np.zeros(0), 1.0, target_variance=1.0)
+    assert GAUSSIAN.again(replace(fit, iteration=7)).iteration == 0

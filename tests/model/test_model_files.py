@@ -402,7 +402,7 @@ def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatc
         store.save(made(seed=1))
     monkeypatch.undo()
     fs, root = fsspec.core.url_to_fs(job)
-    assert [path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)] == [
+    assert sorted(path.rsplit("/", 1)[-1] for path in fs.ls(f"{root}/models", detail=False)) == [
         "000000-000001",
         "000000-000001.json",
     ]

@@ -49,9 +49,9 @@ ASKED = {
         {"strategy": Incremental(fit_rows=Sample(rows=70), last_rows="sample", heuristic_rows=90)},
         {
             "strategy": "incremental",
-            "likelihood": "sample",
-            "likelihood_rows": 70,
-            "final_likelihood": "sample",
+            "fit_rows": "sample",
+            "sample_rows": 70,
+            "last_rows": "sample",
             "heuristic_rows": 90,
         },
     ),
@@ -59,7 +59,7 @@ ASKED = {
         {"strategy": SplitMerge(fit_rows=Partition(noise_rows=500, noise_every=10), stop_rule="partition")},
         {
             "strategy": "split-merge",
-            "likelihood": "partition",
+            "fit_rows": "partition",
             "noise_rows": 500,
             "noise_every": 10,
             "stop_rule": "partition",
@@ -67,7 +67,7 @@ ASKED = {
     ),
     "basic": (
         {"strategy": Basic(last_rows=Sample(50))},
-        {"strategy": "basic", "final_likelihood": "sample", "likelihood_rows": 50},
+        {"strategy": "basic", "last_rows": "sample", "sample_rows": 50},
     ),
     "kernel": (
         {"kernel": Gaussian(gamma="learn-per-feature", prior="half-normal", multiples=(1, 8))},

@@ -12,6 +12,7 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
+from partirvm.cli.flags import help_of
 from partirvm.core.priors import UPDATES
 from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
@@ -83,7 +84,7 @@ def test_every_option_has_a_flag_that_agrees(name):
     """Its name, its default, and the value that a text becomes."""
     flag, row = FLAGS[name], TABLE[name]
     assert flag.opts[0] == row.flag
-    assert flag.help.startswith(row.help.rstrip())
+    assert flag.help.startswith(help_of(row.help).rstrip())
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     assert options.parameters({name: context.params[name]}) == Request()
     if isinstance(row.check, Flag):
@@ -100,7 +101,7 @@ def test_every_option_has_a_flag_that_agrees(name):
 def test_flags_that_are_no_options_of_the_table():
     """Held-out data and the cluster; what the verbs add themselves."""
     others = {option.name for option in group.commands["plan"].params if isinstance(option, click.Option)} - set(TABLE)
-    assert others == {"validation", "scheduler", "as_json"}
+    assert others == {"validation", "scheduler", "as_json", "help_all"}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +181,9 @@ ALL = {
         ({"selection": "gain"}, {}, []),
         ({"selection": "gain", "stop_fraction": 0.1}, {"strategy": (SEVERAL_FITS, ROUNDS)}, ["selection"]),
         (
-            {"likelihood": "sample", "likelihood_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
+            {"fit_rows": "sample", "sample_rows": 10, "heuristic_rows": 5, "max_rounds": 1, "noise_rows": 3},
             {"strategy": ()},
-            ["max_rounds", "likelihood", "likelihood_rows", "noise_rows", "heuristic_rows"],
+            ["max_rounds", "fit_rows", "sample_rows", "noise_rows", "heuristic_rows"],
         ),
         ({"noise_rows": 3, "noise_every": 2}, {"fit_rows": "partition"}, []),
         (

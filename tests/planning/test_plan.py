@@ -30,9 +30,9 @@ def plan_of(**changes):
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
     looking = changes.pop("looking", NOT_LOOKING)
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_threads", "shrink_partition") if name in changes}
-    request = Request(strategy="working-set", selection="error", likelihood="full", partition_size=500, max_rounds=5)
+    request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
-    seen, last = FIT_ROWS[request.likelihood], FIT_ROWS[request.final_likelihood]
+    seen, last = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows]
     schedule = STRATEGIES[request.strategy].schedule
     method = Method(schedule, seen.seen(request, shape.n_rows), seen.whole and last.whole, looking)
     return make_plan(shape, machine, RATES, request, method, **rest)
@@ -164,13 +164,13 @@ def test_the_course_of_every_strategy(changes, says):
 @pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
 def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a sample."""
-    options = {"strategy": strategy, "likelihood": likelihood, "max_rounds": None}
-    options |= {"likelihood_rows": 2000, "noise_rows": 500}
+    options = {"strategy": strategy, "fit_rows": likelihood, "max_rounds": None}
+    options |= {"sample_rows": 2000, "noise_rows": 500}
     plan = plan_of(shape=DataShape(3000, 4, 1, 2048), partition_size=3000 if strategy == "basic" else 64, **options)
     assert plan.peak <= plan.machine.limit
     found = json.loads(json.dumps(plan.to_json()))
-    assert (found["strategy"], found["likelihood"]) == (strategy, likelihood)
-    assert found["likelihood_rows"] == plan.likelihood_rows == (2000 if likelihood == "sample" else None)
+    assert (found["strategy"], found["fit_rows"]) == (strategy, likelihood)
+    assert found["sample_rows"] == plan.sample_rows == (2000 if likelihood == "sample" else None)
     assert found["partitions"] == plan.partitions == -(-3000 // plan.partition_size)
     assert found["rounds"] == len(plan.rounds)
     assert found["rho"] is None

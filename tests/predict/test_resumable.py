@@ -437,11 +437,13 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 20)
     peaks = []
     for n in (60_000, 300_000):
-        data = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=4096)
-        tracemalloc.start()
-        prediction.predict(str(folder / "job"), data.url, str(tmp_path / f"{n}.csv"))
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        data, found = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=4096), []
+        for again in range(2):  # threads of other tests may allocate meanwhile
+            tracemalloc.start()
+            prediction.predict(str(folder / "job"), data.url, str(tmp_path / f"{n}-{again}.csv"))
+            found.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        peaks.append(min(found))
     assert peaks[1] < peaks[0] + (2 << 20)
 
 

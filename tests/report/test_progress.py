@@ -34,7 +34,7 @@ class SomePlan:
             "features": 2,
             "tiles": 4,
             "strategy": "working-set",
-            "likelihood": "full",
+            "fit_rows": "full",
             "partition_size": 50,
             "max_rounds": None,
             "notes": [],

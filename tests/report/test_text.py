@@ -82,8 +82,8 @@ def plan(**changes):
         "features": 8,
         "tiles": 18,
         "strategy": "working-set",
-        "likelihood": "full",
-        "likelihood_rows": None,
+        "fit_rows": "full",
+        "sample_rows": None,
         "partition_size": 500,
         "partitions": 72,
         "rounds": 9,
@@ -124,8 +124,8 @@ def test_a_plan_in_two_lines():
             "2 partitions of 500 candidates, merged on 1 level",
         ),
         ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 500 candidates"),
-        ({"likelihood": "sample", "likelihood_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
-        ({"likelihood": "partition"}, "9 rounds, likelihood of a fit's own rows"),
+        ({"fit_rows": "sample", "sample_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
+        ({"fit_rows": "partition"}, "9 rounds, likelihood of a fit's own rows"),
     ],
 )
 def test_the_course_of_every_strategy(changes, says):
@@ -208,9 +208,9 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     """Rounds leave a model, or are the levels of split-merge; fits are all but the heuristic's; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     outcome = SimpleNamespace(reason=Termination.CONVERGED, seconds=1.5)
-    found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, likelihood="sample", rho=0.12))
+    found = fit_facts("job", "fare", history, outcome, plan(strategy=strategy, fit_rows="sample", rho=0.12))
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 36_000)
-    assert (found["strategy"], found["likelihood"], found["partition_size"]) == (strategy, "sample", 500)
+    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 500)
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
     assert ("random candidates" in found["advice"]) == (strategy == "working-set")
     assert summary(found)

@@ -27,7 +27,7 @@ def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=
     ask = asked(rows or len(X), classes=problem.classifies, prior=prior)
     if centres is not None:
         ask = replace(ask, centres=min(centres, ask.centres))
-    options = Options(len(X), "random", likelihood_rows=rows or len(X), seed=seed)
+    options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
     numbers, heard = posterior_rows(problem, options, "sample", problem.empty), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, best=heard) as sample:
         found = learn(sample, problem, ask, seed)

@@ -9,7 +9,7 @@ from partirvm import ingest, jobs
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 from partirvm.options import Request
-from partirvm.setup.parameters import check_parameters, resolve_likelihood, resolve_partition_size, resolve_strategy
+from partirvm.setup.parameters import check_parameters, resolve_fit_rows, resolve_partition_size, resolve_strategy
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Record
 
@@ -28,19 +28,19 @@ from partirvm.strategies.instructions import Record
 )
 def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
     """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set always all."""
-    assert resolve_likelihood(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
+    assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
 
 
 @pytest.mark.parametrize("likelihood", ["full", "sample", "partition"])
 def test_a_likelihood_that_was_asked_for(likelihood):
-    """Stays; the only fit of basic is its last, so that final_likelihood counts there."""
-    asked = Request(likelihood=likelihood, likelihood_rows=77)
+    """Stays; the only fit of basic is its last, so that last_rows counts there."""
+    asked = Request(fit_rows=likelihood, sample_rows=77)
     in_order, at_once = STRATEGIES["incremental"].schedule, STRATEGIES["basic"].schedule
-    assert resolve_likelihood(asked, in_order, 1000, 10) == (likelihood, 77)
-    assert resolve_likelihood(asked, in_order, 50, 10) == (likelihood, 50), "no more rows than there are"
-    assert resolve_likelihood(asked, at_once, 1000, 1000)[0] == "full"
-    asked = Request(likelihood="full", final_likelihood=likelihood)
-    assert resolve_likelihood(asked, at_once, 1000, 1000)[0] == likelihood
+    assert resolve_fit_rows(asked, in_order, 1000, 10) == (likelihood, 77)
+    assert resolve_fit_rows(asked, in_order, 50, 10) == (likelihood, 50), "no more rows than there are"
+    assert resolve_fit_rows(asked, at_once, 1000, 1000)[0] == "full"
+    asked = Request(fit_rows="full", last_rows=likelihood)
+    assert resolve_fit_rows(asked, at_once, 1000, 1000)[0] == likelihood
 
 
 @pytest.mark.parametrize("wrong", ["never so", -1, float("nan"), [0.0], {"bias": -1}], ids=str)
@@ -96,8 +96,8 @@ def test_a_plan_resolves_what_a_fit_does(tmp_path, monkeypatch):
     X = rng.normal(size=(500, 2))
     data = ingest((X, X[:, 0] + 0.1 * rng.normal(size=500)), tmp_path / "d.zarr").url
     asked = Request(strategy="incremental", partition_size=20)
-    assert jobs.plan(data, asked).likelihood == "full"
+    assert jobs.plan(data, asked).fit_rows == "full"
     monkeypatch.setattr("partirvm.strategies.fit_rows.FULL_FLOPS", 2.0 * 500**2 * 20 - 1)
     plan = jobs.plan(data, asked)
-    assert (plan.likelihood, plan.likelihood_rows) == ("sample", 400)
+    assert (plan.fit_rows, plan.sample_rows) == ("sample", 400)
     assert "likelihood sample of 400 rows" in str(plan)

@@ -30,13 +30,13 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     with sample_of(X, y, rows=ROWS, passes=passes) as sample:
         found = sparseness(sample, problem, 1e-7)
     assert all(len(rows) == 40 for _, rows in passes.made)
-    assert (found.kind, found.likelihood, found.selection) == ("heuristic", "sample", "random")
+    assert (found.kind, found.fit_rows, found.selection) == ("heuristic", "sample", "random")
     assert found.rows == found.candidates == 40
     columns = Columns(("a", "b"), "y", classes=(0, 1)) if K else None
     journal, executor = MemoryJournal(), LocalExecutor(1)
     source = ArraySource(X[ROWS], y[ROWS], columns=columns)
     own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance)
-    options = Options(40, "all", "sample", "sample", likelihood_rows=40, tol=1e-5)
+    options = Options(40, "all", "sample", "sample", sample_rows=40, tol=1e-5)
     Driver(executor, source).run(Basic(), own, options, journal)
     executor.close()
     alone = journal.history[-1]

@@ -55,9 +55,9 @@ def runs(draw, names=NAMES):
         max_rounds=draw(st.sampled_from([None, 1, 3])),
         max_vectors=draw(st.sampled_from([None, 2, 10])),
         max_columns=draw(st.sampled_from([None, 60])),
-        likelihood=draw(st.sampled_from(tuple(FIT_ROWS))),
-        final_likelihood=draw(st.sampled_from(("full",) * 3 + tuple(FIT_ROWS))),
-        likelihood_rows=draw(st.integers(5, 60)),
+        fit_rows=draw(st.sampled_from(tuple(FIT_ROWS))),
+        last_rows=draw(st.sampled_from(("full",) * 3 + tuple(FIT_ROWS))),
+        sample_rows=draw(st.integers(5, 60)),
         stop_rule=draw(st.sampled_from(tuple(STOP_RULES))),
         batch=draw(st.sampled_from([1, 1000, 1_000_000])),
         tol=1e-5,
@@ -97,7 +97,7 @@ def test_the_rules_that_every_run_keeps(run):
         assert (save.record.noise_variance, save.record.train_rmse) == (None, None)
         assert (save.record.held_out_log_loss is None) == (simulator.held_out is None)
     last = simulator.saves[-1].record
-    if options.final_likelihood == "full":
+    if options.last_rows == "full":
         assert last.rows == (simulator.weight(None) > 0).sum()
     if options.max_rounds is not None and name in ("incremental", "working-set"):
         assert max(save.record.number for save in simulator.saves) <= options.max_rounds
@@ -164,7 +164,7 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
     X = groups(200, 3, seed=1)[0]
     simulator = ClassSimulator(X, codes, n_classes=3, likelihood="ovr")
-    simulator.run("working-set", Options(15, "random", "sample", likelihood_rows=40, max_rounds=3, max_passes=10))
+    simulator.run("working-set", Options(15, "random", "sample", sample_rows=40, max_rounds=3, max_passes=10))
     tasks = simulator.passes(Newton)
     assert len(tasks[0].rows) == 40
     assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]

@@ -22,9 +22,9 @@ PARTITIONED = ["split-merge", "incremental", "working-set"]
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
-    """likelihood_rows distinct rows; the last fit sees all."""
+    """sample_rows distinct rows; the last fit sees all."""
     simulator = Simulator(*wave(150, noise=0.3), shuffled=shuffled)
-    simulator.run(name, Options(20, "random", "sample", likelihood_rows=60, max_rounds=4))
+    simulator.run(name, Options(20, "random", "sample", sample_rows=60, max_rounds=4))
     passes = simulator.passes(GramPass)
     rows = passes[0].rows
     assert len(np.unique(rows)) == 60
@@ -48,13 +48,13 @@ def test_a_partition_is_fitted_to_the_rows_of_its_candidates(name, noise_rows):
         assert noise.rows is None if noise_rows is None else len(np.unique(noise.rows)) == noise_rows
     assert passes[-1].rows is None
     records = [log.record for log in simulator.passes(Log)] + [save.record for save in simulator.saves]
-    assert {record.likelihood for record in records[:-1]} == {"partition"}
-    assert records[-1].likelihood == "full"
+    assert {record.fit_rows for record in records[:-1]} == {"partition"}
+    assert records[-1].fit_rows == "full"
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_the_literal_scheme_never_fits_to_all_rows(name):
-    """final_likelihood="partition": the last posterior, too, sees the rows of its own candidates."""
+    """last_rows="partition": the last posterior, too, sees the rows of its own candidates."""
     simulator = Simulator(*wave(150, noise=0.3))
     options = Options(20, "random", "partition", "partition", max_rounds=3)
     simulator.run(name, options)
@@ -115,7 +115,7 @@ def test_a_centre_far_from_every_row_of_the_sample(name):
     X, y = wave(300, noise=0.3)
     X[250] = 1e3
     simulator = Simulator(X, y)
-    simulator.run(name, Options(50, "random", "sample", likelihood_rows=100))
+    simulator.run(name, Options(50, "random", "sample", sample_rows=100))
     assert 250 in simulator.candidates()
     for solve, answer in zip(simulator.passes(Solve), simulator.heard_of(Solved), strict=True):
         if solve.start.statistics.n == 100 and 250 in solve.start.statistics.labels:

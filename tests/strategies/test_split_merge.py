@@ -41,7 +41,7 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
 def test_the_best_part_so_far_is_the_model(likelihood):
     """A part is saved where it has more evidence per row than all before it, on any level; the others are logged."""
     simulator = Simulator(*wave(120, noise=0.3))
-    simulator.run("split-merge", Options(13, "order", likelihood, likelihood_rows=50))
+    simulator.run("split-merge", Options(13, "order", likelihood, sample_rows=50))
     fits = [event.fit for event in simulator.heard_of(Solved)]
     evidence = [fit.log_evidence / fit.n for fit in fits]
     best = [value > max(evidence[:k], default=-np.inf) for k, value in enumerate(evidence)]
@@ -86,7 +86,7 @@ def test_how_many_run_side_by_side_changes_no_bit(likelihood):
     found = []
     for batch in (1, 1500, 10**6):
         simulator = Simulator(*wave(120, noise=0.3))
-        simulator.run("split-merge", Options(20, "order", likelihood, likelihood_rows=50, batch=batch))
+        simulator.run("split-merge", Options(20, "order", likelihood, sample_rows=50, batch=batch))
         found.append((spelled(simulator.saves), spelled(simulator.parts)))
         most = max(len(turn) for turn in simulator.turns if isinstance(turn[0], Solve))
         assert most == {1: 1, 1500: 3, 10**6: 6}[batch]

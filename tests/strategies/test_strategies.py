@@ -131,7 +131,7 @@ def test_the_gram_is_extended_never_recomputed(selection):
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
     """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
-    simulator.run(name, Options(20, selection, likelihood, likelihood_rows=60, max_rounds=3))
+    simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
     Phi, t = simulator.phi(last.design), simulator.t[:, 0]
     expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
@@ -285,10 +285,10 @@ def test_a_round_that_comes_back_is_fitted_to_all_rows(likelihood):
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
     simulator = Simulator(X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4)
-    options = Options(6, "error", likelihood, likelihood_rows=40, stop_fraction=0.0)
+    options = Options(6, "error", likelihood, sample_rows=40, stop_fraction=0.0)
     assert simulator.run("working-set", options) is Termination.VALIDATION
     last, best = simulator.saves[-1].record, min(simulator.saves[:-1], key=lambda save: save.record.held_out_rmse)
-    assert (last.number, last.candidates, last.rows, last.likelihood) == (
+    assert (last.number, last.candidates, last.rows, last.fit_rows) == (
         best.record.number,
         best.record.vectors,
         60,
@@ -339,8 +339,8 @@ def test_actions_on_all_candidates_need_no_gram_matrix(sampled):
     """Basic asks for the design once, over the rows of the last fit, and ends where no action gains by the formulas."""
     X, y = wave(80, d=1)
     simulator = Simulator(np.vstack([X, X[:10]]), np.append(y, y[:10] + 0.1), gamma=1.0)
-    options = Options(20, "all", tol=1e-6, solver="fast", final_likelihood="sample" if sampled else "full")
-    options = replace(options, likelihood_rows=60)
+    options = Options(20, "all", tol=1e-6, solver="fast", last_rows="sample" if sampled else "full")
+    options = replace(options, sample_rows=60)
     assert simulator.run("basic", options) is Termination.CONVERGED
     assert not simulator.passes(GramPass)
     (asked,) = simulator.passes(DesignPass)
