@@ -1,6 +1,7 @@
 """From linear predictors to class probabilities, and their moderation by the uncertainty of the weights.
 
-K classes have C linear predictors f: C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second), C = K for ``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
+K classes have C linear predictors f: C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second), C = K for
+``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
 
 To add a link, enter one ``Link`` in ``LINKS`` and one likelihood of the same name in ``likelihoods.LIKELIHOODS``.
 """

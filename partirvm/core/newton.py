@@ -1,4 +1,4 @@
-"""A classification fit between its passes: what to measure next, and what to make of it. Pure.
+"""The steps of a classification fit between its passes: from the statistic of a pass to the next trial point. Pure.
 
 ``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the
 ``trial`` whose statistic the next pass is to measure. ``receive(search, block, rule)`` goes on with that statistic,
@@ -25,7 +25,7 @@ from partirvm.core.updates import HOPE, StopRule
 Float = NDArray[np.float64]
 
 Look = Callable[[], None]
-"""Called between dense iterations; raises where somebody wants the end."""
+"""Called between dense iterations; raises to stop the fit."""
 
 TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""

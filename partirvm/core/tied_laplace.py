@@ -73,7 +73,7 @@ def slopes(
 ) -> Float:
     """D (n, M), nats, summed over outputs, of a block Φ (n, M) of rows with class ``codes`` (n,).
 
-    ``shift`` (M, C) is v, the others are as in ``log_det_gradient``.
+    ``shift`` (M, C) is v; the other arguments are those of ``log_det_gradient``.
     """
     f = block @ mean
     _, rest, bend = LINKS[likelihood].derivatives(f, targets(codes, f.shape[1]))

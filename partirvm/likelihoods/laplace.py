@@ -158,7 +158,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 
 
 class ClassLikelihood(LaplaceLikelihood):
-    """A likelihood of classes by the logistic functions of ``core.logistic``."""
+    """A likelihood of classes by the link of its name in ``core.link.LINKS``."""
 
     of_classes: ClassVar[bool] = True
 
@@ -167,7 +167,7 @@ class ClassLikelihood(LaplaceLikelihood):
         return ClassModel.from_fit(design, fit, columns, self.name, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
-        """One for two classes: it speaks for the second. One for each of more."""
+        """The number of outputs of its link."""
         return LINKS[self.name].n_outputs(n_classes)
 
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> LogisticPass:
