@@ -73,7 +73,7 @@ class Together:
         return found
 
     def sparsity_and_quality(self) -> tuple[Float, Float]:
-        """s and q of all columns (K, T): what each would meet if it were not active."""
+        """s and q of all columns (K, T), each computed as if the column were not active."""
         pairs = [output.sparsity_and_quality() for output in self.outputs]
         return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
 
@@ -95,7 +95,7 @@ class Together:
         return Action(kind, j, float(after[j]), float(gain[j]), float(gain[j]))
 
     def do(self, action: Action) -> None:
-        """Carry out an action."""
+        """Apply an action to all outputs."""
         for output in self.outputs:
             if action.kind == "add":
                 output.add(action.column, action.alpha)
@@ -105,7 +105,7 @@ class Together:
                 output.change(action.column, action.alpha)
 
     def displacement(self) -> float:
-        """½δᵀGδ, nats: how far from where it was measured the quadratic has its mode by now."""
+        """½δᵀGδ, nats: distance of the quadratic's mode from the weights at which it was measured."""
         found = 0.0
         for output, weights, curvature in zip(self.outputs, self.weights.T, self.curvature, strict=True):
             delta = -weights
@@ -144,14 +144,14 @@ def act(
 def _groups(state: LaplaceState) -> list[slice]:
     """Outputs that share α."""
     outputs = state.alpha.shape[1]
-    return [slice(0, outputs)] if state.likelihood == "multinomial" else [slice(k, k + 1) for k in range(outputs)]
+    return [slice(0, outputs)] if state.coupled else [slice(k, k + 1) for k in range(outputs)]
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What actions want: α = ``goal`` (K, C), of which way a ``share`` (K, C) is made, as a change of 1/α.
+    """Target of actions: α = ``goal`` (K, C), approached by a ``share`` (K, C) of the change of 1/α.
 
-    ``drift`` (K, C) is the change of 1/α that was last wanted of each.
+    ``drift`` (K, C) is the last nonzero change of 1/α that actions proposed.
     """
 
     goal: Float
@@ -160,16 +160,16 @@ class Aim:
 
     @classmethod
     def at(cls, state: LaplaceState) -> Aim:
-        """Where the state stands: no change was wanted yet."""
+        """The α of the state, with no change proposed yet."""
         return cls(state.alpha, np.zeros(state.alpha.shape), np.ones(state.alpha.shape))
 
     def nearer(self) -> Aim:
-        """The same goal, and less of the way."""
+        """The same goal with a smaller share of the change."""
         return replace(self, share=NEARER * self.share)
 
 
 def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, look: Callable[[], None] = lambda: None) -> Aim:
-    """What actions want of a quadratic, after what they wanted of the last; all of it unless they ``damp``."""
+    """The aim of actions on a new quadratic, after the aim on the last one; the share is 1 unless ``damp``."""
     goal = act(state, least, look)
     drift = 1.0 / goal - 1.0 / state.alpha
     share = next_share(drift, last.drift, last.share) if damp else np.ones(drift.shape)
@@ -177,7 +177,7 @@ def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, look: Callab
 
 
 def toward(state: LaplaceState, aim: Aim) -> LaplaceState:
-    """With the share of the way to its goal that an aim makes."""
+    """The state at α moved towards the goal by the share of the aim."""
     with np.errstate(divide="ignore"):
         variance = 1.0 / state.alpha + aim.share * (1.0 / aim.goal - 1.0 / state.alpha)
         alpha = np.where(aim.share < 1.0, 1.0 / np.maximum(variance, 0.0), aim.goal)

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior
@@ -91,9 +92,14 @@ class LaplaceState:
         )
 
     @property
+    def coupled(self) -> bool:
+        """Whether outputs share one likelihood and one α per column (``core.link``)."""
+        return LINKS[self.likelihood].coupled
+
+    @property
     def own_prior(self) -> Prior:
         """The prior's part of each output."""
-        return self.prior.shared(self.alpha.shape[1]) if self.likelihood == "multinomial" else self.prior
+        return self.prior.shared(self.alpha.shape[1]) if self.coupled else self.prior
 
     @property
     def mean(self) -> Float:
@@ -210,7 +216,7 @@ def update(state: LaplaceState) -> LaplaceState:
     gone = (prior.alpha.worthless(s, q) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     gone = (gone & ~prior.held(state.labels)[:, None]) | ~np.isfinite(state.alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
-    if state.likelihood == "multinomial":
+    if state.coupled:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     return _left(state, gone, np.where(gone, np.inf, np.maximum(alpha, floor)))
 
@@ -227,7 +233,7 @@ def thin(state: LaplaceState) -> LaplaceState:
     if not failing.any():
         return state
     gone = ~there
-    if state.likelihood == "multinomial":
+    if state.coupled:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
@@ -238,7 +244,7 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
     """Values (M, C), or their means over outputs where these have one α."""
-    if state.likelihood != "multinomial":
+    if not state.coupled:
         return values
     return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
 
@@ -332,7 +338,7 @@ def enter(
 def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
     """α (P, C) at which the columns that ``together`` has beyond those of the fit start."""
     s, q, precision = entry_factors(there, together)
-    if there.likelihood == "multinomial":
+    if there.coupled:
         shape = s.shape
         s, q, precision = (np.broadcast_to(value.mean(axis=1, keepdims=True), shape) for value in (s, q**2, precision))
         q = np.sqrt(q)

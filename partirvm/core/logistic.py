@@ -1,4 +1,4 @@
-"""The logistic likelihood of class codes, as an additive statistic: what one pass leaves for a Newton step.
+"""The statistic of one pass over rows with class codes, for a Newton step by Laplace's approximation. Additive.
 
 With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
 
@@ -8,7 +8,7 @@ With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilitie
 
 the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
 with B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are
-other blocks, −Φᵀ diag(v y_k y_l) Φ, which are left out: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
+other blocks, −Φᵀ diag(v y_k y_l) Φ, which are omitted: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
 """
 
 from __future__ import annotations
@@ -17,22 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax
+
+from partirvm.core.link import LINKS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-LOGISTIC = ("bernoulli", "multinomial", "ovr")
-"""The likelihoods of classes."""
-
-
-def n_outputs(likelihood: str, n_classes: int) -> int:
-    """C: one linear predictor for two classes, K for more; 1 for a target that is a number.
-
-    >>> n_outputs("bernoulli", 2), n_outputs("ovr", 5), n_outputs("gaussian", 0)
-    (1, 5, 1)
-    """
-    return n_classes if likelihood in ("multinomial", "ovr") else 1
 
 
 @dataclass(frozen=True)
@@ -58,10 +47,10 @@ class LogisticBlock:
         """Statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         target = targets(codes, predictors.shape[1])
-        log_likelihood, y = _likelihood(likelihood, predictors, target)
-        slope, bend = target - y, y * (1.0 - y)
+        link = LINKS[likelihood]
+        log_likelihood, slope, bend = link.derivatives(predictors, target)
         wrong = guesses(predictors) != codes
-        nll = -_log_probability(likelihood, predictors, codes, log_likelihood)
+        nll = -link.log_probability(predictors, codes, log_likelihood)
         if weights is not None:
             log_likelihood = log_likelihood * weights[:, None]
             slope, bend = slope * weights[:, None], bend * weights[:, None]
@@ -86,7 +75,7 @@ class LogisticBlock:
         )
 
     def accumulate(self, other: LogisticBlock) -> LogisticBlock:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
@@ -106,7 +95,7 @@ class LogisticBlock:
 
 
 def targets(codes: Float, outputs: int) -> Float:
-    """What each output is to say of class codes (n,): (n, C), 1 for its class and 0 for others."""
+    """Targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
 
 
@@ -119,38 +108,14 @@ def guesses(predictors: Float) -> Int:
 def misclassification_probabilities(likelihood: str, codes: Float, predictors: Float) -> Float:
     """1 − p of the right class (n,), of linear predictors (n, C)."""
     target = targets(codes, predictors.shape[1])
-    logs = _log_probability(likelihood, predictors, codes, _likelihood(likelihood, predictors, target)[0])
+    link = LINKS[likelihood]
+    logs = link.log_probability(predictors, codes, link.derivatives(predictors, target)[0])
     return -np.expm1(logs)
-
-
-def expected(likelihood: str, predictors: Float) -> Float:
-    """What each output expects, y (n, C), of linear predictors (n, C)."""
-    return _likelihood(likelihood, predictors, np.zeros_like(predictors))[1]
-
-
-def _log_probability(likelihood: str, predictors: Float, codes: Float, log_likelihood: Float) -> Float:
-    """log p of the right class (n,); one-vs-rest divides its sigmoids by their sum."""
-    if likelihood != "ovr":
-        return log_likelihood[:, 0]
-    logs = log_softmax(log_expit(predictors), axis=1)
-    found: Float = logs[np.arange(len(codes)), codes.astype(np.int64)]
-    return found
-
-
-def _likelihood(likelihood: str, predictors: Float, target: Float) -> tuple[Float, Float]:
-    """Log likelihood of each row, (n, L), and what each output expects, (n, C)."""
-    if likelihood == "multinomial":
-        shifted = predictors - predictors.max(axis=1, keepdims=True)
-        total = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        logs = shifted - total
-        return (logs * target).sum(axis=1, keepdims=True), np.exp(logs)
-    sign = np.where(target > 0, predictors, -predictors)
-    return -np.logaddexp(0.0, -sign), expit(predictors)
 
 
 @dataclass(frozen=True)
 class LogisticCross:
-    """What s and q of Q columns on trial need beside M present ones, over some rows, at given weights.
+    """Statistic for s and q of Q candidate columns beside M present ones, over some rows, at given weights.
 
     ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
     """
@@ -167,8 +132,7 @@ class LogisticCross:
         """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, Q), class codes (rows,), ``mean`` (M, C)."""
         predictors = kept @ mean
         target = targets(codes, predictors.shape[1])
-        y = _likelihood(likelihood, predictors, target)[1]
-        slope, bend = target - y, y * (1.0 - y)
+        _, slope, bend = LINKS[likelihood].derivatives(predictors, target)
         n = len(new)
         if weights is not None:
             slope, bend, n = slope * weights[:, None], bend * weights[:, None], int((weights > 0).sum())
@@ -184,7 +148,7 @@ class LogisticCross:
         )
 
     def accumulate(self, other: LogisticCross) -> LogisticCross:
-        """``self + other`` in the arrays of ``self``, which must belong to the caller alone."""
+        """``self + other`` in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n)

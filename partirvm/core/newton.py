@@ -1,4 +1,4 @@
-"""A classification fit between its passes: what to measure next, and what to make of it. Pure.
+"""The steps of a classification fit between its passes: from the statistic of a pass to the next trial point. Pure.
 
 ``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the
 ``trial`` whose statistic the next pass is to measure. ``receive(search, block, rule)`` goes on with that statistic,
@@ -25,7 +25,7 @@ from partirvm.core.updates import HOPE, StopRule
 Float = NDArray[np.float64]
 
 Look = Callable[[], None]
-"""Called between dense iterations; raises where somebody wants the end."""
+"""Called between dense iterations; raises to stop the fit."""
 
 TIMID = 8
 """Passes with a single update of α each, before there are more between two passes."""
@@ -124,7 +124,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
     if now.penalised() < search.baseline - _rounding(now):
         return _back(search, rule, search.baseline - now.penalised())
     pairs = search.pairs
-    if now.passes - search.since > TIMID and search.origin is not None and now.likelihood == "multinomial":
+    if now.passes - search.since > TIMID and search.origin is not None and now.coupled:
         pairs = remember(pairs, trial.weights - search.origin, trial.block.gradient - block.gradient)
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return replace(search, current=now), Termination.HALVED
@@ -271,7 +271,7 @@ def _sober(state: LaplaceState) -> LaplaceState:
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     """With the weights of a part of a Newton step as the point to be measured; coupled outputs keep a sum of zero."""
-    if state.likelihood != "multinomial":
+    if not state.coupled:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * newton_step(state, pairs)
     return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))

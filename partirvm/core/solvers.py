@@ -6,7 +6,7 @@
     Tipping & Faul's actions (``core.fast``): many, cheap ones; begins without the columns that have just entered.
 ``"auto"``
     The fixed point for a fit that ends early, of several targets or with a prior other than the flat one, which actions
-    do not know; for another one that converges several ways, and the best.
+    do not support; for any other fit several ways, of which the best is taken.
 
 **Auto.** The two end in different optima: actions are far behind where the kernel is wide, for they take columns that
 the next ones make superfluous, and end where no single change gains; the fixed point prunes in one go what it should
@@ -76,7 +76,7 @@ def solve(
     on_step: Watch = lambda info: None,
     pool: Pool | None = None,
 ) -> tuple[HyperState, Termination]:
-    """A dense fit: from ``state`` until the rule ends it. ``on_step`` hears of each step, and may raise to leave.
+    """A dense fit: from ``state`` until the rule ends it. ``on_step`` is called after each step, and may raise to stop.
 
     For "fast" the candidates may be in a ``pool``, beside a ``state`` without columns.
     """
@@ -102,7 +102,7 @@ def _fast(state: HyperState, rule: StopRule, on_step: Watch, pool: Pool | None) 
 
 @dataclass(frozen=True)
 class Solver:
-    """A way to maximise the evidence; ``acts_alone``: by actions only, which know one target and the flat prior."""
+    """A way to maximise the evidence. ``acts_alone``: by actions only, for one target and the flat prior."""
 
     name: str
     run: Callable[[HyperState, StopRule, Watch, Pool | None], tuple[HyperState, Termination]]

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, init, settled
-from partirvm.core.logistic import LogisticBlock, expected, targets
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock, targets
 from partirvm.core.tied import Tied, retied
 
 Float = NDArray[np.float64]
@@ -58,7 +59,7 @@ def log_det_gradient(likelihood: str, block: Float, mean: Float, covariance: Flo
     ``mean`` is (M, C), ``covariance`` (C, M, M), ``weights`` (n,) those of rows.
     """
     spread = [np.einsum("nm,nm->n", (each @ block.T).T, block) for each in covariance]
-    return _log_det_gradient(likelihood, np.stack(spread, axis=1), expected(likelihood, block @ mean), weights)
+    return _log_det_gradient(likelihood, block @ mean, np.stack(spread, axis=1), weights)
 
 
 def slopes(
@@ -72,28 +73,27 @@ def slopes(
 ) -> Float:
     """D (n, M), nats, summed over outputs, of a block Φ (n, M) of rows with class ``codes`` (n,).
 
-    ``shift`` (M, C) is v, the others are as in ``log_det_gradient``.
+    ``shift`` (M, C) is v; the other arguments are those of ``log_det_gradient``.
     """
-    y = expected(likelihood, block @ mean)
-    rest, bend = targets(codes, y.shape[1]) - y, y * (1 - y)
+    f = block @ mean
+    _, rest, bend = LINKS[likelihood].derivatives(f, targets(codes, f.shape[1]))
     if weights is not None:
         rest, bend = rest * weights[:, None], bend * weights[:, None]
     found: Float = ((mean + shift) @ rest.T).T  # stored column by column, as kernels like it
-    spread = np.empty_like(y)
+    spread = np.empty_like(f)
     for k, each in enumerate(covariance):
         product = (each @ block.T).T
         spread[:, k] = np.einsum("nm,nm->n", product, block)
         product *= bend[:, k : k + 1]
         found -= product
-    turn = 0.5 * _log_det_gradient(likelihood, spread, y, weights) + bend * (block @ shift)
+    turn = 0.5 * _log_det_gradient(likelihood, f, spread, weights) + bend * (block @ shift)
     found -= (mean @ turn.T).T
     return found
 
 
-def _log_det_gradient(likelihood: str, spread: Float, y: Float, weights: Float | None) -> Float:
-    """c (n, C) of the variances s (n, C) of linear predictors, and of what each output expects."""
-    found: Float = spread * y * (1 - 2 * y)
-    found -= y * (found.sum(axis=1, keepdims=True) if likelihood == "multinomial" else found)
+def _log_det_gradient(likelihood: str, f: Float, spread: Float, weights: Float | None) -> Float:
+    """c (n, C) at linear predictors f (n, C) with variances s (n, C)."""
+    found = LINKS[likelihood].log_det_gradient(f, spread)
     return found if weights is None else found * weights[:, None]
 
 

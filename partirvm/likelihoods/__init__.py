@@ -17,14 +17,14 @@ AnyLikelihood: TypeAlias = Likelihood[Any, Any]
 LIKELIHOODS: dict[str, AnyLikelihood] = {
     each.name: each for each in (GAUSSIAN, BERNOULLI, SoftmaxLikelihood(), OneVsRestLikelihood())
 }
-"""Every likelihood by name. One that is entered here can be asked for, by one of its ``words``."""
+"""Every likelihood by name. A new one becomes available by an entry here, under its ``words``."""
 
 
 def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
-    """The likelihood of a target of K = ``n_classes`` classes, 0 for a number, that an option's value asks for.
+    """The likelihood for an option's value, of a target with K = ``n_classes`` classes (0 for regression).
 
-    That is the value of ``multi_class`` for classes, of ``noise_variance`` for a number. ``KeyError`` for one that no
-    likelihood of such a target has.
+    ``word`` is the value of ``multi_class`` in classification, of ``noise_variance`` in regression.
+    Raises ``KeyError`` if no likelihood of such a target has this word.
 
     >>> likelihood_for(2, "ovr").name, likelihood_for(3, "auto").name, likelihood_for(0, 0.25).name
     ('bernoulli', 'multinomial', 'gaussian')
@@ -36,7 +36,7 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:
-    """The words by which likelihoods of classes, or of a number, are asked for.
+    """The words that select a likelihood in classification (``classes``) or regression.
 
     >>> words_of(classes=True), words_of(classes=False)
     (('auto', 'multinomial', 'ovr'), ('estimate',))

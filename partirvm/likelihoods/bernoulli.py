@@ -10,7 +10,7 @@ from partirvm.likelihoods.laplace import ClassLikelihood
 
 @dataclass(frozen=True)
 class BernoulliLikelihood(ClassLikelihood):
-    """Two classes, for which all ways to tell classes apart are one."""
+    """The likelihood of two classes, the same for every value of ``multi_class``."""
 
     name: ClassVar[str] = "bernoulli"
     words: ClassVar[tuple[str, ...]] = ("auto", "multinomial", "ovr")

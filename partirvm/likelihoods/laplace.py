@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, enter, init, trial_factors
-from partirvm.core.logistic import LogisticBlock, LogisticCross, n_outputs
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock, LogisticCross
 from partirvm.core.newton import Search, begin, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.residuals import LargestErrors
@@ -157,7 +158,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
 
 
 class ClassLikelihood(LaplaceLikelihood):
-    """A likelihood of classes by the logistic functions of ``core.logistic``."""
+    """A likelihood of classes by the link of its name in ``core.link.LINKS``."""
 
     of_classes: ClassVar[bool] = True
 
@@ -166,8 +167,8 @@ class ClassLikelihood(LaplaceLikelihood):
         return ClassModel.from_fit(design, fit, columns, self.name, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
-        """One for two classes: it speaks for the second. One for each of more."""
-        return n_outputs(self.name, n_classes)
+        """The number of outputs of its link."""
+        return LINKS[self.name].n_outputs(n_classes)
 
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> LogisticPass:
         """The logistic pass."""

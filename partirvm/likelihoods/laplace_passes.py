@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.drawing import drawn
-from partirvm.core.link import moderated, probabilities, variances
+from partirvm.core.link import LINKS, moderated, probabilities, variances
 from partirvm.core.logistic import LogisticBlock, LogisticCross, misclassification_probabilities
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.scores import ClassScores
@@ -125,7 +125,7 @@ class LogisticScorePass(DesignedPass):
             rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
             f[rows] = block @ self.mean
             if self.moderate:
-                f[rows] = moderated(f[rows], variances(block, self.roots))
+                f[rows] = moderated(f[rows], variances(block, self.roots), LINKS[self.likelihood].moderation)
         codes = tile.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]

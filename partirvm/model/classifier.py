@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.link import moderated, probabilities, probability_band, variances
+from partirvm.core.link import LINKS, moderated, probabilities, probability_band, variances
 from partirvm.core.rowwise import products
 from partirvm.core.uncertainty import quantile
 from partirvm.errors import DataError, UsageError
@@ -47,7 +47,7 @@ class ClassModel:
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, else C = K.
 
     ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite if predictor k lacks the
-    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LIKELIHOODS``. ``columns.classes`` are
+    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LINKS``. ``columns.classes`` are
     the labels of the codes 0 … K−1.
     """
 
@@ -158,7 +158,7 @@ class ClassModel:
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d) of float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
-        return f if variance is None else moderated(f, variance), near
+        return f if variance is None else moderated(f, variance, LINKS[self.likelihood].moderation), near
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:

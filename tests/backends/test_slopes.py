@@ -11,7 +11,7 @@ from by_default import some
 from kernel_cases import CASES, Case, D
 
 from partirvm.backends import LocalExecutor
-from partirvm.core.logistic import n_outputs
+from partirvm.core.link import LINKS
 from partirvm.core.statistics import BIAS
 from partirvm.data import ArraySource
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
@@ -139,7 +139,7 @@ def test_slopes_of_classes(rng, monkeypatch, case, likelihood, K):
     X, codes, w = rows(rng, K)
     problem, design = problem_of(case.kernel, X, codes, likelihood, K)
     point = looked(problem, design, ArraySource(X, codes, w, tile_rows=TILE))
-    alpha = np.repeat(point.tied.alphas(labels_of(design))[:, None], n_outputs(likelihood, K), axis=1)
+    alpha = np.repeat(point.tied.alphas(labels_of(design))[:, None], LINKS[likelihood].n_outputs(K), axis=1)
     assert (labels_of(design) == BIAS).sum() == 1
 
     def evidence(kernel):

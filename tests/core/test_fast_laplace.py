@@ -14,7 +14,8 @@ from scipy.special import expit
 from partirvm.core import fast_laplace
 from partirvm.core.fast_laplace import Aim, Together, act, aimed, toward
 from partirvm.core.laplace import enter, init, moved_to
-from partirvm.core.logistic import LOGISTIC, LogisticBlock, n_outputs
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import begin, receive
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
@@ -38,7 +39,7 @@ def problem(seed, likelihood, N=60, K=12):
 def far_away(seed, likelihood, Phi, codes):
     """A state of some active columns, measured at weights that are no mode."""
     rng = np.random.default_rng(seed + 1)
-    K, C = Phi.shape[1], n_outputs(likelihood, 3 if likelihood != "bernoulli" else 2)
+    K, C = Phi.shape[1], LINKS[likelihood].n_outputs(3 if likelihood != "bernoulli" else 2)
     there = rng.random((K, 1 if likelihood == "multinomial" else C)) < 0.4
     alpha = np.where(there, 10 ** rng.uniform(-1, 1, size=there.shape), np.inf)
     alpha = np.ascontiguousarray(np.broadcast_to(alpha, (K, C)))
@@ -110,7 +111,7 @@ def test_actions_on_a_quadratic_are_those_of_the_dense_algorithm(monkeypatch, li
     np.testing.assert_allclose([a.gain for a in actions], [gain for gain, *_ in expected], rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_action_gains_what_the_evidence_rises_by(likelihood, seed):
     """Of all outputs that share α: that of the working responses, that of the state, and no other action gains more."""
@@ -176,7 +177,7 @@ def drive(search, Phi, codes, rule=RULE, w=None):
 
 def fit(likelihood, Phi, codes, rule=RULE, w=None):
     """From nothing to the end: the fit of the active columns, and why it ended."""
-    C = n_outputs(likelihood, 3 if likelihood != "bernoulli" else 2)
+    C = LINKS[likelihood].n_outputs(3 if likelihood != "bernoulli" else 2)
     labels, none, zero = np.arange(Phi.shape[1]) + BIAS, np.zeros((0, C)), np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     first = enter(likelihood, labels, block, labels[:0], none, none, wait=True)
@@ -184,7 +185,7 @@ def fit(likelihood, Phi, codes, rule=RULE, w=None):
 
 
 @settings(max_examples=25)
-@given(st.sampled_from(LOGISTIC), seeds)
+@given(st.sampled_from(list(LINKS)), seeds)
 def test_the_end_is_a_mode_where_no_action_gains(likelihood, seed):
     """Mode and evidence are those of the dense formulas, and what any candidate could gain is below tol·N."""
     Phi, codes = problem(seed, likelihood, 40, 10)
@@ -213,7 +214,7 @@ def test_the_end_is_a_mode_where_no_action_gains(likelihood, seed):
         assert dense_gains(whole, Phi, codes, outputs).max() < 2 * rule.tol * len(codes)
 
 
-@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "copies", "zeros"])
 def test_hard_data_end_finite(rng, likelihood, kind):
     """Classes that part, inputs that tell nothing, rows that contradict each other, columns twice or empty."""
@@ -273,7 +274,7 @@ def test_limits_and_a_watcher_end_a_fit():
         begin(everything, RULE, leave, fast=True)
 
 
-@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("likelihood", LINKS)
 def test_no_candidate_no_column(likelihood):
     """A fit that has none to choose from ends with none."""
     Phi, codes = problem(0, likelihood)

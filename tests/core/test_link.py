@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LIKELIHOODS, moderated, probabilities, variances
+from partirvm.core.link import LINKS, moderated, probabilities, variances
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -18,7 +18,7 @@ def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.nd
     return shape.flatmap(lambda shape: arrays(np.float64, shape, elements=st.floats(low, high)))
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
 def test_probabilities_equal_the_formulas(likelihood, data):
     f = data.draw(outputs(likelihood, -30, 30))
@@ -31,7 +31,7 @@ def test_probabilities_equal_the_formulas(likelihood, data):
     np.testing.assert_allclose(probabilities(likelihood, f), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
 def test_probabilities_are_finite_and_sum_to_one_however_large_the_predictors(likelihood, data):
     f = data.draw(outputs(likelihood, -1e4, 1e4))

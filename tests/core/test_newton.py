@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from partirvm.core.laplace import enter, entry_factors, init, update
-from partirvm.core.logistic import LOGISTIC, LogisticBlock, n_outputs
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock
 from partirvm.core.newton import begin, receive, settle
 from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
@@ -25,7 +26,7 @@ RULE = StopRule(1e-7, 200)
 
 def start(likelihood, Phi, codes, K, w=None):
     """The state of a first pass at weights of zero: every column at its entry α. The first column is the bias."""
-    C, labels = n_outputs(likelihood, K), np.arange(Phi.shape[1]) + BIAS
+    C, labels = LINKS[likelihood].n_outputs(K), np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     none = init(likelihood, labels[:0], zero[:0], zero[:0], block.take(np.arange(0)))
@@ -93,14 +94,14 @@ def banana(rng, n):
 @st.composite
 def fixed(draw):
     """A likelihood of 2 or 3 classes, columns, codes, α shared where outputs are coupled, weights of rows."""
-    likelihood, rng = draw(st.sampled_from(LOGISTIC)), np.random.default_rng(draw(seeds))
+    likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else 3
     M = draw(st.integers(1, 6))
     Phi = rng.normal(size=(draw(st.integers(8, 60)), M))
     codes = (2 * Phi @ rng.normal(size=(M, K)) + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(-1, 2, size=(M, 1 if likelihood == "multinomial" else n_outputs(likelihood, K)))
+    alpha = 10.0 ** rng.uniform(-1, 2, size=(M, 1 if likelihood == "multinomial" else LINKS[likelihood].n_outputs(K)))
     w = draw(st.sampled_from([None, rng.choice([0.5, 1.0, 2.0], len(Phi))]))
-    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, n_outputs(likelihood, K))).copy(), w
+    return likelihood, Phi, codes, np.broadcast_to(alpha, (M, LINKS[likelihood].n_outputs(K))).copy(), w
 
 
 @given(fixed())
@@ -122,7 +123,7 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     np.testing.assert_array_equal(state.alpha, alpha)
 
 
-@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("likelihood", LINKS)
 def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
     """Another update changes the evidence by less than the rule's tolerance, and the weights are the mode."""
     X, codes = banana(rng, 120)
@@ -217,7 +218,7 @@ def test_few_passes(seed, gamma):
     assert state.n_vectors < 20
 
 
-@pytest.mark.parametrize("likelihood", LOGISTIC)
+@pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
 def test_hard_data_end_finite(rng, likelihood, kind):
     """Classes that part, inputs that tell nothing, rows that contradict each other, one row of each class."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from partirvm.core import tied_laplace
-from partirvm.core.logistic import LogisticBlock, n_outputs
+from partirvm.core.link import LINKS
+from partirvm.core.logistic import LogisticBlock
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.tied import ALPHA_CEILING, Noise, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
@@ -102,7 +103,7 @@ def classes(rng, likelihood):
     K = 2 if likelihood == "bernoulli" else 3
     Phi = np.hstack([np.ones((20, 1)), rng.normal(size=(20, 2))])
     codes = (Phi @ rng.normal(size=(3, K)) + rng.gumbel(size=(20, K))).argmax(axis=1).astype(float)
-    alpha = np.repeat([[0.3], [0.7], [0.7]], n_outputs(likelihood, K), axis=1)
+    alpha = np.repeat([[0.3], [0.7], [0.7]], LINKS[likelihood].n_outputs(K), axis=1)
     return Phi, codes, alpha, rng.choice([0.0, 1.0, 2.0], size=20)
 
 
