@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from partirvm.storage import open_folder
+from partirvm.storage.snapshots import Snapshots
 
 
 def test_a_folder_that_is_not_there_is_empty(place):
@@ -25,3 +26,9 @@ def test_a_folder_with_a_hidden_name_lists_nothing_and_is_not_empty(place):
     assert not folder.empty()
     folder.remove()
     assert folder.empty()
+
+
+def test_snapshots_begin_at_zero(place):
+    """The mark of a series in which nothing is: a claim that takes it makes void all that older writers add."""
+    snapshots = Snapshots(open_folder(place), "models")
+    assert (snapshots.current(), snapshots.mark()) == (None, (0, 0))
