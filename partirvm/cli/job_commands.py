@@ -219,7 +219,7 @@ def resume(
                 return detached(job, scheduler, as_json)
             attempt = opened.requeue(data, validation, allow_code=allow_code, **changed).attempt
         except DoneError as error:
-            show(opened.progress(), str(error), as_json)
+            show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:

@@ -104,8 +104,8 @@ class Budget:
         if need > self.limit:
             raise MemoryLimitError(
                 f"{source}: ingesting {width - 2} columns needs {_mebibytes(need)} ({_mebibytes(self.base)} of it are "
-                f"used by the process already), but the memory limit is {_mebibytes(self.limit)}: raise memory_limit "
-                f"(`--memory-limit`){advice}."
+                f"used by the process already), but the memory limit is {_mebibytes(self.limit)}: raise "
+                f"memory_limit{advice}."
             )
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(most, least))
 

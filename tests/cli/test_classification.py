@@ -163,7 +163,7 @@ def test_a_fit_by_actions(made, cli, cli_json, tmp_path):
     refused = ("--fixed-alpha", "bias=1", "--solver", "fast", "--quiet")
     status, _, err = cli("fit", made.at("train.zarr"), str(tmp_path / "no"), *CHOICES, *refused)
     assert status == 2
-    assert "solver 'fast' does not support alpha_prior" in err
+    assert "solver 'fast' does not support --alpha-prior" in err
 
 
 @pytest.mark.parametrize("arguments", [("--multi-class", "ovr"), ("--moderate",), ("--class-weight", "balanced")])
@@ -224,7 +224,7 @@ WRONG = {
     "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
     "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
     "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1\.0: it must be a number ≥ 0"),
-    "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: class_weight .* classes"),
+    "weights of a number": ("fit number.zarr new --class-weight balanced", r"number\.zarr: --class-weight .* classes"),
     "weights all zero": ("ingest w0.csv new --target kind --weights w --classes", r"w0\.csv: the weights.*all zero"),
     "one class of weight": ("fit one.zarr new", r"one class, 'x' in all rows of weight"),
     "unknown multi_class": ("fit {train} new --multi-class one", r"'one'; known: auto, multinomial, ovr"),

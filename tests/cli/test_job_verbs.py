@@ -50,7 +50,7 @@ def test_status_of_a_job_that_is_done(tour, cli, cli_json):
     lines = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines() if line[0] != " ")
     assert lines["status"].startswith("done since ")
     assert lines["reason"] == "rounds"
-    assert "max_rounds was reached" in out
+    assert "--max-rounds was reached" in out
     found = cli_json("status", tour.job, "--json")
     assert (found["status"], found["fits"], found["model"]) == ("done", 3, True)
     assert found["vectors"] == load_model(tour.job).n_vectors

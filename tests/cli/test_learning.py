@@ -33,7 +33,7 @@ def test_what_is_refused(tour, cli, tmp_path):
     job = tmp_path / "job"
     for asked, said in (
         (("--gamma", "learn", "--kernel", "linear"), "'linear' cannot be learned"),
-        (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "gamma_prior is 'cauchy'"),
+        (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "--gamma-prior is 'cauchy'"),
         (("--gamma-multiples", "1,wide"), "'1,wide' is not numbers"),
     ):
         status, _, err = cli("fit", tour.train, str(job), *asked)

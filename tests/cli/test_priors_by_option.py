@@ -36,7 +36,7 @@ def test_they_go_into_the_job_and_act(tour, cli, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--alpha-prior", "1"), "alpha_prior is (1.0,): it must be two numbers"),
+        (("--alpha-prior", "1"), "--alpha-prior is (1.0,): it must be two numbers"),
         (("--noise-prior", "one,two"), "'one,two' is not numbers"),
         (("--updates", "newton"), "updates is 'newton'; known: mackay, em"),
         (("--fixed-alpha", "slope=1"), "a name in --fixed-alpha is 'slope'; known: bias"),
