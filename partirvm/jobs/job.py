@@ -1,4 +1,4 @@
-"""Jobs: fits that leave a folder behind, watched and steered from anywhere that sees it.
+"""Jobs: fits with a folder of their own, watched and controlled from any process that can read it.
 
 ``fit`` carries a job out here and now; ``submit`` starts one and returns; ``Job`` is a handle on one that is there.
 """
@@ -23,20 +23,20 @@ from partirvm.model import AnyModel
 from partirvm.setup.relevance import relevances, told_bases
 
 Place: TypeAlias = str | os.PathLike[str] | None
-"""A path or URL that a caller may leave out."""
+"""A path or URL, or None for the stored one."""
 
 LOOK = 0.5
-"""Seconds between two looks of one who waits."""
+"""Seconds between two polls of a waiting caller."""
 
 GRACE = 25.0
-"""Seconds for which one who waits gives a cluster to start a lost driver again: longer than a lease lives on."""
+"""Seconds that a waiting caller gives a cluster to restart a lost driver: longer than the life of a lease."""
 
 TRIES = 25
-"""How often an end is tried to be made of a job that somebody is just beginning."""
+"""Retries when ending a job that another process is starting."""
 
 
 def _moved(data: Place, validation: Place) -> dict[str, str]:
-    """The new places that were given."""
+    """The new places that are not None, by name."""
     places = {"data": data, "validation": validation}
     return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
 
@@ -52,7 +52,7 @@ def require_shared(*places: str) -> None:
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
-    """The job in this folder, whoever started it. Raises ``MissingDataError`` if there is none."""
+    """The job in this folder. Raises ``MissingDataError`` if there is none."""
     opened = Job(os.fspath(job))
     opened.store.spec()
     return opened
@@ -70,7 +70,7 @@ def jobs_in(folder: str) -> list[Job]:
 
 
 class Job:
-    """A handle on a job's folder. It holds no state of its own: whatever it says is read from the folder."""
+    """A handle on a job's folder. It holds no state: every answer is read from the folder."""
 
     def __init__(self, location: str, *, storage_options: dict[str, Any] | None = None) -> None:
         self.location = location.rstrip("/")
@@ -81,7 +81,7 @@ class Job:
         return f"Job({self.location!r})"
 
     def state(self) -> JobState:
-        """Where it stands, with its plan and history."""
+        """The state of the job, with its plan and history."""
         return self.store.state()
 
     def status(self) -> Status:
@@ -91,7 +91,7 @@ class Job:
         return status
 
     def progress(self) -> dict[str, Any]:
-        """What a watcher wants to know, as plain JSON: status, reason, seconds, and the last line of history."""
+        """The progress as plain JSON: status, reason, seconds, and the last line of history."""
         state = self.state()
         assert state.status is not None
         last = state.history[-1] if state.history else {}
@@ -113,28 +113,28 @@ class Job:
         }
 
     def _advice(self, state: JobState, has_model: bool) -> str:
-        """What the status means; that of its end if it is done."""
+        """The meaning of the status, or of the reason of the end if the job is done."""
         status = state.status
         assert status is not None
         if status is Status.DONE and state.reason in Termination._value2member_map_:
             return Termination(state.reason).advice
         if status is Status.ABORTING and self.store.requested(state.attempt) == "cancel":
-            return "Ends as soon as the tile or iteration at hand is done; its model will be discarded."
+            return "The job ends after the current tile or iteration; its model will be discarded."
         if status is Status.ABORTED and not has_model:
-            return "Ended by a person before there was a model: resume goes on."
+            return "The job was aborted before it had a model: resume continues it."
         return status.advice
 
     def asked(self) -> dict[str, Any]:
-        """What it was asked, as JSON: the parameters with what resumes have changed, and ``validation``."""
+        """The request as JSON: the parameters with the changes of resumes, and ``validation``."""
         spec, events = self.store.spec(), self.store.events()
         return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield its state now and whenever it has changed, until nobody is at work on it any more.
+        """Yield the state now and after each change, until no process works on the job.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if the thread of this process that was to
-        carry it out has ended without having begun. A job whose process is gone counts as over: interrupted; on a
-        cluster only if no other process has taken it up within ``GRACE`` seconds.
+        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if the thread of this process that should
+        run it has ended before the job began. A job whose process is gone is interrupted and counts as ended; on a
+        cluster only if no other process takes it over within ``GRACE`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
@@ -156,17 +156,17 @@ class Job:
             time.sleep(LOOK if end is None else min(LOOK, end - now))
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Wait until nobody is at work on it any more; how it stands then. Raises as ``follow`` does."""
+        """Wait until no process works on the job and return its status. Raises as ``follow`` does."""
         *_, state = self.follow(timeout)
         assert state.status is not None
         return state.status
 
     def abort(self, reason: str = "") -> Status:
-        """End it with the model that it has; returns at once, with its status now. What is over stays as it is."""
+        """Ask the job to end and keep its model; return its status at once. A job that has ended is not changed."""
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """End it and discard its model; returns at once. Raises ``UsageError`` if it is done."""
+        """Ask the job to end and discard its model; return at once. Raises ``UsageError`` if it is done."""
         return self._end("cancel", reason)
 
     def resume(
@@ -178,7 +178,7 @@ class Job:
         allow_code: bool = False,
         **changed: Any,
     ) -> Job:
-        """Go on from the last checkpoint, in a thread of this process or on a cluster; returns at once.
+        """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are where its DATA and held-out DATA are now, if they were moved. ``changed`` may
         hold the names in ``setup.spec.LIMITS``; a time limit counts from the resume on. A job whose kernel or basis is
@@ -207,7 +207,7 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
     ) -> Job:
-        """Go on with rows that were appended to its DATA, in a thread of this process or on a cluster; returns at once.
+        """Update with rows appended to its DATA, in a thread of this process or on a cluster; return at once.
 
         An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
         are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
@@ -236,21 +236,21 @@ class Job:
         *,
         allow_code: bool = False,
     ) -> JobState:
-        """Queue it again with the rows that DATA have gained, for ``carry_out``; raises as ``update`` does."""
+        """Queue the job again with the rows appended to its DATA, for ``carry_out``; raises as ``update`` does."""
         return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allow_code)
 
     def requeue(
         self, data: Place = None, validation: Place = None, *, allow_code: bool = False, **changed: Any
     ) -> JobState:
-        """Queue it again, for ``carry_out``; raises as ``resume`` does."""
+        """Queue the job again, for ``carry_out``; raises as ``resume`` does."""
         return requeue(self.location, "", changed, _moved(data, validation), allow_code)
 
     def data(self) -> str:
-        """Where its DATA are, as far as it was told."""
+        """The last known place of its DATA."""
         return places_of(self.store.events(), self.store.spec())[0]
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """The model so far.
+        """The last saved model.
 
         Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
         is a named function and ``allow_code`` is false.
@@ -263,7 +263,7 @@ class Job:
             raise
 
     def relevance(self) -> dict[str, float] | None:
-        """How much each feature counts, by name, as a fraction of the largest: ``feature_relevance_`` of the model.
+        """Relevance of each feature by name, as a fraction of the largest: ``feature_relevance_`` of the model.
 
         None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
         """
@@ -275,14 +275,14 @@ class Job:
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def bases(self) -> list[dict[str, Any]]:
-        """What basis functions beside the kernels are worth, as plain JSON: ``setup.relevance.told_bases``.
+        """Relevance of the explicit basis functions as plain JSON: ``setup.relevance.told_bases``.
 
         Empty where there are none, or no model yet. Raises as ``model``.
         """
         return told_bases(self._described()) if self.store.has_model() else []
 
     def _described(self) -> AnyModel:
-        """The model, to tell what is in it: it is not evaluated, so that none of its code is imported."""
+        """The model, without its code: it cannot be evaluated, only inspected."""
         return self.store.model(allow_code=True)
 
     def _end(self, what: str, reason: str) -> Status:
@@ -307,7 +307,7 @@ class Job:
         raise LeaseError(f"{self.location}: others begin and end this job again and again; try once more")
 
     def _end_idle(self, event: str, reason: str) -> None:
-        """Write the end of a job on which nobody is at work; do nothing if it has come to one meanwhile."""
+        """Record the end of a job that no process works on; do nothing if it has ended meanwhile."""
         lease = self.store.acquire()
         try:
             take_over(self.store)
@@ -334,7 +334,7 @@ class Job:
 
 
 def _seconds(state: JobState) -> float | None:
-    """Seconds of work, without the time between an end and a resume; None if it has not begun.
+    """Seconds of work without the time between an end and a resume; None if the job has not begun.
 
     An end tells them; of a process that is gone they are known up to its last line of history.
     """
@@ -353,7 +353,7 @@ def _seconds(state: JobState) -> float | None:
 
 
 class _Runner:
-    """Carries an attempt at a job out, in a thread of its own. How it ended, even an error, is in the job's events.
+    """Runs an attempt at a job in a thread of its own. The job's events record how it ended, errors included.
 
     All but an error that keeps it from beginning: nothing can be written without the lease.
     """
@@ -366,7 +366,7 @@ class _Runner:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has come to its end."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     def require_begun(self, state: JobState) -> None:

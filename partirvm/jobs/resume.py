@@ -1,7 +1,7 @@
-"""Jobs that are queued again: to go on with larger limits, or with rows that their DATA have gained.
+"""Queue a job again: to resume it, perhaps with larger limits, or to update it with rows appended to its DATA.
 
-``requeue`` and ``requeue_grown`` run where the folder of the job is seen, here or on a cluster's machine, and leave the
-job for ``jobs.attempt.carry_out``.
+``requeue`` and ``requeue_grown`` run on a machine that can read the job's folder, this one or one of a cluster;
+``jobs.attempt.carry_out`` then runs the job.
 """
 
 from __future__ import annotations
@@ -38,26 +38,25 @@ ENDED_BY = {
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
-"""Reasons after which a job that is done can go on, and the option that ended it."""
+"""Reasons after which a finished job can be resumed, and the option that ended it."""
 
 
 def check_changes(changed: dict[str, Any]) -> None:
-    """Raise ``UsageError`` for what a resume cannot change."""
+    """Raise ``UsageError`` for options that a resume cannot change."""
     other = sorted(changed.keys() - set(LIMITS))
     if other:
         raise UsageError(
-            f"a resume cannot change {', '.join(other)}: it changes {', '.join(LIMITS)}; anything else is another "
-            "fit, start a new job for it"
+            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job for another fit"
         )
 
 
 def requeue(
     location: str, cluster: str, changed: dict[str, Any], moved: dict[str, str], allow_code: bool = False
 ) -> JobState:
-    """Queue a job again, on the machine that sees its folder; its state. Raises as ``Job.resume`` does.
+    """Queue a job again and return its state. Raises as ``Job.resume`` does.
 
-    ``moved`` may hold new places of its ``data`` and its ``validation``. Both are looked at first: where they are not
-    there the job stays as it is.
+    ``moved`` may hold new places of its ``data`` and its ``validation``. They are checked first: if one is missing, the
+    job is not changed.
     """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
@@ -73,7 +72,7 @@ def requeue(
         same_sources([*events, moved], spec)
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+            store.record({"event": "interrupted", "reason": "no process had begun it"})
         store.record({"event": "queued", "reason": "resumed", "changes": changed, "cluster": cluster, **moved})
         return fold(store.events())
     finally:
@@ -84,9 +83,9 @@ def requeue(
 def requeue_grown(
     location: str, cluster: str, max_rounds: int | None, moved: dict[str, str], allow_code: bool = False
 ) -> JobState:
-    """Queue a job again for the rows that its DATA have gained; its state. Raises as ``Job.update`` does.
+    """Queue a job again for rows appended to its DATA and return its state. Raises as ``Job.update`` does.
 
-    ``moved`` is that of ``requeue``.
+    ``moved`` as in ``requeue``.
     """
     store = JobStore(location)
     lease = store.acquire()
@@ -94,7 +93,7 @@ def requeue_grown(
         events, spec = store.events(), store.spec()
         require_allowed(store, allow_code)
         if fold(events).status is Status.CANCELLED:
-            raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+            raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         place, _ = places_of([*events, moved], spec)
         same_held_out([*events, moved], spec)
         fingerprint = require_grown(sources(place, None)[0], latest(events, spec["fingerprint"]))
@@ -118,7 +117,7 @@ def requeue_grown(
         check_parameters(asked_request(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
-            store.record({"event": "interrupted", "reason": "nobody had begun it"})
+            store.record({"event": "interrupted", "reason": "no process had begun it"})
         queued = {"event": "queued", "reason": "updated", "changes": changed, "cluster": cluster, **moved}
         store.record({**queued, "fingerprint": fingerprint, "rounds": rounds})
         return fold(store.events())
@@ -129,12 +128,12 @@ def requeue_grown(
 
 def _check_resumable(location: str, state: JobState, before: Request, asked: Request) -> None:
     if state.status is Status.CANCELLED:
-        raise UsageError(f"{location} was cancelled, its model was discarded: start a new job")
+        raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
     if state.status is not Status.DONE:
         return
     reason = Termination(state.reason)
     if reason not in ENDED_BY:
-        raise DoneError(f"{location} is done, a resume would change nothing: {reason.advice}")
+        raise DoneError(f"{location} is done; a resume would change nothing: {reason.advice}")
     option = ENDED_BY[reason]
     was, is_now = getattr(before, option), getattr(asked, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:

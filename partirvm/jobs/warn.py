@@ -1,4 +1,4 @@
-"""What a fit warns of: data that deserve a look, and limits that cost something."""
+"""Warnings of a fit: about its data, and about limits that lower its accuracy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def warn_of_data(spec: FitSpec, columns: Columns) -> None:
     constant = np.flatnonzero(spec.constant)
     if len(constant) and spec.counted > 1:
         names = listed(columns.features[column] for column in constant)
-        warnings.warn(f"constant features tell nothing: {names}", DataWarning, stacklevel=3)
+        warnings.warn(f"constant features are ignored: {names}", DataWarning, stacklevel=3)
 
 
 def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
@@ -40,9 +40,8 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
     if last.overconfident:
         assert last.overconfidence is not None
         warnings.warn(
-            f"rows left out of the fit lie {last.overconfidence**0.5:,.1f} standard deviations off, as the fit states "
-            "them: the noise variance was raised to what these errors tell; the kernel is probably too narrow, try a "
-            "lower gamma",
+            f"leave-one-out errors are {last.overconfidence**0.5:,.1f} × the predicted standard deviation: the noise "
+            "variance was set from these errors; the kernel is probably too narrow, try a lower gamma",
             OverconfidenceWarning,
             stacklevel=3,
         )
@@ -55,8 +54,8 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
         )
     if last.dropped:
         warnings.warn(
-            f"{last.dropped:,} vectors had to go at merges, as no more fit under max_vectors or memory_limit: they do "
-            "not halve on these data; the working-set strategy adds only as many as fit",
+            f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: on these data "
+            "fits prune fewer than half of their candidates; the working-set strategy adds only as many as fit",
             LimitWarning,
             stacklevel=3,
         )
@@ -70,7 +69,7 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         warnings.warn(
-            f"no relevance vector is left, the model is {'how frequent classes are' if classes else 'the mean'}: "
+            f"no relevance vector is left, the model predicts {'the class frequencies' if classes else 'the mean'}: "
             "the kernel does not fit these data; try another gamma",
             DataWarning,
             stacklevel=3,
@@ -83,18 +82,18 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
         advice = reason.advice
         if in_order and not (reason is Termination.ITERATIONS or spec.plan.joining):
             used = f"{last.number:,} of {spec.plan.partitions:,} partitions"
-            advice += f" Only {used} were seen as candidates; the working-set strategy chooses among all rows."
+            advice += f" Only {used} became candidates; the working-set strategy selects from all rows."
         warnings.warn(advice, LimitWarning, stacklevel=3)
 
 
 def warn_of_limits(outcome: Outcome, spec: FitSpec) -> None:
-    """A limit that a strategy whose rows are all candidates at once could not keep."""
+    """Warn if a strategy with one fit of all rows exceeds ``max_vectors``, which it cannot keep."""
     strategy, most = spec.plan.strategy, spec.request.max_vectors
     vectors = outcome.last.vectors if outcome.last is not None and outcome.last.kind != "early" else 0
     if most is not None and vectors > most:
         warnings.warn(
-            f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} makes every row a candidate at "
-            "once; the other strategies keep that limit",
+            f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} fits all rows as candidates at "
+            "once; the other strategies keep this limit",
             LimitWarning,
             stacklevel=3,
         )

@@ -184,7 +184,7 @@ def dense():
 @pytest.mark.parametrize(
     ("strategy", "reason", "says"),
     [
-        ("split-merge", Termination.CONVERGED, r"\d+ vectors had to go at merges"),
+        ("split-merge", Termination.CONVERGED, r"\d+ vectors were dropped at merges"),
         ("incremental", Termination.VECTORS, r"Only \d+ of 20 partitions were seen"),
         ("working-set", Termination.VECTORS, None),
     ],
@@ -209,7 +209,7 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
 def test_limits_that_basic_cannot_keep_are_warned_of():
     """It has one fit, and no model before its end."""
     X, y = dense()
-    with pytest.warns(LimitWarning, match="vectors are more than max_vectors = 10: basic makes every row"):
+    with pytest.warns(LimitWarning, match="vectors are more than max_vectors = 10: basic fits all rows"):
         RVMRegressor(strategy="basic", gamma=1.0, max_vectors=10, random_state=0).fit(X[:100], y[:100])
 
 
