@@ -1,4 +1,4 @@
-"""The classes of a target: whether it is one, how many rows each has, and the code of every row."""
+"""The classes of a target: the number of rows of each class and the code of every row."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from partirvm.options import Request
 from partirvm.quoting import listed, quoted
 
 RARE = 5
-"""Rows below which a class is worth a warning."""
+"""A class with fewer rows gives a warning."""
 
 NAMED = 10
-"""Most classes that a warning names."""
+"""Maximum number of classes named in a warning."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,20 @@ def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> N
     if len(there) < 2:
         found = "no class" if not len(there) else f"one class, {quoted(labels[there[0]])}"
         raise DataError(
-            f"the target {quoted(target)} has {found} in all rows of weight: there is nothing to tell apart"
+            f"the target {quoted(target)} has {found} in all rows of positive weight: a classification needs two"
         )
     missing = [str(labels[k]) for k in np.flatnonzero(counts == 0).tolist()]
     if missing:
         warnings.warn(
-            f"classes without any row of weight: {_named(missing)}; their probability is what the others leave",
+            f"classes without a row of positive weight: {_named(missing)}; the model cannot learn their probability",
             DataWarning,
             stacklevel=4,
         )
     rare = [f"{labels[k]} ({counts[k]})" for k in np.flatnonzero((counts > 0) & (counts < RARE))]
     if rare:
         warnings.warn(
-            f"classes with fewer than {RARE} rows: {_named(rare)}; each is a candidate and counts, but so few rows "
-            "tell little of their probability",
+            f"classes with fewer than {RARE} rows: {_named(rare)}; their rows take part in the fit, but "
+            "their probability is uncertain",
             DataWarning,
             stacklevel=4,
         )

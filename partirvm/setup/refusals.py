@@ -1,4 +1,4 @@
-"""Data that cannot be fitted, or not in the way that was asked for, are refused before anything is written."""
+"""Checks of data and options before anything is written: each raises an error for what cannot be fitted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from partirvm.setup.search import Interrupted, StoppedError
 
 
 def look(interrupted: Interrupted) -> None:
-    """Raise ``StoppedError`` if somebody wants the end."""
+    """Raise ``StoppedError`` if an abort was requested."""
     if interrupted() is Termination.ABORTED:
         raise StoppedError
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Moments of all rows, known already or by a pass.
+    """Moments of all rows, stored ones or from a pass.
 
     Raises ``DataError`` for values that are not finite, ``StoppedError`` if ``interrupted`` wants the end of the pass.
     """
@@ -40,17 +40,17 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def check_multi_output(source: Source, parameters: Request) -> None:
-    """Refuse several targets that are to have vectors of their own: a fit is one set of vectors."""
+    """Raise ``UsageError`` for several targets with ``multi_output="independent"``: one fit has one set of vectors."""
     if source.n_targets > 1 and parameters.multi_output != "shared":
         raise UsageError(
             f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
-            "them shared vectors ('shared'); for vectors of their own ingest each target by itself, with features "
-            "that leave the others out, or fit arrays with RVMRegressor"
+            "them shared vectors ('shared'); for separate vectors ingest each target by itself, without the others "
+            "among its features, or fit arrays with RVMRegressor"
         )
 
 
 def check_sources(source: Source, held_out: Source | None) -> None:
-    """Refuse data that this version cannot fit, and held-out data that are not of the same kind."""
+    """Raise an error for data that cannot be fitted, and for held-out data of another kind."""
     require_target(source)
     if held_out is not None:
         _check_held_out(source, held_out)
@@ -66,7 +66,7 @@ def _check_held_out(source: Source, held_out: Source) -> None:
     if held_out.n_targets != source.n_targets:
         raise DataError(
             f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
-            "have the same"
+            "have the same number"
         )
     if held_out.columns.targets and source.columns.targets not in ((), held_out.columns.targets):
         raise DataError(
@@ -91,7 +91,7 @@ def _kind(source: Source) -> str:
 
 
 def check_solver(parameters: Request, source: Source) -> None:
-    """Actions on one column at a time are of one target's numbers or of classes, with nothing believed of α."""
+    """Raise ``UsageError`` if the solver acts on one column at a time and the request has what it does not support."""
     if not SOLVERS[parameters.solver].acts_alone:
         return
     believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha

@@ -26,7 +26,7 @@ def remarks_of(
     moments: Moments,
     new_rows: int | None,
 ) -> tuple[str, ...]:
-    """What the plan should say before it runs: options without effect, limits that cannot hold, slow ways."""
+    """Notes of the plan: options without effect, limits that cannot hold, slow choices."""
     given, remarks = parameters, []
     chosen = {
         "target": (_kind_of_target(problem),),
@@ -44,22 +44,24 @@ def remarks_of(
     if without:
         remarks.append(f"without effect here: {', '.join(without)}")
     if blind := sees_codes(given.kernel, source.columns):
-        remarks.append(f"the {given.kernel} kernel takes the codes of categorical columns for numbers: {blind}")
+        remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {blind}")
     if blind := codes_seen(given, source.columns):
-        remarks.append(f"the linear basis takes the codes of categorical columns for numbers: {blind}")
+        remarks.append(f"the linear basis treats the codes of categorical columns as numbers: {blind}")
     if learns(given) and not problem.target_variance:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
-        remarks.append(f"no kernel was learned: gamma is 'scale', as {moments.targets.n:,} rows are too few to tell")
+        remarks.append(f"no kernel was learned: gamma is 'scale', because {moments.targets.n:,} rows are too few")
     if schedule.merges and not FIT_ROWS[fit_rows].shared and source.columns.classes is not None:
         remarks.append(
-            f"fit_rows={fit_rows!r} prunes too much where classes are split and merged, and the last fit cannot "
-            "recover what is gone: 'full' and 'sample' err less"
+            f"fit_rows={fit_rows!r} prunes too much with split-merge of classes, and the last fit cannot "
+            "recover pruned vectors: 'full' and 'sample' have smaller errors"
         )
     if schedule.whole_partitions and new_rows is None and not source.shuffled:
-        remarks.append("rows kept their order, so every partition is gathered from all tiles: shuffled data are faster")
+        remarks.append(
+            "the rows are not shuffled, so each partition is gathered from all tiles: shuffled data are faster"
+        )
     if not FIT_ROWS[given.last_rows].whole:
-        remarks.append(f"the last fit, too, sees some rows only: last_rows is {given.last_rows!r}")
+        remarks.append(f"the last fit also uses only some of the rows: last_rows is {given.last_rows!r}")
     return tuple(remarks)
 
 

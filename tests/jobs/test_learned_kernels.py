@@ -105,7 +105,7 @@ def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
     w = np.where(np.arange(120) < 19, 1.0, 0.0)
     few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
     assert few.kernel_ == Gaussian(1 / 3)
-    assert "no kernel was learned: gamma is 'scale', as 19 rows are too few to tell" in few.plan_.notes
+    assert "no kernel was learned: gamma is 'scale', because 19 rows are too few" in few.plan_.notes
     assert [entry["kind"] for entry in few.history_] == ["final"]
     monkeypatch.setattr(choosing, "MANY", 119)
     many = RVMRegressor(random_state=0).fit(X, y)

@@ -160,5 +160,5 @@ def test_kernels_that_see_codes_as_numbers_say_so():
     """Linear ones, which have no gamma."""
     X, y = rows(60)
     plan = RVMRegressor(kernel="linear").fit(X, y).plan_
-    assert "the linear kernel takes the codes of categorical columns for numbers: zone" in plan.notes
+    assert "the linear kernel treats the codes of categorical columns as numbers: zone" in plan.notes
     assert not any("codes" in note for note in RVMRegressor(gamma=0.5).fit(X, y).plan_.notes)

@@ -105,7 +105,7 @@ def test_the_command_line_plans_fits_resumes_and_reports_it(rows, tmp_path, caps
     said = capsys.readouterr().out
     assert "3 partitions from the last to the first" in said
     assert "without effect here: selection" in said
-    assert "rows kept their order" in said
+    assert "the rows are not shuffled" in said
     assert main(["fit", data, job, *asked, "--max-rounds", "2"]) == 0
     said = "".join(capsys.readouterr())
     assert "backwards, 3 partitions backwards" in said
