@@ -1,4 +1,4 @@
-"""The verbs. Each parses, calls and prints; whatever is heavy is imported inside."""
+"""The commands. Each parses, calls and prints; heavy modules are imported inside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partirvm.errors import ClusterError
 from partirvm.quoting import listed, named
 
 SHOWN = 10
-"""Classes that are named to people."""
+"""Maximum number of classes named in a message."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -56,10 +56,10 @@ for command in job_commands.COMMANDS:
     "--output",
     default="partirvm-demo",
     metavar="FOLDER",
-    help="Folder for the data, the model and the picture; what an earlier demo left there is replaced.",
+    help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
 )
 @click.option(
-    "--memory-limit", default="512MiB", type=options.Size(auto=False), help="Most resident memory of the whole demo."
+    "--memory-limit", default="512MiB", type=options.Size(auto=False), help="Maximum resident memory of the whole demo."
 )
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
@@ -86,24 +86,27 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     metavar="COLUMN[,..]",
     multiple=True,
     callback=options.one_target,
-    help="Column to learn, or several with commas between them; needed for tables without --like.",
+    help="Target column, or several with commas between them; required for tables without --like.",
 )
-@click.option("--features", type=options.Names(), help="Columns to learn from, in this order.  [default: all others]")
+@click.option("--features", type=options.Names(), help="Feature columns, in this order.  [default: all others]")
 @click.option("--categorical", type=options.Names(), help="Features whose values are labels, not numbers.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
-@click.option("--noise", metavar="COLUMN", help="Column of relative noise instead: a weight of 1/noise² each.")
+@click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option(
     "--like",
     metavar="DATA",
-    help="Take columns, categories and classes from these DATA, as test rows and rows to be predicted must from those "
+    help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
     "of the training.",
 )
 @click.option("--shuffle", default=0, type=options.Whole(0), metavar="SEED", help="Seed of the shuffle.")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
-@click.option("--append", is_flag=True, help="Put the rows after those of DATA that are there, with their columns.")
+@click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
 @click.option(
-    "--memory-limit", default="auto", type=options.Size(), help="Most resident memory of the process; auto is 512MiB."
+    "--memory-limit",
+    default="auto",
+    type=options.Size(),
+    help="Maximum resident memory of the process; auto is 512MiB.",
 )
 @options.overwrite
 @options.quiet
@@ -200,10 +203,10 @@ def ingest(
 @options.fit_options
 @options.as_json
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
-    """Tell what a fit of DATA would do, without doing it.
+    """Show what a fit of DATA would do, without fitting.
 
-    Prints candidates per fit and what they follow from, passes over the rows, and the estimated time and memory. Takes
-    the options of `fit`, and refuses what `fit` would refuse.
+    Prints the candidates per fit and how they were chosen, the passes over the rows, and the estimated time and memory.
+    Takes the options of `fit` and refuses what `fit` would refuse.
 
     \b
     Example:
@@ -220,7 +223,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @click.argument("data")
 @click.argument("job")
 @options.fit_options
-@click.option("--verify", is_flag=True, help="First read all of DATA and compare it with what was ingested.")
+@click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums.")
 @options.detach
 @options.overwrite
 @options.quiet
@@ -237,15 +240,15 @@ def fit(
     as_json: bool,
     **choices: Any,
 ) -> int:
-    """Train a model on DATA and keep it in the folder JOB.
+    """Train a model on DATA and save it in the folder JOB.
 
-    A usable model is saved after every round, by split-merge whenever a part is better than all before. Ctrl-C
-    stops the fit and keeps the model saved last (exit status 3); `partirvm resume` goes on from there. --time-limit
-    counts learning and planning; where it is over before there is a model, a small fit to a sample of rows leaves
-    one. What cannot fit under the memory limit is refused before anything is written.
+    A usable model is saved after every round (split-merge: after each partition that is better than all before).
+    Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume` continues it. --time-limit includes
+    kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
+    one. A fit that cannot fit under the memory limit is refused before anything is written.
 
-    With --scheduler and --detach the fit runs on the cluster by itself: the command ends once a worker has opened DATA
-    and JOB, and `partirvm status JOB --follow` shows how it goes.
+    With --scheduler and --detach the fit runs on the cluster: the command ends when a worker has opened DATA and JOB,
+    and `partirvm status JOB --follow` shows the progress.
 
     \b
     Examples:
@@ -290,7 +293,7 @@ def fit(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="LEVEL",
-    help="Write the ends of the interval of this level, such as 0.95, as well.",
+    help="Also write the bounds of the prediction interval of this level, such as 0.95.",
 )
 @options.allow_code
 @options.scheduler
@@ -380,14 +383,14 @@ def predict(
 def evaluate(
     job: str, data: str, augment: str | None, allow_code: bool, scheduler: str | None, quiet: bool
 ) -> dict[str, Any]:
-    """Measure the model of JOB on DATA that it has not seen.
+    """Score the model of JOB on DATA that were not used in the fit.
 
-    Prints one line of JSON: n_rows, n_vectors, rmse (root mean square error), nlpd (mean negative log predictive
-    density, in nats) and coverage_95 (the fraction of rows inside the 95 % interval), in the units of the target; of
-    several targets the means over them (rmse is the root of the mean square), and in targets those of each. Of
-    a model of classes: n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
-    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment is that of
-    `partirvm predict`.
+    Prints one line of JSON, with or without --json. For a regression: n_rows, n_vectors, rmse (root mean square error),
+    nlpd (mean negative log predictive density, in nats) and coverage_95 (fraction of the rows inside the 95 %
+    interval), in the units of the target; for several targets their means (for rmse the root of the mean square), and
+    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in
+    nats), brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
+    classes, roc_auc. --augment means the same as in `partirvm predict`.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The verbs of jobs: look at one, wait for it, end it, go on with it."""
+"""The commands for jobs: show, list, wait, abort, cancel, resume, update, report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partirvm.errors import DoneError, ExistsError, JobFailedError, PartirvmErro
 
 
 def detached(job: str, scheduler: str | None, as_json: bool) -> int:
-    """Say that a job goes on by itself, and how to look after it."""
+    """Print that a job runs on the cluster, and the commands that watch and stop it."""
     show(
         {"job": job, "status": "queued", "scheduler": scheduler},
         f"{job}: handed over to {scheduler}",
@@ -30,15 +30,14 @@ def detached(job: str, scheduler: str | None, as_json: bool) -> int:
 
 @click.command()
 @click.argument("job")
-@click.option("--follow", is_flag=True, help="Show each round as it comes, until the job is over.")
+@click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends.")
 @options.as_json
 def status(job: str, follow: bool, as_json: bool) -> int:
-    """Tell where a job stands: its state, why, and the last round.
+    """Show the status of a job, its reason and the last round.
 
-    A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or cancelled. JOB may
-    be looked at from any machine that sees the folder, as often as one likes. With --follow, Ctrl-C ends only the
-    looking, and the exit status tells how the job ended, as that of `wait`. With --json, --follow prints a line for
-    each round.
+    A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or cancelled. The
+    command works on any machine that can read the folder JOB. With --follow, Ctrl-C ends only this command, and the
+    exit status is that of `wait`. With --json, --follow prints one line per round.
 
     \b
     Examples:
@@ -75,7 +74,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
 @click.argument("folder")
 @options.as_json
 def jobs(folder: str, as_json: bool) -> None:
-    """List all jobs in FOLDER, a line for each.
+    """List all jobs in FOLDER, one per line.
 
     \b
     Example:
@@ -99,12 +98,13 @@ def jobs(folder: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("--timeout", type=options.Duration(), help="Give up after this time, such as 90s or 8h.")
+@click.option("--timeout", type=options.Duration(), help="Maximum time to wait, such as 90s or 8h.")
 @options.as_json
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
-    """Wait until a job is over.
+    """Wait until a job ends.
 
-    The exit status tells how it ended: 0 done, 3 aborted, 4 failed, interrupted, cancelled, or not over in time.
+    The exit status is 0 if it is done, 3 if it was aborted, 4 if it failed, was interrupted or cancelled, or did not
+    end in time.
 
     \b
     Example:
@@ -131,10 +131,10 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 @options.reason
 @options.as_json
 def abort(job: str, reason: str, as_json: bool) -> None:
-    """End a job and keep the model that it has.
+    """End a job and keep its last model.
 
-    Wherever the job runs, it stops after the tile or the iteration at hand. Returns at once; `wait` waits for the end.
-    What is over stays as it is, and `resume` goes on from there.
+    The job ends after the current tile or iteration, wherever it runs. This command returns at once; `wait` waits for
+    the end. A job that has ended is not changed. `resume` continues an aborted job.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def abort(job: str, reason: str, as_json: bool) -> None:
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
-    What it was asked and how it went stay in JOB; it cannot be resumed. A job that is done is refused.
+    The request and the history stay in JOB; the job cannot be resumed. A job that is done cannot be cancelled.
 
     \b
     Example:
@@ -193,13 +193,13 @@ def resume(
     as_json: bool,
     **changed: Any,
 ) -> int:
-    """Go on with a job that was stopped, broke off, or reached a limit.
+    """Resume a job that was aborted or interrupted, or that reached a limit.
 
-    It goes on from the last checkpoint, and ends with the model that a fit which never stopped would have given, to the
-    last bit. Only the limits below can be changed, each stays as it was unless given; for anything else start a new
-    job. DATA that were moved are given with --data, held-out DATA with --validation; they have to be those that the job
-    was fitted with. A job that is done is left as it is. With --scheduler it goes on on a cluster, wherever it ran
-    before. Ctrl-C ends it as it ends a fit: exit status 3 with a usable model, 4 without one.
+    The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
+    Only the limits below can be changed; for other changes start a new job. --data and --validation give the new
+    places of DATA that were moved; the rows must be the same. A job that is done is not changed. With --scheduler
+    the job continues on a cluster, wherever it ran before. Ctrl-C works as in `fit`: exit status 3 with a usable model,
+    4 without one.
 
     \b
     Examples:
@@ -230,7 +230,7 @@ def resume(
 
 @click.command()
 @click.argument("job")
-@click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Most rounds with the new rows.")
+@click.option("--max-rounds", type=options.Whole(1), metavar="R", help="Maximum number of rounds with the new rows.")
 @options.allow_code
 @options.moved
 @options.scheduler
@@ -248,12 +248,12 @@ def update(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Go on with rows that were appended to the DATA of a job.
+    """Update a job with rows that were appended to its DATA.
 
-    After fits of every strategy, of numbers and of classes. The vectors so far stay; what was counted over the old rows
-    is not counted again, or for classes the weights move to their best over all rows. Then rounds follow: the working
-    set chooses candidates among old and new rows, after any other strategy the new rows join partition by partition, in
-    order. The kernel, the scaling and the classes stay as they are.
+    Works for every strategy, for regression and classification. The relevance vectors stay. Regression reuses the
+    statistics of the old rows; classification first makes passes over all rows. Rounds with new candidates follow: the
+    working set selects them from all rows, the other strategies take the new rows partition by partition. The kernel,
+    the scaling and the classes do not change.
 
     \b
     Examples:
@@ -282,10 +282,10 @@ def update(
 @click.argument("output", metavar="OUTPUT.html")
 @options.overwrite
 def report(job: str, output: str, overwrite: bool) -> None:
-    """Write all about a job on one page, for a browser.
+    """Write a report of a job as one HTML page.
 
-    Plan, curves of error, vectors and evidence, the table of rounds, parameters and advice, of a job in any state. The
-    page is one file that needs no network.
+    The page shows the plan, the curves of error, vectors and evidence, the table of rounds, the parameters and advice,
+    for a job in any state. It is one file and needs no network.
 
     \b
     Example:
@@ -333,7 +333,7 @@ def _facts(job: Any) -> Any:
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """What a job whose model can be read tells of it; the page says all else in any case."""
+    """The answer, or None if the model cannot be read: the page shows everything else in any case."""
     try:
         return ask()
     except PartirvmError:

@@ -242,7 +242,7 @@ validation = click.option(
     metavar="DATA",
     cls=GroupedOption,
     group="everyday",
-    help="Held-out DATA: their error is shown after each round, and working-set ends when it stops falling.",
+    help="Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
 )
 
 
@@ -276,55 +276,59 @@ def one_target(ctx: click.Context, param: click.Parameter, given: tuple[str, ...
 allow_code = click.option(
     "--allow-code",
     is_flag=True,
-    help="Import and run the function that the job names as its kernel or basis; without this such a job is refused.",
+    help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
 )
 
-quiet = click.option("--quiet", is_flag=True, help="No progress; errors and warnings are still printed.")
+quiet = click.option("--quiet", is_flag=True, help="Print no progress, only errors and warnings.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-overwrite = click.option("--overwrite", is_flag=True, help="Replace what stands there already.")
+overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 augment = click.option(
     "--augment",
     metavar="TRAIN_DATA",
-    help="The DATA of the fit: a basis function more at each row makes std grow away from them (RVM*).",
+    help="The training DATA: for std that grows with the distance from them (RVM*).",
 )
-reason = click.option("--reason", default="", metavar="TEXT", help="Why, for those who look at the job later.")
-detach = click.option(
-    "--detach", is_flag=True, help="With --scheduler: hand the fit over to the cluster and return at once."
-)
+reason = click.option("--reason", default="", metavar="TEXT", help="Reason, stored with the job.")
+detach = click.option("--detach", is_flag=True, help="With --scheduler: submit the fit to the cluster and return.")
 
 
 def moved(command: Command) -> Command:
     """Where what a job reads is now."""
     held_out = click.option(
-        "--validation", metavar="DATA", help="Where the held-out DATA of JOB are now, if they were moved."
+        "--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."
     )
-    data = click.option("--data", metavar="DATA", help="Where the DATA of JOB are now, if they were moved.")
+    data = click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved.")
     return data(held_out(command))
 
 
 def limits(command: Command) -> Command:
     """The options that a resume may change."""
     for option in (
-        click.option("--memory-limit", type=Size(), help="Most resident memory of each process."),
-        click.option("--time-limit", type=Duration(), help="End after this time from now, with the model so far."),
-        click.option("--max-vectors", type=Whole(1), metavar="M", help="Most relevance vectors."),
-        click.option("--max-rounds", type=Whole(1), metavar="R", help="Most rounds, those before included."),
+        click.option("--memory-limit", type=Size(), help="Maximum resident memory of each process."),
+        click.option(
+            "--time-limit", type=Duration(), help="Time from now after which the job ends and keeps its model."
+        ),
+        click.option("--max-vectors", type=Whole(1), metavar="M", help="Maximum number of relevance vectors."),
+        click.option(
+            "--max-rounds", type=Whole(1), metavar="R", help="Maximum number of rounds, including those before."
+        ),
     ):
         command = option(command)
     return command
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
-    """Refuse ``--detach`` where there is nobody to go on."""
+    """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
     context = click.get_current_context()
     if detach and scheduler is None:
         raise click.UsageError(
-            "--detach needs --scheduler ADDRESS: without a cluster nobody would go on with the fit once this command "
-            "ends. Run it in the background of your shell instead (nohup, tmux, systemd-run).",
+            "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
+            "in the background of your shell instead (nohup, tmux, systemd-run).",
             context,
         )
     if detach and verify:
-        raise click.UsageError("--verify reads all of DATA here, before the fit: not with --detach.", context)
+        raise click.UsageError(
+            "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach.", context
+        )
 
 
 def parameters(options: dict[str, Any]) -> Request:
