@@ -199,6 +199,7 @@ def test_pooled_reliability_weighs_by_rows():
     np.testing.assert_allclose(pooled({"fits": fits}), [[0.505, 0.5]])
 
 
+@pytest.mark.slow
 def test_a_small_run_from_the_command_line(tmp_path, capsys):
     """A Gaussian process on a few rows: tables, JSON, pictures; a set without a file is left out, and it is said."""
     split = DATASETS["moons"].split("", 0)

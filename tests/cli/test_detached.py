@@ -179,6 +179,7 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_nobody_answers(data, tmp_path):
     address = f"tcp://127.0.0.1:{free_port()}"
     status, _, err = call(

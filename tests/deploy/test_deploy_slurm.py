@@ -108,6 +108,7 @@ def test_the_commands_of_the_readme(slurm):
     assert first == second == pytest.approx([5], abs=0.3)
 
 
+@pytest.mark.slow
 def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops, its model predicts."""
     directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE))

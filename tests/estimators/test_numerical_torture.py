@@ -82,7 +82,7 @@ def test_numbers(data, drawn, target_scale):
     assert np.isfinite(std).all()
 
 
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 @given(st.data(), rows(), st.booleans())
 def test_classes(data, drawn, several):
     X, y, scale = drawn

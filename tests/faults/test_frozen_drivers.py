@@ -91,7 +91,7 @@ def everything(place):
     [
         pytest.param(0, 10, marks=pytest.mark.slow),
         pytest.param(1, 1, marks=pytest.mark.slow),
-        (2, 40),
+        pytest.param(2, 40, marks=pytest.mark.slow),
     ],
 )
 def test_who_wakes_after_the_job_was_overwritten_writes_nothing(breeder, data, undisturbed, tmp_path, after, things):
@@ -110,6 +110,7 @@ def test_who_wakes_after_the_job_was_overwritten_writes_nothing(breeder, data, u
     assert {event["epoch"] for event in store.events()} == {store.holder().epoch}
 
 
+@pytest.mark.slow
 def test_who_wakes_while_the_job_is_overwritten(breeder, data, undisturbed, tmp_path):
     """The two run side by side for a moment: model, events and checkpoints of the new job are its own."""
     store = queued(data, tmp_path / "job", "incremental")

@@ -193,6 +193,7 @@ print(json.dumps([peak_memory(), kept, evaluated]))
 """
 
 
+@pytest.mark.slow
 def test_blocks_in_memory_stay_within_the_limit(tmp_path):
     """VmHWM of a fit whose blocks (150,000 rows × 200 columns and more) are larger than what its limit leaves them."""
     source = ingest(rows(150_000), tmp_path / "many.zarr")

@@ -433,10 +433,10 @@ def test_far_rows_of_all_runs_are_counted(folder, tmp_path):
 
 
 def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
-    """Peak of what this process allocates, at 60,000 rows (1.9 MB of predictions) and at five times as many."""
+    """Peak of what this process allocates, at 20,000 rows and at five times as many."""
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 20)
     peaks = []
-    for n in (60_000, 300_000):
+    for n in (20_000, 100_000):
         data, found = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=4096), []
         for again in range(2):  # threads of other tests may allocate meanwhile
             tracemalloc.start()
