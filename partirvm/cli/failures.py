@@ -1,4 +1,4 @@
-"""What went wrong, in one paragraph, and the exit status that belongs to it."""
+"""Errors and warnings as one paragraph for the user, and their exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partirvm.cli.terminal import echo
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
-"""Environment variable that asks for tracebacks."""
+"""Environment variable that switches tracebacks on."""
 
 
 class ExitStatus(IntEnum):
@@ -30,7 +30,7 @@ class ExitStatus(IntEnum):
 
 
 def status_of(error: BaseException) -> ExitStatus:
-    """The exit status of an error: the user's to mend, or a failure.
+    """The exit status of an error: 2 if the user can correct it, 4 for a failure.
 
     >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
     ('USAGE', 'FAILED')
@@ -47,7 +47,7 @@ def _names_a_file(error: BaseException) -> bool:
 
 
 def explain(error: BaseException) -> None:
-    """Print an error to stderr, with a traceback where the environment asks for one."""
+    """Print an error to stderr, with a traceback if ``TRACEBACK`` is set."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     echo(f"partirvm: error: {message_of(error)}", err=True)
@@ -61,7 +61,7 @@ def message_of(error: BaseException) -> str:
     >>> message_of(PartirvmError("raise memory_limit"))
     'raise --memory-limit'
 
-    Notes of the error, which say what is left to go on with, come last.
+    Notes of the error, which state what is left to continue with, come last.
     """
     cause = error.__cause__ if isinstance(error, click.Abort) else error  # click makes it of a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
@@ -81,13 +81,13 @@ def _what(error: BaseException) -> str:
         assert isinstance(error, OSError)
         return f"{error.filename}: {error.strerror}"
     return (
-        f"{type(error).__name__}: {error}. This is a fault of the program or of its surroundings, not of your input: "
+        f"{type(error).__name__}: {error}. This is a fault of the program or of its environment, not of your input: "
         f"run the same command with {TRACEBACK}=1 to see where it happened, and report it"
     )
 
 
 def failed_at_work(error: ClusterError) -> JobFailedError:
-    """A cluster that broke down after the work had begun: no longer a matter of input."""
+    """The error for a cluster that broke down after the work had begun, which is not an input error."""
     failed = JobFailedError(str(error))
     for note in getattr(error, "__notes__", []):
         failed.add_note(note)
@@ -96,7 +96,7 @@ def failed_at_work(error: ClusterError) -> JobFailedError:
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings to stderr as ``partirvm: warning: …``, each text once; deprecations are not for users."""
+    """Print warnings to stderr as ``partirvm: warning: …``, each text once, without deprecations."""
     seen: set[str] = set()
 
     def show(message: Any, category: type[Warning], *place: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the verbs have in common: clusters, places, printing, and a fit that runs before one's eyes."""
+"""What the commands share: clusters, places, printing, and a fit with progress in the foreground."""
 
 from __future__ import annotations
 
@@ -33,28 +33,29 @@ def cluster(address: str | None) -> Iterator[Any]:
 
 
 def place(name: str, client: Any) -> str:
-    """A name that means the same thing to the workers of a cluster, whatever folder they were started in."""
+    """A place as the workers of a cluster need it: absolute, since they may run in another folder."""
     return name if client is None or "://" in name else str(Path(name).absolute())
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result, and the commands that may follow; the demo, which shows those itself, leaves them out."""
+    """Print a result and the commands that may follow (the demo prints those itself)."""
     echo(json.dumps(facts) if as_json else text)
     if following and not as_json and click.get_current_context().obj is not DEMO:
         echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
 def ended(status: str) -> int:
-    """The exit status that tells how a job stands."""
+    """The exit status for the status of a job."""
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(status, ExitStatus.FAILED)
 
 
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
-    """Do ``work`` with progress, let Ctrl-C end it, print what came of it; the exit status.
+    """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``jobs.fit`` does, or None where another
-    process has done it. Until there is a plan Ctrl-C ends a new fit at once, as nothing was written yet; a job that is
-    ``resumed`` is there, and is told to end. Without a usable model the exit status is 4, and a message says why.
+    ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``jobs.fit`` returns, or None if another
+    process has done it. Before there is a plan Ctrl-C ends a new fit at once, since nothing is written yet; a
+    ``resumed`` job exists, and gets an abort request. Without a usable model the exit status is 4, and a message states
+    the reason.
     """
     from partirvm import jobs
     from partirvm.report.basis_table import Function, line
@@ -113,12 +114,12 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
 
 
 def _done_elsewhere(job: str, as_json: bool) -> int:
-    """Tell how a job stands that another process took up, and ended, between our request and our turn."""
+    """Print the status of a job that another process has taken over and ended in the meantime."""
     from partirvm import jobs
     from partirvm.report.status import status_text
 
     found = jobs.open_job(job).progress()
-    echo(f"{job}: another process has taken it up meanwhile", err=True)
+    echo(f"{job}: another process has run it in the meantime", err=True)
     show(found, as_flags(status_text(found)), as_json)
     return ended(found["status"])
 

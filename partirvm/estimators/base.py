@@ -167,11 +167,11 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer; of named data
         ``feature_names_in_[get_support()]`` are their names. A predictor has no ``transform`` of its own: in a pipeline
         ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
-        threshold=1e-3)`` passes on these columns. Raises ``UsageError`` for a kernel that tells no relevances.
+        threshold=1e-3)`` passes on these columns. Raises ``UsageError`` for a kernel without per-feature widths.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):
-            raise UsageError(f"the {self.kernel_.name} kernel tells nothing of the relevance of single features")
+            raise UsageError(f"the {self.kernel_.name} kernel has no per-feature widths, from which relevances follow")
         mask = self.feature_relevance_ >= OFF
         return np.flatnonzero(mask) if indices else mask
 

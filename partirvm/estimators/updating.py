@@ -58,7 +58,7 @@ class Updatable(IndependentTargets):
             return self._update(memory, X, y, sample_weight, parameters)
         if hasattr(self, "model_"):
             raise UsageError(
-                "nothing can go on from the last fit, which has not seen all rows or comes from a file: fit again"
+                "partial_fit cannot continue the last fit: it used some rows only, or comes from a file. Fit again"
             )
         X, y, weights, columns, _ = self._arrays(X, y, sample_weight)
         rows = Rows(X, y.reshape(len(X), -1), weights)

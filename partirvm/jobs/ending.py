@@ -65,7 +65,7 @@ class Requests:
             if self.asked is not None:
                 self.reason = self.store.why(self.asked, self.attempt)[0]
         if self.asked is not None:
-            self.store.record({"event": "aborting", "reason": self.reason or f"{self.asked} asked for"})
+            self.store.record({"event": "aborting", "reason": self.reason or f"{self.asked} requested"})
 
 
 def take_over(store: JobStore) -> None:
@@ -100,9 +100,9 @@ def _begun(store: JobStore) -> bool:
 
 
 def end_as_asked(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
-    """Write down that a job was aborted, or was cancelled and has no model any more; the model that it has now."""
+    """Record that a job was aborted or cancelled; return the model that it has then."""
     if store.requested(requests.attempt) == "cancel":
-        store.record({"event": "cancelled", "reason": store.why("cancel", requests.attempt)[0] or "cancel asked for"})
+        store.record({"event": "cancelled", "reason": store.why("cancel", requests.attempt)[0] or "cancel requested"})
         store.forget()
         return None
     advice = Termination.ABORTED.advice if model else "Aborted before there was a model."

@@ -48,7 +48,7 @@ def address_of(client: Any) -> str:
 def require_shared(*places: str) -> None:
     for place in places:
         if place.startswith("memory:"):
-            raise UsageError(f"{place}: what is in the memory of one process cannot be seen by a cluster's others")
+            raise UsageError(f"{place}: a cluster cannot read the memory of one process; use a folder or a URL")
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -316,7 +316,7 @@ class Job:
             if event == "cancelled":
                 allowed |= {Status.ABORTED, Status.FAILED}
             if status in allowed:
-                self.store.record({"event": event, "reason": reason or "nobody was at work on it"})
+                self.store.record({"event": event, "reason": reason or "no process was working on it"})
                 if event == "cancelled":
                     self.store.forget()
         finally:

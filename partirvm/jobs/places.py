@@ -112,41 +112,41 @@ def same_held_out(events: list[dict[str, Any]], spec: dict[str, Any]) -> ZarrSou
 
 
 def _same(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
-    """What is at this place, which a resume changes by ``option``, if it is what it was when the job began."""
+    """The source at this place, which ``option`` of a resume gives, checked to be that of the job's start."""
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
-        raise MissingDataError(f"{error}; if they were moved, say with {option} where they are") from error
+        raise MissingDataError(f"{error}; if they were moved, give their new place with {option}") from error
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
-            f"{source.url} is not what it was when the job began ({what}): start a new job, or bring the old data "
-            f"back, or say with {option} where they are{advice}"
+            f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or "
+            f"give their place with {option}{advice}"
         )
     return source
 
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
-    """How data differ from the fingerprint in a job's specification, for people; None if they do not."""
+    """How data differ from the fingerprint in a job's specification, as a text; None if they do not."""
     then, now = _fingerprint(began), source.fingerprint()
     if now == then:
         return None
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
     if shapes[0] != shapes[1]:
-        return f"{shapes[0]} values then, {shapes[1]} now"
+        return f"{shapes[0]} values at the start, {shapes[1]} now"
     tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
     if not tiles:
-        return "its names, categories, classes, moments or the size of its tiles are other ones"
+        return "its names, categories, classes, moments or tile size differ"
     return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
 
 
 def compare_versions(began: dict[str, str]) -> None:
     now = package_versions()
-    other = [f"{name} {then} then, {now[name]} now" for name, then in began.items() if now.get(name, then) != then]
+    other = [f"{name} {then}, now {now[name]}" for name, then in began.items() if now.get(name, then) != then]
     if other:
         warnings.warn(
-            f"the job goes on with other packages than it began with ({'; '.join(other)}): the last digits may differ "
-            "from those of a fit that was never interrupted",
+            f"versions of packages have changed since the job began ({'; '.join(other)}): the last digits may differ "
+            "from those of an uninterrupted fit",
             PartirvmWarning,
             stacklevel=2,
         )

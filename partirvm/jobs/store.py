@@ -189,8 +189,8 @@ class JobStore:
         """Where the job stands, by its events, its lease and what was asked of it."""
         self.spec()
         has, state = self._look()
-        if state.status is None:  # its maker was killed, or is about to write the first event
-            return replace(state, status=Status.QUEUED, reason="nobody has begun it")
+        if state.status is None:  # the process that created it was killed, or has not written the first event yet
+            return replace(state, status=Status.QUEUED, reason="no process has begun it")
         asked = self.requested(state.attempt) if state.attempt > 0 else None
         held = has is not None and has.alive()
         lost = has is not None and not (held or has.over)

@@ -64,7 +64,7 @@ def fit(
         try:
             fit_spec = resolve(source, parameters, executor, held_out, timer.after(_asking(aborted)))
         except StoppedError as error:
-            raise JobFailedError(f"aborted before the first round began: {job} is as it was before the fit") from error
+            raise JobFailedError(f"aborted before the first round began: {job} was not changed") from error
         spec = specification(source, held_out, validation, parameters)
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
@@ -89,7 +89,7 @@ def fit(
             cancelled = fold(store.events()).status is Status.CANCELLED
             if fitted.model is None and not (cancelled or store.has_checkpoint()):
                 first = fit_spec.plan.schedule.unit
-                raise JobFailedError(f"aborted before the first {first} was done: {job} is as it was before the fit")
+                raise JobFailedError(f"aborted before the first {first} was done: {job} was not changed")
         except BaseException:
             _discard_nothing_worth(store)
             raise

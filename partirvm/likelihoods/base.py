@@ -159,7 +159,7 @@ class Likelihood(Protocol[F, W]):
 
     name: ClassVar[str]
     of_classes: ClassVar[bool] = False
-    """Whether the target is a class."""
+    """True for a classification."""
     words: ClassVar[tuple[str, ...]]
     """By what it is asked for: values of ``multi_class`` for classes, of ``noise_variance`` for a number."""
     has_noise: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The Gaussian likelihood: a target that is a number, t = Φw + noise of variance σ² = 1/β.
+"""The Gaussian likelihood of a numeric target: t = Φw + noise of variance σ² = 1/β.
 
 Gram statistics over the rows are sufficient, so that a fit is dense: one pass brings new columns, and α and β are found
 without another. Of several targets, which share columns and α, each has its own β.
@@ -69,7 +69,7 @@ class Solve(DenseFit):
 
 @dataclass(frozen=True)
 class Warm:
-    """Where a fit over other rows begins: α (M,) of the columns with these labels, and β; other columns are new."""
+    """Start of a fit over other rows: α (M,) of the columns with these labels, and β; other columns are new."""
 
     labels: Int
     alpha: Float
@@ -80,11 +80,11 @@ class Warm:
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
-        """Where this fit stands."""
+        """The start that continues this fit."""
         return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.target_variance, fit.fixed_noise, fit.prior)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
-        """A beginning for the columns of two fits together, as far as they are among ``labels``.
+        """A start for the columns of two fits together, restricted to ``labels``.
 
         Columns of one fit excuse those of the other; started at the α that they had alone, they drive each other out
         before their noise has fallen. At ``HOPE`` × α the data speak first. β is the larger one.
@@ -108,7 +108,7 @@ class Warm:
 
 @dataclass(frozen=True)
 class GaussianLikelihood(Likelihood[HyperState, Warm]):
-    """A number with Gaussian noise of one variance, estimated or given."""
+    """A numeric target with Gaussian noise of one variance, estimated or given."""
 
     name: ClassVar[str] = "gaussian"
     words: ClassVar[tuple[str, ...]] = ("estimate",)
@@ -116,7 +116,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     relearns: ClassVar[bool] = True
 
     def serves(self, n_classes: int, word: float | str) -> bool:
-        """A number asks for noise of that variance."""
+        """A numeric ``noise_variance`` means this likelihood."""
         return super().serves(n_classes, word) or (n_classes == 0 and not isinstance(word, str))
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
@@ -220,7 +220,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     def settling(
         self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
-        """The residual, and for the last word the errors of rows left out, by one reading.
+        """The residual and, at the end, the leave-one-out errors, in one pass.
 
         Rows are left out of a fit of one target that has seen all, and has estimated its noise.
         """
@@ -231,7 +231,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta)), residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Statistics of the residual target; for the last word noise from it, and the posterior that belongs to it."""
+        """Statistics of the residual target; at the end also its noise variance and posterior."""
         *left_out, found = statistics
         return settle(fit, found, *left_out) if last else rebase(fit, found)
 
@@ -340,7 +340,7 @@ def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
 
 
 def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
-    """The last word: noise from the measured residual, and the posterior and evidence that belong to it."""
+    """The final noise variance, from the measured residual, with its posterior and evidence."""
     fit = replace(fit, left_out=left_out)
     if fit.noise is None:
         fit = rebase(fit, found)

@@ -1,4 +1,4 @@
-"""Passes of a target that is a number: Gram products, residuals, errors of rows left out, scores."""
+"""Passes of a regression: Gram products, residuals, leave-one-out errors, scores."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ResidualPass(DesignedPass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(DesignedPass):
-    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+    """Leave-one-out errors of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
 
     Over all rows.
     """

@@ -38,7 +38,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit begins: α and weights, (M, C), of the columns with these labels; others are new."""
+    """Start of a fit: α and weights, (M, C), of the columns with these labels; other columns are new."""
 
     labels: Int
     alpha: Float
@@ -46,11 +46,11 @@ class Start:
 
     @classmethod
     def of(cls, fit: LaplaceState) -> Start:
-        """Where this fit stands."""
+        """The start that continues this fit."""
         return cls(fit.labels, fit.alpha, fit.mean)
 
     def merge(self, other: Start, labels: Int) -> Start:
-        """A beginning for the columns of two fits together, as far as they are among ``labels``.
+        """A start for the columns of two fits together, restricted to ``labels``.
 
         Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter
         do.
@@ -80,7 +80,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         """The pass at weights (M, C) for the likelihood's quadratic there, a ``core.logistic.LogisticBlock``."""
 
     def n_likelihoods(self, outputs: int) -> int:
-        """L, how many log likelihoods a block has: one, or one for each output where these are apart."""
+        """L, the number of log likelihoods of a block: one, or one per output if outputs are independent."""
         return 1
 
     def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
@@ -271,7 +271,7 @@ class NewtonCourse:
 
     @property
     def fast(self) -> bool:
-        """Whether it goes by actions; ``auto`` is the fixed point."""
+        """True for ``solver="fast"``; ``auto`` is the fixed point."""
         return self.task.solver == "fast"
 
     @property
@@ -289,7 +289,7 @@ class NewtonCourse:
 
     @property
     def fit(self) -> LaplaceState:
-        """The fit where it stands."""
+        """The current fit."""
         assert self.search is not None
         return self.search.current
 

@@ -1,4 +1,4 @@
-"""Passes of a target that is a class: the likelihood's quadratic, improbable rows, gains of a pool, scores."""
+"""Passes of a classification: the quadratic of the likelihood, improbable rows, gains of a pool, scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogisticPass(DesignedPass):
 
 @dataclass(frozen=True)
 class MisclassificationPass(DesignedPass):
-    """Rows whose class the model holds for least probable; answered by a ``core.residuals.LargestErrors``.
+    """Rows whose class has the smallest predicted probability; answered by a ``core.residuals.LargestErrors``.
 
     ``select`` rows of largest 1 − p_t are reported, none of those in ``exclude`` (sorted row numbers) among them. With
     a ``draw`` (two whole numbers, a seed) they are drawn at random instead, a row's chance in proportion to

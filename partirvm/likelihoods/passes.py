@@ -63,7 +63,7 @@ class Pass(ABC):
     name: ClassVar[str]
     """Its name in progress reports."""
     held_out: ClassVar[bool] = False
-    """Whether it is over the held-out rows instead of the training rows."""
+    """True for a pass over the held-out rows, False for the training rows."""
     rows: Int | None = None
 
     @property
@@ -73,10 +73,10 @@ class Pass(ABC):
 
     @abstractmethod
     def statistic(self, tile: TileRows) -> Any:
-        """What one tile adds; statistics can be added by ``+``."""
+        """The statistic of one tile; statistics are added by ``+``."""
 
     def count(self, n_rows: int) -> int:
-        """How many of ``n_rows`` rows it reads."""
+        """The number of rows that the pass reads, of ``n_rows``."""
         return n_rows if self.rows is None else len(self.rows)
 
 

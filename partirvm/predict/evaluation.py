@@ -81,7 +81,7 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
 def _require_number_targets(model: Model, source: Source) -> None:
     if source.columns.classes not in (None, model.columns.classes):
         raise DataError(
-            f"{source}: the model predicts a number, and the target of the data is a class: ingest without --classes"
+            f"{source}: the model predicts a number, but the target of the data is a class: ingest it without --classes"
         )
     wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
     named = model.columns.targets and source.columns.targets

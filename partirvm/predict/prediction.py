@@ -127,7 +127,7 @@ def predict(
     model = store.model(allow_code=allow_code)
     check_features(model, source)
     if augment is not None and interval is not None:
-        raise UsageError("augment has no interval: ask for one of them")
+        raise UsageError("augment and interval cannot be combined: leave one of them out")
     places = (job, data) if augment is None else (job, data, augment)
     training = None if augment is None else training_source(store, augment)
     band = None if interval is None else model.band(interval)
@@ -228,11 +228,11 @@ def _digest(source: ZarrSource) -> str:
 
 
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
-    """Say how many rows the model knows nothing of."""
+    """Warn of rows that are far from all relevance vectors."""
     if far:
         what = model.far_prediction
         if model.design.functions is not None:
-            what = "prediction is little more than what the bias and the basis functions give"
+            what = "prediction is close to that of the bias and the basis functions alone"
         warnings.warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,
@@ -241,7 +241,7 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
 
 
 def check_features(model: AnyModel, source: Source) -> None:
-    """Refuse data whose features are not the model's. Raises ``DataError``."""
+    """Raise ``DataError`` for data whose features differ from the model's."""
     wanted, found = model.columns.features, source.columns.features
     if len(found) != len(wanted):
         raise DataError(

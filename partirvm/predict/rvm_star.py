@@ -195,9 +195,7 @@ def augmenting_of(
     Raises ``UsageError`` for a model of classes, and as ``Augmenting.of`` does.
     """
     if not isinstance(model, Model):
-        raise UsageError(
-            f"{store.location}: the model tells classes apart, and augment is for a target that is a number: drop it"
-        )
+        raise UsageError(f"{store.location}: augment is for regression, but this is a model of classes: leave it out")
     events = store.events()
     limit = asked_request(store.spec(), changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
@@ -276,14 +274,14 @@ def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
     rows, deviation = moments.targets.n, float(moments.targets.deviation[0])
     if rows != model.n_rows and deviation:  # a constant target is not fitted to any
         raise DataError(
-            f"the model's posterior is of {model.n_rows:,} rows, those to augment it with are {rows:,}: they must be "
-            "all rows of the fit, and its last_rows must be 'full'"
+            f"the model was fitted to {model.n_rows:,} rows, but {rows:,} are given to augment it: give all rows "
+            "of the fit (its last_rows must be 'full')"
         )
     mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
     if not grown and abs(mean - wanted) > 1e-9 * deviation + 1e-12 * abs(wanted):
         raise ChangedDataError(
-            f"the mean of the target was {wanted:.9g} in the model's fit, in the rows to augment it with it is "
-            f"{mean:.9g}: they must be the rows of the fit"
+            f"the mean of the target was {wanted:.9g} in the fit, but is {mean:.9g} in the rows given to augment the "
+            "model: give the rows of the fit"
         )
 
 

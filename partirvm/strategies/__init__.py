@@ -16,15 +16,15 @@ STRATEGIES: dict[str, type[AnyStrategy]] = {
 """Every strategy by name, with its schedule: how its candidates join."""
 
 WEIGHING: dict[str, type[AnyStrategy]] = {WorkingSet.name: ActiveSet}
-"""Strategies by the name of that in whose place they stand where the selection weighs all rows."""
+"""Strategies that replace the one of this name if the selection weighs all rows."""
 
 
 def strategy_for(name: str, selection: str) -> AnyStrategy:
-    """The strategy of this name; a working set is the one that goes with how it selects."""
+    """The strategy of this name; for a working set the one that fits its selection."""
     weighing = selection in SELECTIONS and SELECTIONS[selection].weighs_all
     return WEIGHING.get(name, STRATEGIES[name])() if weighing else STRATEGIES[name]()
 
 
 def schedule_of(name: str) -> Schedule:
-    """The schedule of a strategy that a stored plan names; plain rounds for one that this version does not have."""
+    """The schedule of a strategy in a stored plan; plain rounds if this version does not have that strategy."""
     return STRATEGIES[name].schedule if name in STRATEGIES else Schedule(name)

@@ -52,7 +52,7 @@ class ActiveSet(WorkingSet):
         return replace(state, phase=Phase.POOL), (Gather(rows),)
 
     def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
-        """Ask for what the MAP weights of all columns need."""
+        """Request the statistics that the MAP weights of all columns need."""
         problem = state.problem
         rows = noise_rows(problem, state.options, state.seen)
         look = problem.likelihood.size_pass(state.design, state.fit, pool, rows)
@@ -75,5 +75,5 @@ class ActiveSet(WorkingSet):
         return super()._rule(replace(state, patient=True))
 
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
-        """Flat evidence ends nothing: rows with large weights may be left."""
+        """Flat evidence does not end the run: rows with large weights may be left."""
         return super()._judge(replace(state, evidence=-np.inf))

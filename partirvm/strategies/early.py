@@ -18,17 +18,17 @@ from partirvm.strategies.rounds import Answer, Phase, RoundsState
 from partirvm.strategies.rules import INTERMEDIATE
 
 CANDIDATES, FEWEST = 300, 10
-"""Candidate rows at most, and at least."""
+"""Maximum and minimum number of candidate rows."""
 
 STEPS = 50
-"""Iterations, of classes Newton passes, for which ``FLOPS`` have to suffice."""
+"""Number of iterations (Newton passes for a classification) that ``FLOPS`` must cover."""
 
 FLOPS = 1e10
 """Multiplications and additions of all steps: a fraction of a second."""
 
 
 def effort(problem: Problem, rows: int) -> tuple[int, int]:
-    """Candidate rows, and steps at most, of a fit to so many rows."""
+    """Number of candidate rows and maximum number of steps of a fit to a number of rows."""
 
     def flops(candidates: int) -> float:
         columns = candidates * problem.n_kernels + max(len(problem.leading), 1)
@@ -41,12 +41,12 @@ def effort(problem: Problem, rows: int) -> tuple[int, int]:
 
 
 class Early(Basic):
-    """One fit that is over in less than a second, and saves its model. Held-out rows are not scored."""
+    """One fit of less than a second, whose model is saved. Held-out rows are not scored."""
 
     name = "early"
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
-        """Of ``options`` only the seed, ``tol`` and ``moderate`` count."""
+        """Uses only the seed, ``tol`` and ``moderate`` of ``options``."""
         rows = min(problem.likelihood.early_rows, problem.n_rows)
         candidates, steps = effort(problem, rows)
         options = Options(

@@ -37,13 +37,13 @@ from partirvm.strategies.selection import (
 Int = NDArray[np.int64]
 
 FULL_FLOPS = 2e12
-"""Most flops of all intermediate gram passes for which ``auto`` gives every partition the likelihood of all rows."""
+"""Maximum flops of all intermediate Gram passes for which ``auto`` lets each fit use all rows."""
 
 SAMPLE = 20
-"""``sample`` takes this × P rows unless told otherwise."""
+"""``sample`` uses this × P rows by default."""
 
 LEAST = 10
-"""Rows of each class, as far as there are so many, that a sample has beyond its proportion."""
+"""Number of rows of each class that a sample has beyond its proportion, if there are so many."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FitRows:
     shared: ClassVar[bool] = True
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Rows that the posterior of these columns sees, increasing; None for all."""
+        """Rows that the posterior of these columns uses, increasing; None for all."""
         return None
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
@@ -69,11 +69,11 @@ class FitRows:
         return None
 
     def seen(self, request: Request, n_rows: int) -> Seen:
-        """What planning has to know of them, of a resolved request."""
+        """The row counts of a resolved request, for planning."""
         return Seen(n_rows)
 
     def text(self, sample: int | None) -> str:
-        """How a report goes on, after which rows become candidates; ``sample`` are the rows of a sample."""
+        """Text of a report about these rows; ``sample`` is the size of a sample."""
         return ""
 
 
@@ -93,37 +93,37 @@ class _Sample(FitRows):
         return _sample(problem, options, options.sample_rows)
 
     def seen(self, request: Request, n_rows: int) -> Seen:
-        """So many rows."""
+        """The number of rows of the sample."""
         return Seen(int(request.sample_rows), sampled=True)
 
     def text(self, sample: int | None) -> str:
-        """How large it is."""
+        """The text with the size of the sample."""
         return f", likelihood of a sample of {counted(sample or 0, 'row')}"
 
 
 @dataclass(frozen=True)
 class _Own(FitRows):
-    """The rows of a fit's own candidates, and others for the noise where there is any."""
+    """The rows of a fit's own candidates, and other rows for the noise if there is noise."""
 
     whole: ClassVar[bool] = False
     shared: ClassVar[bool] = False
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Rows of the candidates; all, where no candidate is left."""
+        """Rows of the candidates; all rows if no candidate is left."""
         return np.unique(design.rows) if len(design.labels) else None
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
-        """So many others, or all."""
+        """``noise_rows`` other rows, or all."""
         if not problem.likelihood.has_noise or options.noise_rows is None:
             return None
         return _others(problem, options, options.noise_rows)
 
     def seen(self, request: Request, n_rows: int) -> Seen:
-        """None but these, and those of the noise."""
+        """Only the rows of the candidates and those for the noise."""
         return Seen(None, min(request.noise_rows or n_rows, n_rows))
 
     def text(self, sample: int | None) -> str:
-        """Whose they are."""
+        """The text for rows of the fit's own candidates."""
         return ", likelihood of a fit's own rows"
 
 
@@ -132,12 +132,12 @@ FIT_ROWS: dict[str, FitRows] = {each.name: each for each in (FitRows("full"), _S
 
 
 def sees_all(seen: str) -> bool:
-    """Whether statistics of these rows (``RoundsState.seen``, empty before the first) are of all rows."""
+    """True if statistics of these rows (``RoundsState.seen``, empty before the first fit) are of all rows."""
     return bool(seen) and FIT_ROWS[seen].whole
 
 
 def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
-    """What ``fit_rows="auto"`` means: all rows where that is affordable, a sample beyond; never ``partition``.
+    """The meaning of ``fit_rows="auto"``: all rows if that is affordable, else a sample; never ``partition``.
 
     The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
     as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. Where
@@ -154,7 +154,7 @@ def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: i
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: Design) -> Int | None:
-    """Rows that the posterior of a fit of these columns sees, increasing; None for all."""
+    """Rows that the posterior of a fit of these columns uses, increasing; None for all."""
     return FIT_ROWS[fit_rows].posterior(problem, options, design)
 
 
@@ -172,7 +172,7 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 
 
 def partition_length(problem: Problem, options: Options, number: int) -> int:
-    """How many rows that is; 0 beyond the last."""
+    """The number of rows of partition ``number``; 0 beyond the last."""
     start, batch, number = _batch(problem, options, number)
     n_rows, count = batch.stop - start, batch.partitions
     if number >= count:
@@ -217,7 +217,7 @@ def measuring(problem: Problem, options: Options, fit_rows: str, design: Design)
 
 
 def _sample(problem: Problem, options: Options, count: int) -> Int | None:
-    """The run's one random sample of ``count`` rows; None if that is all of them."""
+    """The run's random sample of ``count`` rows; None if that is all rows."""
     if count >= problem.n_rows:
         return None
     seed, shuffled, nothing = options.seed, problem.shuffled, np.zeros(0, np.int64)
@@ -229,7 +229,7 @@ def _sample(problem: Problem, options: Options, count: int) -> Int | None:
 
 
 def _others(problem: Problem, options: Options, count: int) -> Int | None:
-    """A random sample from the far end, so that no one partition is made of it; None if that is all rows."""
+    """A random sample from the end of the order, so that it is not a single partition; None if that is all rows."""
     if count >= problem.n_rows:
         return None
     if problem.shuffled:

@@ -1,4 +1,4 @@
-"""Rows that came later: a run that has ended, or was ended, goes on with them.
+"""Appended rows: continue a run that has ended with them.
 
 Scaling and kernel stay. A Gaussian fit knows of the rows before the Gram statistics of its columns: one pass over the
 new rows alone brings theirs, and the sum is that of all rows. A fit of classes has none that hold for other weights: it
@@ -21,7 +21,7 @@ from partirvm.strategies.selection import partition_count
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """The problem before with the rows of ``now``, more than it has had, as a batch of their own.
+    """The problem with the additional rows of ``now`` as a new batch.
 
     ``options`` are those of the fit before, ``partition_size`` is that of the new rows.
     """
@@ -36,7 +36,7 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
 
 
 def grown(state: S, problem: Problem, options: Options) -> S:
-    """A checkpoint's state for a problem with more rows than it has seen (``joined``), under these options.
+    """The state of a checkpoint, for a problem with additional rows (``joined``), under these options.
 
     The kernel is that of the state, and is learned no more.
     """

@@ -23,7 +23,7 @@ from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
 
 
 class Incremental(Relearning[RoundsState]):
-    """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): every row joins once."""
+    """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): each row joins once."""
 
     name = "incremental"
     schedule: ClassVar[Schedule] = InOrder(name)
@@ -48,7 +48,7 @@ class Basic(Rounds[RoundsState]):
     schedule: ClassVar[Schedule] = AtOnce(name)
 
     def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
-        """Where rows offer nothing the one fit is that of the leading columns."""
+        """If rows offer no candidates, the one fit is that of the leading columns."""
         if problem.n_kernels or not problem.target_variance:
             return super().start(problem, options)
         state = self.first(problem, options)

@@ -1,4 +1,4 @@
-"""What a strategy says and what it hears: instructions out, events in.
+"""Input and output of a strategy: events in, instructions out.
 
 A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
 (state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
@@ -156,7 +156,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to a fit: where the fit ended, and why."""
+    """Answer to a fit: the fit at its end, and the reason of the end."""
 
     fit: Fit
     reason: Termination
@@ -164,7 +164,7 @@ class Solved:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """Answer to ``LearnKernel``: the kernel of most evidence, and whether it is ``better`` than the one there was.
+    """Answer to ``LearnKernel``: the kernel of largest evidence; ``better`` if it differs from the previous one.
 
     It took so many evaluations, over ``rows`` rows of weight above zero.
     """
@@ -177,12 +177,12 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class Saved:
-    """Answer to ``Save`` and ``Log``: it is safe."""
+    """Answer to ``Save`` and ``Log``: the model or the line is stored."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """In place of all answers: end now with the model saved last."""
+    """Instead of all answers: end now with the last saved model."""
 
     reason: Termination
 

@@ -1,4 +1,4 @@
-"""Which columns a fit has still to be offered."""
+"""Columns that a fit does not have yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Int = NDArray[np.int64]
 
 
 def fresh(new: Design, present: Design) -> Int:
-    """Positions of the columns of ``new`` that are the same function as no present one and no earlier one, in order."""
+    """Positions of the columns of ``new`` that equal no present column and no earlier new one, in order."""
     kernel = new.kernel
     if not isinstance(kernel, Several):
         return distinct(new.centres, present.centres)
@@ -27,10 +27,10 @@ def fresh(new: Design, present: Design) -> Int:
 
 
 def lacking(problem: Problem, design: Design) -> Int:
-    """Labels of the leading columns that every fit is offered, and that a design lacks."""
+    """Labels of the leading columns that a design lacks."""
     return np.setdiff1d(problem.leading, design.leading)
 
 
 def left_out(chosen: Design, new: Design) -> int:
-    """How many of the rows chosen bring no column."""
+    """The number of chosen rows that give no new column."""
     return len(np.setdiff1d(chosen.rows, new.rows))

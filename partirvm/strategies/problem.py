@@ -1,4 +1,4 @@
-"""What a strategy knows of a fit: the problem, and the options that were chosen."""
+"""The data of a strategy about a fit: the problem and the resolved options."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Problem:
 
     @property
     def n_targets(self) -> int:
-        """T, the number of targets that are numbers."""
+        """T, the number of numeric targets."""
         return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
     def classifies(self) -> bool:
-        """Whether the target is a class."""
+        """True for a classification."""
         return self.n_classes > 0
 
     @property
@@ -79,7 +79,7 @@ class Problem:
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns, which every fit is offered: of the bias, then of basis functions."""
+        """Labels of the leading columns, which every fit has: the bias, then explicit basis functions."""
         functions = self.empty.functions
         numbers = np.arange(0 if functions is None else functions.size)
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
@@ -90,7 +90,7 @@ class Problem:
         return len(self.empty.kernels)
 
     def rows_of(self, candidates: int) -> int:
-        """How many rows offer so many candidates; one at least.
+        """The number of rows that offer this number of candidates; at least one.
 
         Rows join with all that they offer, so that P // K of them make a partition.
         """
@@ -106,7 +106,7 @@ STOP_RULES: dict[str, Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """The user's choices, all resolved to numbers.
+    """The user's choices, all resolved.
 
     ``likelihood`` says which rows the posterior of an intermediate fit sees, ``last_rows`` that of the last:
     ``"full"`` all, ``"sample"`` one random sample of ``sample_rows``, ``"partition"`` those of its candidates, with

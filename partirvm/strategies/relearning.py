@@ -1,4 +1,4 @@
-"""Learning the kernel again as the vectors grow: part of every strategy that goes in rounds.
+"""Learning the kernel again when the number of vectors grows: part of every strategy with rounds.
 
 A kernel that was learned from a few centres before the fit has had too little to go by where the model comes to need
 many. Whenever the vectors have doubled since it was learned last, a better one is sought at these vectors on a sample
@@ -26,7 +26,7 @@ from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, St
 from partirvm.types import LEARNING_ROWS
 
 SHARE = 0.4
-"""Centres as a fraction of the rows that a kernel is learned from, at most: beyond it the evidence overfits."""
+"""Maximum number of centres, as a fraction of the rows of kernel learning: with more the evidence overfits."""
 
 GROWTH = 2
 """A kernel is learned again where the vectors are so many times the centres that it was learned from.
@@ -37,7 +37,7 @@ With no more centres than before there is nothing new to learn from: the evidenc
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
-    """Whether a kernel that was learned from so many centres is to be learned again, at the vectors of this fit.
+    """True if a kernel that was learned from ``centres`` centres should be learned again with the vectors of this fit.
 
     They may be ``SHARE`` of the rows at most. No kernel is that was not learned before, nor where memory has no room
     for all columns in one pass. Nor is one of classes: what it would bring has not been measured, and a comparison over
@@ -50,7 +50,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
 
 
 class Relearning(Rounds[S]):
-    """Rounds between which the kernel is learned again, where it was learned and the likelihood is that of all rows."""
+    """Rounds with kernel learning in between, if the kernel was learned and fits use all rows."""
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
         if state.settled or not sees_all(state.seen) or not due(state.problem, state.options, state.fit, state.learned):
@@ -62,7 +62,7 @@ class Relearning(Rounds[S]):
         return replace(state, learned=state.fit.n_vectors, phase=Phase.LEARN), (search,)
 
     def _on_learn(self, state: S, event: KernelLearned) -> Answer[S]:
-        """One pass for the statistics of the fit's columns under the kernel that was found."""
+        """Request the statistics of the fit's columns under the new kernel, in one pass."""
         state = replace(state, standing=Standing(state.problem, state.design, state.fit, event))
         if not event.better:
             return self._reject(state, 0.0)
@@ -72,7 +72,7 @@ class Relearning(Rounds[S]):
         return replace(state, problem=problem, design=design, phase=Phase.GRAM), (look,)
 
     def _on_gram(self, state: S, *events: Passed) -> Answer[S]:
-        """The evidence decides, at the same α and β: what the fit makes of them comes with the next round."""
+        """Keep the new kernel if the evidence at the same α and β is larger; α and β adapt in the next round."""
         if state.standing is None:
             return super()._on_gram(state, *events)
         old = state.standing.fit
@@ -85,7 +85,7 @@ class Relearning(Rounds[S]):
         return self._reject(state, gain)
 
     def _save(self, state: S) -> Answer[S]:
-        """The model of a kernel that was taken."""
+        """Save the model with the new kernel."""
         if state.standing is None:
             return super()._save(state)
         line = _record(state, state.fit.log_evidence - state.standing.fit.log_evidence, taken=True)
@@ -93,7 +93,7 @@ class Relearning(Rounds[S]):
         return replace(state, standing=None, phase=Phase.SAVED), (save,)
 
     def _reject(self, state: S, gain: float) -> Answer[S]:
-        """The fit and all that belongs to it as they were."""
+        """Restore the fit and its state."""
         old = state.standing
         assert old is not None
         state = replace(state, problem=old.problem, design=old.design, fit=old.fit, phase=Phase.SAVED)
@@ -106,7 +106,7 @@ def with_kernel(problem: Problem, kernel: Kernel | Several) -> Problem:
 
 
 def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
-    """The line of history: the fit that stands, the rows that were learned from, and what was tried on them."""
+    """The line of history: the current fit, the rows of kernel learning, and the kernel that was tried."""
     old = state.standing
     assert old is not None
     line = record(

@@ -1,4 +1,4 @@
-"""One basic RVM after another: what all strategies share.
+"""A sequence of basic RVMs: what all strategies share.
 
 A *round* is: rows become candidates → gram pass → dense fit → save. Intermediate fits end when the vectors fall to
 ``stop_fraction``; the last one converges, sees all rows (``last_rows``), and takes its noise from a residual
@@ -48,7 +48,7 @@ MODE = 1e-2
 
 
 class Phase(Enum):
-    """What the machine waits for. An event in phase X goes to the method ``_on_x``."""
+    """The event that the machine waits for. An event in phase X is handled by the method ``_on_x``."""
 
     ROWS = "inputs of the chosen rows"
     POOL = "inputs of the pool"
@@ -69,7 +69,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The fit that stands, and all that belongs to it, while all rows are asked about a kernel that was ``learned``."""
+    """The current fit and its state, while the evidence of all rows is computed for a ``learned`` kernel."""
 
     problem: Problem
     design: Design
@@ -79,7 +79,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class RoundsState:
-    """The checkpoint: where the machine stands, the columns and fit so far.
+    """The checkpoint: the phase of the machine, its columns and its fit.
 
     ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` says which rows (``fit_rows``) the
     fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
@@ -116,13 +116,13 @@ Answer: TypeAlias = tuple[S, tuple[Instruction, ...]]
 
 
 class Rounds(Generic[S]):
-    """Rounds until there is a reason to conclude; subclasses propose rows and judge what came of them."""
+    """Rounds until there is a reason to conclude; subclasses propose rows and decide after each round."""
 
     name = ""
     exhausted = Termination.CONVERGED
     """Reason to end when every row has been a candidate."""
     divisible = False
-    """Whether a part of the rows proposed may join where a limit leaves no room for all."""
+    """True if some of the proposed rows may join when a limit leaves no room for all."""
 
     def first(self, problem: Problem, options: Options) -> S:
         """The state before the first round."""
@@ -143,7 +143,7 @@ class Rounds(Generic[S]):
         return answer
 
     def _unused(self, state: S) -> int:
-        """How many rows the next round may propose at most."""
+        """Maximum number of rows that the next round may propose."""
         raise NotImplementedError
 
     def _propose(self, state: S, room: int) -> Answer[S]:
@@ -162,7 +162,7 @@ class Rounds(Generic[S]):
         return self._propose(replace(state, round=state.round + 1, rebases=0), room)
 
     def _room(self, state: S) -> tuple[int, Termination | None]:
-        """How many rows may join the next round as candidates; if none, the reason to conclude."""
+        """The number of rows that may join the next round as candidates; if none, the reason to conclude."""
         options, problem = state.options, state.problem
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
@@ -185,7 +185,7 @@ class Rounds(Generic[S]):
         return self._admit(state, state.design.with_centres(event.points[there], state.chosen[there]))
 
     def _admit(self, state: S, chosen: Design) -> Answer[S]:
-        """Make these columns candidates; where nothing could follow this round, its fit is the last."""
+        """Make these columns candidates; if no round can follow, this fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=lacking(state.problem, state.design))
         state = replace(
             state,
@@ -201,7 +201,7 @@ class Rounds(Generic[S]):
         return self._measure(state, new)
 
     def _measure(self, state: S, new: Design) -> Answer[S]:
-        """Ask for the statistics of new columns beside the present ones: an extension where the rows stay the same."""
+        """Request the statistics of the new columns; if the rows do not change, only the extension."""
         problem, options = state.problem, state.options
         fit_rows = options.last_rows if state.concluding else options.fit_rows
         if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
@@ -232,7 +232,7 @@ class Rounds(Generic[S]):
         return intermediate_rule(state.options, state.candidates)
 
     def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False, pool: object = None) -> Answer[S]:
-        """Fit the columns of the design from where the fit stands, over the rows that it is to see."""
+        """Fit the columns of the design, warm-started from the current fit, over the fit rows."""
         problem, options = state.problem, state.options
         rule = rule or self._rule(state)
         if state.rebases >= REBASES:
@@ -250,7 +250,7 @@ class Rounds(Generic[S]):
         return self._settle(state) if state.concluding else self._score(state)
 
     def _settle(self, state: S) -> Answer[S]:
-        """Measure the fit once more, where its likelihood asks for that."""
+        """Measure the residual of the fit, if its likelihood needs that."""
         state = replace(state, phase=Phase.SETTLE)
         passes = self._settling(state, last=True)
         return (state, passes) if passes else self._on_settle(state)
@@ -308,7 +308,7 @@ class Rounds(Generic[S]):
         return self._measure(state, design)
 
     def _conclude(self, state: S, reason: Termination) -> Answer[S]:
-        """The last fit: converge on the statistics at hand, or on those of all rows; then measure the residual."""
+        """The last fit: converge on the present statistics, or on those of all rows; then measure the residual."""
         fit = state.problem.likelihood.again(state.fit)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.last_rows:
@@ -317,7 +317,7 @@ class Rounds(Generic[S]):
         return self._measure(state, nobody)
 
     def _on_grown(self, state: S, event: Event) -> Answer[S]:
-        """Rows came later (``strategies.growing``): the columns that are there, over all rows."""
+        """After an append (``strategies.growing``): fit the present columns over all rows."""
         problem = state.problem
         state = replace(state, candidates=state.fit.n_vectors)
         new = np.arange(problem.batches[-2].stop, problem.n_rows, dtype=np.int64)

@@ -6,10 +6,10 @@ from partirvm.core.updates import StopRule
 from partirvm.strategies.problem import STOP_RULES, Options
 
 INTERMEDIATE = 100.0
-"""Intermediate fits stop at this × tol: only the last fit needs the last digits."""
+"""Intermediate fits stop at this × tol; only the last fit converges to ``tol``."""
 
 REBASES = 2
-"""How often one fit may ask for statistics of the residual target before it goes on with what it has."""
+"""Maximum number of requests of one fit for statistics of the residual target."""
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
@@ -19,5 +19,5 @@ def intermediate_rule(options: Options, candidates: int) -> StopRule:
 
 
 def final_rule(options: Options) -> StopRule:
-    """Converge, and leave no column that the evidence would rather be without."""
+    """Converge, and delete columns whose deletion raises the evidence."""
     return StopRule(options.tol, options.max_iterations, thin=True)

@@ -1,4 +1,4 @@
-"""Which rows become candidates next. Pure: row numbers in, row numbers out."""
+"""Selection of the next candidates. Pure: row numbers in, row numbers out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POOL = 4
 """``gain`` ranks a random pool of this × P rows."""
 
 SPAN = 1 << 16
-"""Rows that are looked through at a time."""
+"""Number of rows examined at a time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Selection:
     weighs_all: bool = False
 
     def looking(self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool) -> Looking:
-        """What planning has to know of it."""
+        """The rows or columns that the selection evaluates, for planning."""
         if self.by_error:
             return Looking(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
         return Looking(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)

@@ -110,7 +110,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "columns in another order": (("evaluate", "{job}", "{turned}"), r"\['a', 'b'\].*\['b', 'a'\].*same order"),
     "augmenting with others": (
         ("predict", "{job}", "{test}", "p.csv", "--augment", "{test}"),
-        r"test\.zarr: these are not the DATA that .*job was fitted to \(3,000 × 2 values then, 700 .*train\.zarr",
+        r"test\.zarr: these are not the DATA that .*job was fitted to \(3,000 × 2 values.*, 700 .*train\.zarr",
     ),
     "augmenting with a part that changed": (
         ("evaluate", "{job}", "{test}", "--augment", "{reordered}"),

@@ -131,7 +131,7 @@ def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, t
         (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA, go on without --validation"),
         (("--max-rounds", "0"), r"'0' is not a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),
-        (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster nobody"),
+        (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
     ],
 )
 def test_what_resume_refuses(stopped, cli, arguments, message):
@@ -243,7 +243,7 @@ def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatc
     reached = len(open_job(stopped).state().history)
     status, out, err = cli("resume", stopped, "--max-rounds", str(reached + 1))
     assert status == 0, err
-    assert "another process has taken it up meanwhile" in err
+    assert "another process has run it in the meantime" in err
     assert "done since" in out
 
 
@@ -297,5 +297,5 @@ def test_detach_wants_a_cluster(tour, cli, tmp_path):
     assert "--detach needs --scheduler ADDRESS" in err
     status, _, err = cli("fit", tour.train, str(tmp_path / "job"), "--detach", "--scheduler", "tcp://x:1", "--verify")
     assert status == 2
-    assert "not with --detach" in err
+    assert "cannot be combined with --detach" in err
     assert not (tmp_path / "job").exists()

@@ -162,7 +162,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     X, y = plane(200, d=2)
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [
-        ((X[:-1], y[:-1]), DataError, "posterior is of 200 rows, those to augment it with are 199"),
+        ((X[:-1], y[:-1]), DataError, "fitted to 200 rows, but 199 are given"),
         ((X, y + 1), ChangedDataError, "mean of the target was"),
         ((X[:, :1], y), ValueError, "1 feature"),
         ((X,), UsageError, r"augment has 1 parts: it must be \(X, y\)"),
@@ -176,7 +176,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
         gamma=0.3, strategy=WorkingSet(fit_rows=Sample(100), last_rows="sample"), partition_size=30, max_rounds=2,
         random_state=0,
     ).fit(X, y)  # fmt: skip
-    with pytest.raises(DataError, match=r"posterior is of 100 rows.*last_rows"):
+    with pytest.raises(DataError, match=r"fitted to 100 rows.*last_rows"):
         some.predict(X[:3], augment=(X, y))
     model.set_params(memory_limit="20MiB")
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):

@@ -209,7 +209,7 @@ def test_rows_far_from_every_vector():
     """Say what the prediction is there; without vectors there is nothing to be far from."""
     X, y = rows()
     beside = RVMRegressor(basis="linear", gamma=0.3, random_state=0).fit(X, y)
-    with pytest.warns(DataWarning, match="little more than what the bias and the basis functions give"):
+    with pytest.warns(DataWarning, match="close to that of the bias and the basis functions alone"):
         beside.predict(X[:1] + 1e3)
     alone = RVMRegressor(kernel=None, basis="linear", random_state=0).fit(X, y)
     with warnings.catch_warnings():

@@ -185,7 +185,7 @@ def dense():
     ("strategy", "reason", "says"),
     [
         ("split-merge", Termination.CONVERGED, r"\d+ vectors were dropped at merges"),
-        ("incremental", Termination.VECTORS, r"Only \d+ of 20 partitions were seen"),
+        ("incremental", Termination.VECTORS, r"Only \d+ of 20 partitions became candidates"),
         ("working-set", Termination.VECTORS, None),
     ],
 )
@@ -205,7 +205,7 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore:rows left out:partirvm.errors.OverconfidenceWarning")
+@pytest.mark.filterwarnings("ignore:leave-one-out errors:partirvm.errors.OverconfidenceWarning")
 def test_limits_that_basic_cannot_keep_are_warned_of():
     """It has one fit, and no model before its end."""
     X, y = dense()

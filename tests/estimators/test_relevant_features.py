@@ -53,7 +53,7 @@ def test_a_step_of_a_pipeline(frame):
 def test_a_kernel_that_tells_nothing(frame):
     X, y = frame
     model = RVMRegressor(kernel="linear", partition_size=30, max_rounds=1).fit(X, y)
-    with pytest.raises(UsageError, match="linear kernel tells nothing"):
+    with pytest.raises(UsageError, match="linear kernel has no per-feature widths"):
         model.get_support()
 
 

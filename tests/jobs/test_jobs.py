@@ -172,7 +172,7 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
     assert job.status() is Status.QUEUED
     assert job.progress()["seconds"] is None
     assert job.abort() is Status.ABORTED
-    assert "before there was a model" in job.progress()["advice"]
+    assert "before it had a model" in job.progress()["advice"]
     assert jobs.carry_out(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
     with pytest.raises(MissingDataError, match="no model yet"):
         job.model()
@@ -430,7 +430,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
         X, y = X[:-1], y[:-1]
     job.requeue()
     ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
-    expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values then, 599 × 2 now"
+    expected = "1 of its 5 tiles.*tile 2" if what == "values" else "600 × 2 values at the start, 599 × 2 now"
     with pytest.raises(ChangedDataError, match=expected):
         jobs.carry_out(job.location)
     assert job.status() is Status.INTERRUPTED
@@ -448,7 +448,7 @@ def test_other_packages_are_a_warning(data, tmp_path, monkeypatch):
     now = places.package_versions()
     monkeypatch.setattr(places, "package_versions", lambda: {**now, "numpy": "9.9"})
     job.requeue()
-    with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']} then, 9\.9 now"):
+    with pytest.warns(PartirvmWarning, match=rf"numpy {now['numpy']}, now 9\.9"):
         jobs.carry_out(job.location)
 
 

@@ -244,7 +244,7 @@ def test_kernels_that_tell_no_relevances():
     model = RVMRegressor(kernel="linear", random_state=0).fit(X, y)
     assert not hasattr(model, "feature_relevance_")
     assert not hasattr(model, "gamma_")
-    with pytest.raises(UsageError, match="linear kernel tells nothing"):
+    with pytest.raises(UsageError, match="linear kernel has no per-feature widths"):
         model.get_support()
     shared = model.set_params(kernel="gaussian", gamma=0.2).fit(X, y)
     np.testing.assert_allclose(shared.feature_relevance_, np.ones(3))

@@ -139,7 +139,7 @@ def test_classes_are_not_augmented(tmp_path):
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
                  lambda: evaluation.evaluate(job, data, augment=data)):  # fmt: skip
-        with pytest.raises(UsageError, match="tells classes apart, and augment is for a target that is a number"):
+        with pytest.raises(UsageError, match="augment is for regression, but this is a model of classes"):
             call()
     assert not list(tmp_path.glob("*p.csv*"))
 
