@@ -152,7 +152,7 @@ def test_rows_that_joined_later(tmp_path):
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
     np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
-    with pytest.raises(UsageError, match="comes from a file. Fit again"):
+    with pytest.raises(UsageError, match=r"comes from a file\. Fit again"):
         found.partial_fit(X, y)
 
 
