@@ -122,7 +122,7 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     ("classes", "options"),
     [
         (2, {"strategy": "basic", "class_weight": "balanced"}),
-        (3, {"strategy": "working-set", "selection": "random", "max_rounds": 2}),
+        pytest.param(3, {"strategy": "working-set", "selection": "random", "max_rounds": 2}, marks=pytest.mark.slow),
         pytest.param(
             3, {"strategy": "incremental", "multi_class": "ovr", "partition_size": 60}, marks=pytest.mark.slow
         ),
@@ -180,7 +180,7 @@ class Broken(Watcher):
 @pytest.mark.parametrize(
     ("classes", "options", "after"),
     [
-        (0, {"strategy": "split-merge"}, 1),
+        pytest.param(0, {"strategy": "split-merge"}, 1, marks=pytest.mark.slow),
         (2, {"strategy": "working-set", "max_rounds": 2}, 1),
         pytest.param(0, {"strategy": "basic"}, 0, marks=pytest.mark.slow),
     ],
