@@ -121,7 +121,7 @@ def of_sets(folder: str, names: list[str]) -> list[dict[str, Any]]:
                 rows.append(
                     {
                         "data": name, "split": kind, "way": way, "rows": len(split.y), "vectors": vectors,
-                        "rmse": scores.rmse, "nlpd": scores.nlpd, "in 95 %": 100 * scores.coverage_95,
+                        "rmse": scores.rmse, "nlpd": scores.nlpd, "in 95 %": 100 * scores.figures()["coverage_95"],
                         "ratio": seconds / ways[0][3],
                     }
                 )  # fmt: skip

@@ -386,8 +386,9 @@ def evaluate(
     """Score the model of JOB on DATA that were not used in the fit.
 
     Prints one line of JSON, with or without --json. For a regression: n_rows, n_vectors, rmse (root mean square error),
-    nlpd (mean negative log predictive density, in nats) and coverage_95 (fraction of the rows inside the 95 %
-    interval), in the units of the target; for several targets their means (for rmse the root of the mean square), and
+    nlpd (mean negative log predictive density, in nats), crps (continuous ranked probability score), interval_score_95,
+    and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows inside the interval of
+    this level), in the units of the target; for several targets their means (for rmse the root of the mean square), and
     the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in
     nats), brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
     classes, roc_auc. --augment means the same as in `partirvm predict`.

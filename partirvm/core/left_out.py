@@ -1,93 +1,130 @@
-"""Leave-one-out errors of a fit, computed by one pass: a check of its predictions for new rows.
+"""Errors of rows left out of a fit, each with the column of its own: a check of the predictions for new rows.
 
-At fixed α and β the prediction of row n from all other rows has the error, with r = t − Φμ and the leverage
-h_n = βφ_nᵀΣφ_n (as in Sundararajan & Keerthi 2001 for Gaussian processes),
+A new row is no centre: it has no column of its own in the design. So a training row stands for a new row only after
+both are removed, the row from the data and its own columns D from the design, at fixed α and β. With r = t − Φμ,
+h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n has (as in Sundararajan & Keerthi 2001 for Gaussian processes)
 
-    e_n = r_n / (1 − h_n).
+    Σ' = Σ + β g gᵀ/(1 − h_n),        μ' = μ − β g r_n/(1 − h_n),
 
-The fit predicts the variance v_n = σ² / (1 − h_n) for a new row there. A new row has no basis functions of its own:
-where row n is the centre of columns D, these are left out of v_n. With g = Σ_D: φ_n and V = Σ_DD
+and removing D as well (α_D → ∞) conditions on w_D = 0:
 
-    h_n ← h_n − β gᵀV⁻¹g.
+    e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD.
 
-Two results follow from z_n = e_n/√v_n:
+These are the error and the variance of the mean at row n as if it was new, without refitting. Rows without a column of
+their own have D = ∅. ``Calibration`` states three things about predictions at new rows:
 
-``overconfidence``, Σe²/Σv
-    About one for a good fit. A kernel far too narrow gives 10² … 10⁸: then the evidence is largest where the residuals
-    vanish, although left-out rows are hardly predicted; only the α of a row's own column accounts for its error. The
-    noise of predictions is then ``noise_variance``, the part of the errors beyond the weights' uncertainty.
-``Spread``, quantiles of |z|
-    Errors are rarely normal or of constant variance. The interval prediction ± quantile of |z| × predicted standard
-    deviation (at these α and β) contains the stated fraction of new rows. The α and the selected columns depend on row
-    n, which e_n ignores: so each vector is charged ``CHARGE`` degrees of freedom in addition to its weight,
-    1/(1 − h) ≈ 1 + CHARGE·M/N.
+``noise_variance``
+    The part of the mean squared error that the weights' uncertainty does not explain: mean e² − mean v.
+``quantiles`` of |z|, z_n = e_n/√(v_n + noise variance)
+    Errors are rarely normal or of constant variance. The interval prediction ± quantile × standard deviation contains
+    the stated fraction of new rows.
+``overconfidence``, mean e² divided by the mean of 1/β + v
+    About one for a good fit. It is large (10² … 10⁸) if the evidence is largest where the residuals vanish.
+
+A fit without row n might choose another row near it as a centre, the better a substitute the nearer it is. With ρ the
+largest value of the removed column at another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by
+removing the column counts (``SUBSTITUTE``). As strategies prefer rows of large error as centres, centres and other rows
+still have different scales of z: the quantiles are those of all z after both groups were scaled to the same mean
+square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoil, pumadyn-8nm) 95 % intervals covered
+93.9 % of new rows in the mean, and 90–98 % in 99 % of the fits; of 144 fits to 60–400 rows of six functions 94.6 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.drawing import uniform
 from partirvm.core.uncertainty import quantile
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
-CHARGE = 1.5
-"""Degrees of freedom charged for the selection of a vector and the estimation of its α.
+SUBSTITUTE = 0.125
+"""Exponent of 1 − ρ² in the share of a column's removal that counts.
 
-Friedman (1991, §3.6) charges 2 to 4, best 3, for the choice of a knot, which brings two basis functions.
+At 0, without substitutes, intervals are too wide where many rows are centres (kin40k, 700 rows, 160 vectors: 95 %
+intervals cover 98.0 %) or where few centres carry a smooth function (sinc with 1 % noise, 400 rows: 97.2 %). At ½ they
+are too narrow (kin40k: 91.5 %).
 """
 
-OCTAVE, REACH = 64, 12
-"""Histogram of |z|: bins per octave, from 2^−REACH to 2^REACH; quantiles are exact to half a per cent."""
+SAMPLE_ROWS = 50_000
+"""Number of rows that are left out of a fit to more rows: quantiles need no more."""
 
-FEWEST, BEYOND = 20, 10
-"""Minimum number of rows for quantiles; and rows beyond the highest level, where a normal or t tail is used."""
+FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
+"""Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
 
 GRID, TOP = 200, 0.995
-"""Number of levels of the stored quantiles, and the highest level."""
+"""Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
+
+GAUSSIAN_LEVEL = 0.9
+"""The level at which mean ± a multiple of the standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Quantiles of the absolute leave-one-out errors in units of the predicted standard deviation.
+class Calibration:
+    """Uncertainty of predictions at new rows, estimated from rows left out. Variances are in the model's units.
 
-    ``quantiles`` (K,) are at the levels ``top``·k/K, k = 1 … K.
+    ``n`` rows were left out. ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than
+    ``FEWEST`` rows K = 0.
     """
 
+    n: int
+    noise_variance: float
+    overconfidence: float
     top: float
     quantiles: tuple[float, ...]
 
-    def at(self, level: float, freedom: float) -> float:
-        """The quantile at this level; beyond ``top`` it grows like Student's t with ``freedom`` degrees of freedom.
+    @property
+    def scale(self) -> float:
+        """Factor from √(v + noise variance) to the standard deviation that is stated.
 
-        Raises ``UsageError`` unless the level lies between 0 and 1.
+        A Gaussian of that standard deviation is as wide as the interval at ``GAUSSIAN_LEVEL``.
         """
-        tail = quantile(level, freedom)
+        return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
+
+    @property
+    def stated_noise(self) -> float:
+        """The noise variance that is stated: that of a new target whose mean is known."""
+        return self.scale**2 * self.noise_variance
+
+    def multiple(self, level: float) -> float:
+        """Half width of the central interval at this level, in units of √(v + noise variance).
+
+        Beyond ``top`` it grows like the quantile of Student's t with n degrees of freedom; without quantiles it is
+        that quantile. Raises ``UsageError`` unless the level lies between 0 and 1.
+        """
+        tail = quantile(level, self.n)
+        if not self.quantiles:
+            return tail
         if level > self.top:
-            return self.quantiles[-1] * tail / quantile(self.top, freedom)
+            return self.quantiles[-1] * tail / quantile(self.top, self.n)
         K = len(self.quantiles)
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Sums over n rows of weight w > 0, in the model's units: ``square`` is Σ w e², ``stated`` is Σ w v.
+    """Errors and variances of n rows left out, in the model's units: √w·e and w·v of rows of weight w > 0, (n,) each.
 
-    ``counts`` (2·OCTAVE·REACH,) is the histogram of |z|.
+    ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
+    own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
+    largest value of each column at the rows that do not own it, as a fraction of its peak. Adding concatenates rows.
     """
 
-    n: int
-    square: float
-    stated: float
-    counts: Int
+    errors: Float
+    variances: Float
+    own_errors: Float
+    own_variances: Float
+    owner: Int
+    nearest: Float
 
     @classmethod
     def of(
@@ -99,62 +136,87 @@ class LeftOut:
         beta: float,
         weights: Float | None = None,
         own: Iterable[tuple[int, Int]] = (),
+        peaks: Float | None = None,
     ) -> LeftOut:
-        """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) and β.
+        """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
-        ``own`` are the rows, by position, that are centres, with their columns.
+        ``own`` are the rows, by position, that are centres, with their columns; ``peaks`` (M,) are the largest values
+        of the columns, one if not given. The own entries of ``block`` become zero.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
-        share = np.einsum("nm,nm->n", white, white)  # h/β of weight one
-        square = w * ((target - block @ mean) / np.maximum(1.0 - beta * w * share, LEAST)) ** 2
+        share = np.einsum("nm,nm->n", white, white)
+        rest = np.maximum(1.0 - beta * w * share, LEAST)
+        errors, variances = (target - block @ mean) / rest, share / rest
+        own_errors, own_variances, owner = errors.copy(), variances.copy(), np.full(len(target), -1)
         for row, columns in own:
             part = root[columns]
-            g = part @ white[row]
-            share[row] -= g @ np.linalg.lstsq(part @ part.T, g, rcond=None)[0]
-        left = np.maximum(1.0 - beta * w * share, LEAST)
+            cross = part @ white[row] / rest[row]  # c
+            covariance = part @ part.T + beta * w[row] * rest[row] * np.outer(cross, cross)  # V
+            weight = mean[columns] - beta * w[row] * rest[row] * errors[row] * cross  # μ'_D
+            solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
+            own_errors[row] += solved @ weight
+            own_variances[row] = max(variances[row] - solved @ cross, 0.0)
+            owner[row] = columns[0]
+            block[row, columns] = 0.0
         present = w > 0
-        stated = float(np.sum(1.0 / left[present])) / beta
-        counts = _counts(np.sqrt(beta * (square * left)[present]))
-        return cls(int(present.sum()), float(square.sum()), stated, counts)
-
-    def __add__(self, other: LeftOut) -> LeftOut:
-        return LeftOut(
-            self.n + other.n, self.square + other.square, self.stated + other.stated, self.counts + other.counts
+        nearest = np.abs(block[present]).max(axis=0, initial=0.0) / (1.0 if peaks is None else peaks)
+        root_w, w = np.sqrt(w[present]), w[present]
+        return cls(
+            root_w * errors[present],
+            w * variances[present],
+            root_w * own_errors[present],
+            w * own_variances[present],
+            owner[present],
+            nearest,
         )
 
-    @property
-    def overconfidence(self) -> float:
-        """Mean squared leave-one-out error divided by the mean predicted variance."""
-        return self.square / self.stated if self.n else 1.0
+    def __add__(self, other: LeftOut) -> LeftOut:
+        *rows, nearest = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return LeftOut(*map(np.concatenate, rows), nearest=np.maximum(*nearest))
 
-    def noise_variance(self, beta: float, target_variance: float) -> float:
-        """σ² that makes the predicted variance match: leave-one-out errors minus the weights' uncertainty.
+    def calibration(self, beta: float, target_variance: float) -> Calibration | None:
+        """Noise and quantiles for a fit with this β; None if there are no rows.
 
-        At least 1/β; at most that plus ``target_variance``, the error of predicting the mean.
+        The noise variance is at least 1/β, and at most that plus ``target_variance``, the error of predicting the mean.
         """
-        if not self.n:
-            return 1 / beta
-        missing = (self.square - self.stated) / self.n
-        return 1 / beta + min(max(missing, 0.0), target_variance)
-
-    def spread(self, vectors: int) -> Spread | None:
-        """The quantiles, for a fit with this many ``vectors``; None if there are too few rows."""
-        if self.n < FEWEST:
+        n, centres = len(self.errors), self.owner >= 0
+        if not n:
             return None
-        top = min(TOP, 1.0 - BEYOND / self.n)
+        counted = np.zeros(n)
+        near = np.minimum(self.nearest[self.owner[centres]], 1.0)
+        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
+        errors = self.errors + counted * (self.own_errors - self.errors)
+        variances = self.variances + counted * (self.own_variances - self.variances)
+        square, variance = float(np.mean(errors**2)), float(np.mean(variances))
+        noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
+        overconfidence = square / (variance + 1 / beta)
+        if n < FEWEST:
+            return Calibration(n, noise, overconfidence, 0.0, ())
+        z = np.sort(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
+        top = min(TOP, 1.0 - BEYOND / n)
         # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
-        wanted = (self.n + 1) * top * np.arange(1, GRID + 1) / GRID
-        reached = np.cumsum(self.counts)
-        bins = np.searchsorted(reached, wanted)
-        part = (wanted - reached[bins] + self.counts[bins]) / self.counts[bins]
-        found = 2.0 ** ((bins + part) / OCTAVE - REACH) * (1.0 + CHARGE * vectors / self.n)
-        return Spread(top, tuple(found.tolist()))
+        wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
+        quantiles = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], z]))
+        return Calibration(n, noise, overconfidence, top, tuple(quantiles.tolist()))
 
 
-def _counts(z: Float) -> Int:
-    """Histogram of these values; the first and the last bin include everything beyond."""
-    within = np.fmin(np.fmax(z, 2.0**-REACH), 2.0**REACH)
-    bins = np.floor(OCTAVE * (np.log2(within) + REACH)).astype(np.int64)
-    size = 2 * OCTAVE * REACH
-    return np.bincount(np.minimum(bins, size - 1), minlength=size)
+def _pooled(z: Float, centres: Bool) -> Float:
+    """|z| (n,) of centres and other rows, each group scaled to the mean square of both."""
+    groups = [group for group in (centres, ~centres) if group.sum() >= FEWEST_OF_GROUP]
+    squares = [np.mean(z[group] ** 2) for group in groups]
+    if len(groups) < 2 or not all(squares):
+        return z
+    whole, found = np.mean(z**2), z.copy()
+    for group, square in zip(groups, squares, strict=True):
+        found[group] *= np.sqrt(whole / square)
+    return found
+
+
+def sampled_rows(n_rows: int) -> Int | None:
+    """Numbers of the rows to leave out, increasing: one at random of each of ``SAMPLE_ROWS`` strata; None for all."""
+    if n_rows <= SAMPLE_ROWS:
+        return None
+    edges = np.arange(SAMPLE_ROWS + 1, dtype=np.int64) * n_rows // SAMPLE_ROWS
+    width = np.diff(edges)
+    return edges[:-1] + np.floor(uniform(edges[:-1], (0, 0)) * width).astype(np.int64)

@@ -12,12 +12,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from partirvm.core.uncertainty import quantile
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-Z95 = 1.959963984540054
-"""Half width of the central 95 % interval of a standard normal."""
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Levels of the central intervals whose coverage is measured."""
+
+NORMAL = tuple(map(quantile, LEVELS))
+"""Half widths of these intervals of a standard normal."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +80,21 @@ class ResidualStatistics:
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over n rows: squared error, absolute error, negative log density (nats), targets inside their 95 % interval.
+    """Sums of the scores of n rows: of squared and absolute errors, of negative log densities (nats), and others.
 
-    Errors are in the units of the targets, squares in the square of ``unit``. For several targets these are means over
-    targets, so ``rmse`` is the root of the mean of their squares.
+    ``crps`` is the continuous ranked probability score, ``interval_score`` that of the central 95 % interval (Gneiting
+    & Raftery 2007, eqs. 21 and 43), ``covered`` (5,) the number of targets inside their central interval at each of
+    ``LEVELS``. Errors are in the units of the targets, squares in the square of ``unit``. For several targets these are
+    means over targets, so ``rmse`` is the root of the mean of their squares.
     """
 
     n: int
     square: float
     absolute: float
     nll: float
-    covered: float
+    crps: float
+    interval_score: float
+    covered: tuple[float, ...]
     unit: float = 1.0
 
     @classmethod
@@ -94,35 +104,46 @@ class Scores:
             return targets[0]
         unit = max(one.unit for one in targets)
         squares = [one.square * (one.unit / unit) ** 2 for one in targets]
-        sums = [[s, one.absolute, one.nll, one.covered] for s, one in zip(squares, targets, strict=True)]
-        square, absolute, nll, covered = np.mean(sums, axis=0).tolist()
-        return cls(targets[0].n, square, absolute, nll, covered, unit)
+        sums = [[s, *one._sums()[1:]] for s, one in zip(squares, targets, strict=True)]
+        return cls._of_sums(targets[0].n, np.mean(sums, axis=0).tolist(), unit)
 
     @classmethod
-    def of(cls, t: Float, mean: Float, variance: Float, unit: float = 1.0) -> Scores:
+    def of(
+        cls, t: Float, mean: Float, variance: Float, unit: float = 1.0, multiples: Sequence[float] = NORMAL
+    ) -> Scores:
         """Scores of targets t (n,) under normal predictions with this mean and (noisy) variance, both (n,).
 
-        The variance is in the square of ``unit``.
+        The variance is in the square of ``unit``. Intervals are the mean ± ``multiples`` × the standard deviation, one
+        multiple for each of ``LEVELS``.
         """
-        r = (t - mean) / unit
-        nll = 0.5 * (np.log(2 * np.pi * variance) + r**2 / variance) + np.log(unit)
-        covered = np.abs(r) <= Z95 * np.sqrt(variance)
-        absolute = float(np.abs(r).sum()) * unit
-        return cls(len(t), float(r @ r), absolute, float(nll.sum()), int(covered.sum()), unit)
+        r, sd = (t - mean) / unit, np.sqrt(variance)
+        z = r / sd
+        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) + np.log(unit)
+        crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
+        half = multiples[LEVELS.index(0.95)] * sd
+        width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
+        covered = [int((np.abs(z) <= multiple).sum()) for multiple in multiples]
+        errors = (float(each.sum()) * unit for each in (np.abs(r), crps, width))
+        absolute, ranked, scored = errors
+        return cls(len(t), float(r @ r), absolute, float(nll.sum()), ranked, scored, tuple(covered), unit)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """What an evaluation tells, by name."""
-        return {"rmse": self.rmse, "nlpd": self.nlpd, "coverage_95": self.coverage_95}
+        """The scores of an evaluation, by name: means over rows."""
+        coverage = {f"coverage_{100 * level:.0f}": found for level, found in zip(LEVELS, self.coverage, strict=True)}
+        own = {"crps": self.crps / self.n, "interval_score_95": self.interval_score / self.n}
+        return {"rmse": self.rmse, "nlpd": self.nlpd, **own, **coverage}
+
+    def _sums(self) -> list[float]:
+        return [self.square, self.absolute, self.nll, self.crps, self.interval_score, *self.covered]
+
+    @classmethod
+    def _of_sums(cls, n: int, sums: Sequence[float], unit: float) -> Scores:
+        square, absolute, nll, crps, interval_score, *covered = sums
+        return cls(n, square, absolute, nll, crps, interval_score, tuple(covered), unit)
 
     def __add__(self, other: Scores) -> Scores:
-        return Scores(
-            self.n + other.n,
-            self.square + other.square,
-            self.absolute + other.absolute,
-            self.nll + other.nll,
-            self.covered + other.covered,
-            self.unit,
-        )
+        sums = [mine + theirs for mine, theirs in zip(self._sums(), other._sums(), strict=True)]
+        return self._of_sums(self.n + other.n, sums, self.unit)
 
     @property
     def rmse(self) -> float:
@@ -140,9 +161,9 @@ class Scores:
         return self.nll / self.n
 
     @property
-    def coverage_95(self) -> float:
-        """Fraction of targets inside their 95 % prediction interval."""
-        return self.covered / self.n
+    def coverage(self) -> tuple[float, ...]:
+        """Fraction of targets inside their central interval at each of ``LEVELS``."""
+        return tuple(count / self.n for count in self.covered)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from partirvm.core.left_out import LeftOut, Spread
+from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, weakly_correlated
 from partirvm.core.priors import FLAT, GammaDensity, Prior
 from partirvm.core.shared_alpha import fails, fixed_point, optimum
@@ -66,11 +66,11 @@ each other before the noise estimate has decreased. With many candidates at once
 (Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
 """
 
-OVERCONFIDENT = 4.0
-"""Threshold of ``LeftOut.overconfidence`` above which the noise of predictions is estimated from left-out rows.
+OVERCONFIDENT = 9.0
+"""Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
 
-At 4, standard deviations are half of what they should be. Fits with a suitable kernel have 0.8 to 2, interpolating fits
-7 and more, up to 10⁸.
+At 9, standard deviations by the evidence are a third of what they should be. Fits with a suitable kernel have 0.8 to 6,
+interpolating fits 12 and more, up to 10⁸.
 """
 
 ABSENT = 1e-200
@@ -106,7 +106,7 @@ class HyperState:
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
     if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
     the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
-    α; None if there are none. ``left_out`` are the leave-one-out errors, once computed.
+    α; None if there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed.
     """
 
     statistics: GramStatistics
@@ -121,7 +121,7 @@ class HyperState:
     noise_every: int = 1
     prior: Prior = FLAT
     entered: NDArray[np.bool_] | None = None
-    left_out: LeftOut | None = None
+    calibration: Calibration | None = None
     found: AnyPosterior | None = field(default=None, repr=False)
 
     @property
@@ -156,24 +156,17 @@ class HyperState:
         return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
 
     @property
-    def spread(self) -> Spread | None:
-        """Quantiles of the leave-one-out errors; None if they were not computed, or for too few rows."""
-        return None if self.left_out is None or self.overconfident else self.left_out.spread(self.n_vectors)
-
-    @property
     def overconfident(self) -> bool:
-        """True if leave-one-out errors are so large (``OVERCONFIDENT``) that 1/β is not the noise of predictions."""
-        return self.left_out is not None and self.left_out.overconfidence > OVERCONFIDENT
+        """True if the errors of rows left out are much larger (``OVERCONFIDENT``) than the evidence states."""
+        return self.calibration is not None and self.calibration.overconfidence > OVERCONFIDENT
 
     @property
     def noise_variance(self) -> float | Float:
-        """σ² of predictions, in the model's units: 1/β, or for an overconfident fit estimated from left-out rows.
+        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these, scaled.
 
         (T,) for several targets.
         """
-        if self.left_out is None or not self.overconfident:
-            return 1 / self.beta
-        return self.left_out.noise_variance(float(self.beta), float(self.target_variance))
+        return 1 / self.beta if self.calibration is None else self.calibration.stated_noise
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
@@ -232,7 +225,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         floored=floored,
         noise=noise,
         entered=None,
-        left_out=None,
+        calibration=None,
     )
     evidence = state.log_evidence
     return state, StepInfo(

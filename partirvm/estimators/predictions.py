@@ -57,7 +57,7 @@ class PredictsNumbers(Updatable):
         if in_memory(X):
             mean, std, far = predict_rows(model, self._rows(X, model.columns.categories), std=return_std)
         else:
-            found = self._each_tile(PredictTile(model), as_source(X))
+            found = self._each_tile(PredictTile(model.predictive), as_source(X))
             mean, std = np.split(found[:, :-1], 2, axis=1)
             if model.n_targets == 1:
                 mean, std = mean[:, 0], std[:, 0]

@@ -18,8 +18,8 @@ classes of this package have no names, so that they may change theirs:
 
     design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns
     fit            of numbers ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
-                   ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``left_out`` (``n``, ``square``,
-                   ``stated``, ``counts``, or None) and ``posteriors``, one for each target;
+                   ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``, ``noise_variance``,
+                   ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for each target;
                    of classes ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for each
                    output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
                    ``nll``

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import solvers
-from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import any_posterior, residuals
 from partirvm.core.priors import FLAT, Prior
@@ -228,7 +228,8 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         residual = ResidualPass(design, found.means, rows=rows)
         if not (last and whole) or fit.noise is not None or fit.fixed_noise or problem.n_targets > 1:
             return (residual,)
-        return LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta)), residual
+        left_out = LeaveOneOutPass(design, found.mean, found.root(), float(fit.beta), sampled_rows(problem.n_rows))
+        return left_out, residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Statistics of the residual target; at the end also its noise variance and posterior."""
@@ -289,7 +290,8 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
         """Squared error and log density."""
-        return ScorePass(design, fit.posterior.mean, fit.posterior.root(), fit.noise_variance)
+        scale = 1.0 if fit.calibration is None else fit.calibration.scale
+        return ScorePass(design, fit.posterior.mean, scale * fit.posterior.root(), fit.noise_variance)
 
     def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """In the target's own units."""
@@ -302,7 +304,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             **noise(fit.noise_variance, scale),
             "train_rmse": _train_rmse(fit, scale),
             "floored": fit.floored,
-            "overconfidence": None if fit.left_out is None else fit.left_out.overconfidence,
+            "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
             "overconfident": fit.overconfident,
             "held_out_rmse": scores.rmse if scores else None,
             "held_out_nlpd": scores.nlpd if scores else None,
@@ -341,7 +343,10 @@ def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
 
 def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
     """The final noise variance, from the measured residual, with its posterior and evidence."""
-    fit = replace(fit, left_out=left_out)
+    calibration = None
+    if left_out is not None:
+        calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
+    fit = replace(fit, calibration=calibration)
     if fit.noise is None:
         fit = rebase(fit, found)
     else:

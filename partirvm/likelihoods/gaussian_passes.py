@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
-from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores, TargetScores
+from partirvm.core.residuals import NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows, eligible
@@ -111,9 +111,9 @@ class ResidualPass(DesignedPass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(DesignedPass):
-    """Leave-one-out errors of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
 
-    Over all rows.
+    Over all rows, or over those of ``rows`` (row numbers, increasing).
     """
 
     name: ClassVar[str] = "residual"
@@ -121,24 +121,30 @@ class LeaveOneOutPass(DesignedPass):
     mean: Float
     root: Float
     beta: float
+    rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> LeftOut:
         """Errors of the tile's rows."""
         return cast(LeftOut, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> LeftOut:
-        design, first = self.design, panel.rows[0]
-        mine = np.flatnonzero((design.rows >= first) & (design.rows <= panel.rows[-1]))
-        own = [(row - first, design.n_leading + mine[design.rows[mine] == row]) for row in np.unique(design.rows[mine])]
+        design = self.design
+        centres = np.intersect1d(panel.rows, design.rows)
+        own = [
+            (int(place), design.n_leading + np.flatnonzero(design.rows == row))
+            for place, row in zip(np.searchsorted(panel.rows, centres), centres, strict=True)
+        ]
         t = design.scaling.targets(panel.t)[:, 0]
-        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own)
+        peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
+        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks)
 
 
 @dataclass(frozen=True)
 class ScorePass(DesignedPass):
     """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units.
 
-    ``mean`` (M,), ``root`` (M, M) and ``noise_variance``; of T targets (M, T), (T, M, M) and (T,).
+    ``mean`` (M,), ``root`` (M, M) and ``noise_variance``; of T targets (M, T), (T, M, M) and (T,). ``multiples`` are
+    the half widths of intervals in standard deviations (``core.residuals.LEVELS``).
     """
 
     name: ClassVar[str] = "held-out"
@@ -147,6 +153,7 @@ class ScorePass(DesignedPass):
     mean: Float
     root: Float
     noise_variance: float | Float
+    multiples: tuple[float, ...] = NORMAL
 
     def statistic(self, tile: TileRows) -> Any:
         """Scores of the tile's rows, targets together."""
@@ -164,7 +171,8 @@ class ScorePass(DesignedPass):
             spread = block @ roots[target]
             variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
             mean = shift + scale * (block @ means[:, target])
-            return Scores.of(panel.t[:, target], mean, float(scaling.t_variance[target]) * variance, unit)
+            variance *= float(scaling.t_variance[target])
+            return Scores.of(panel.t[:, target], mean, variance, unit, self.multiples)
 
         def statistic(panel: Panel, block: Float) -> _Total:
             return of([score(panel, block, target) for target in range(n_targets)])

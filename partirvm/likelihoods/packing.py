@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from partirvm.core.laplace import LaplaceState
-from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out import Calibration
 from partirvm.core.logistic import LogisticBlock
 from partirvm.core.posterior import JointPosterior, Posterior
 from partirvm.core.priors import Prior
@@ -22,8 +22,8 @@ POSTERIOR = (
     *("mean", "variance", "determinedness", "residual", "log_evidence", "factor", "scale", "jitter", "rounding"),
 )
 BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "nll")
-LEFT_OUT = ("n", "square", "stated", "counts")
-SCORES = ("n", "square", "absolute", "nll", "covered", "unit")
+CALIBRATION = ("n", "noise_variance", "overconfidence", "top", "quantiles")
+SCORES = ("n", "square", "absolute", "nll", "crps", "interval_score", "covered", "unit")
 NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
 CLASSES = ("labels", "alpha", "weights", "passes")
 
@@ -45,7 +45,7 @@ def pack_dense(fit: HyperState) -> Packed:
     return {
         "statistics": named(fit.statistics, STATISTICS),
         "noise": None if fit.noise is None else named(fit.noise, STATISTICS),
-        "left_out": None if fit.left_out is None else named(fit.left_out, LEFT_OUT),
+        "calibration": None if fit.calibration is None else named(fit.calibration, CALIBRATION),
         "posteriors": [named(one, POSTERIOR) for one in each],
         **named(fit, NUMBERS),
     }
@@ -54,12 +54,12 @@ def pack_dense(fit: HyperState) -> Packed:
 def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: bool) -> HyperState:
     """The fit of these columns that began at ``start``, of ``several`` targets or of one."""
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
-    noise, left_out = packed["noise"], packed["left_out"]
+    noise, calibration = packed["noise"], packed["calibration"]
     return replace(
         start,
         statistics=GramStatistics(design.basis, **packed["statistics"]),
         noise=None if noise is None else GramStatistics(design.basis, **noise),
-        left_out=None if left_out is None else LeftOut(**left_out),
+        calibration=None if calibration is None else Calibration(**calibration),
         found=JointPosterior(posteriors) if several else posteriors[0],
         **picked(packed, NUMBERS),
     )

@@ -33,10 +33,10 @@ def augmented_moments(model: Model, X: Float, extra: ExtraColumns, variance: flo
     """
     design, scaling = model.design, model.design.scaling
     scale, square = float(scaling.t_scale[0]), float(scaling.t_variance[0])
-    mean, spread, near = model.moments(X)
+    mean, spread, near = model.predictive.moments(X)
     assert spread is not None
     heights = design.kernels[0].diagonal(design.scaling.inputs(X))
-    noise = model.noise_variance if model.evidence_noise is None else model.evidence_noise  # that of Σ and μ
+    noise = model.noise_variance if model.evidence_noise is None else model.evidence_noise  # the one of Σ and μ
     beta = square / float(noise)
     added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, variance)
     return mean + scale * added, spread + square * beyond, near

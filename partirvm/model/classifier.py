@@ -90,6 +90,11 @@ class ClassModel:
         return self.columns.classes
 
     @property
+    def predictive(self) -> ClassModel:
+        """The model that states probabilities for new rows: this one."""
+        return self
+
+    @property
     def n_vectors(self) -> int:
         """Relevance vectors; the bias and basis functions are not counted."""
         return len(self.design.centres)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from partirvm.core.left_out import Spread
+from partirvm.core.left_out import Calibration
 from partirvm.errors import FormatError
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
@@ -79,7 +79,7 @@ def _about(model: Saved) -> dict[str, Any]:
         names = ("overconfident", "known_noise", "evidence_noise", "known_alpha")
         own = {name: getattr(model, name) for name in names}
         own["noise_variance"] = np.asarray(model.noise_variance).tolist()
-        own["spread"] = None if model.spread is None else asdict(model.spread)
+        own["calibration"] = None if model.calibration is None else asdict(model.calibration)
     return {
         "kernel": design.kernel.spec(),
         "basis": None if design.functions is None else design.functions.spec(),
@@ -150,13 +150,17 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
     }
     if "likelihood" in about:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    noise, spread = about["noise_variance"], about["spread"]
+    noise, calibration = about["noise_variance"], about["calibration"]
     return Model(
         noise_variance=np.array(noise) if isinstance(noise, list) else noise,
-        spread=None if spread is None else Spread(spread["top"], tuple(spread["quantiles"])),
+        calibration=None if calibration is None else _calibration(calibration),
         overconfident=about["overconfident"],
         known_noise=about["known_noise"],
         evidence_noise=about["evidence_noise"],
         known_alpha=tuple(about["known_alpha"]),
         **common,
     )
+
+
+def _calibration(about: dict[str, Any]) -> Calibration:
+    return Calibration(**{**about, "quantiles": tuple(about["quantiles"])})

@@ -1,17 +1,21 @@
 """A fitted regression model as a value: what prediction needs, and some facts for reports.
 
-Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
+Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units. The
+variances that are stated differ from this formula in three respects (``Model.predictive``): Σ includes the uncertainty
+of α and β, σ² is estimated from rows left out, and a factor makes the Gaussian as wide as their 90 % interval.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.left_out import Spread
+from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.rowwise import products, quadratic_forms
 from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
@@ -34,10 +38,11 @@ class Model:
     (in the square of ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` (nats)
     refer to the target's own units; ``n_rows`` is the number of training rows. For T targets that share columns and α,
     ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
-    targets together. ``spread`` contains quantiles of the standardised leave-one-out errors, None if there were too few
-    rows (``core.left_out``); for an ``overconfident`` fit ``noise_variance`` is estimated from these errors.
-    ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of given α, and ``evidence_noise``
-    is the noise of maximum evidence, to which ``mean`` and ``root`` belong, if that differs from ``noise_variance``.
+    targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
+    part (``core.left_out``); it is None for too few rows, for a given noise and for several targets. For an
+    ``overconfident`` fit it differs much from the evidence. ``known_noise`` is true if the noise was given,
+    ``known_alpha`` are the positions of given α, and ``evidence_noise`` is the noise variance of maximum evidence, to
+    which ``mean`` and ``root`` belong, if there is a calibration.
     """
 
     design: Design
@@ -48,7 +53,7 @@ class Model:
     log_evidence: float
     n_rows: int
     columns: Columns
-    spread: Spread | None = None
+    calibration: Calibration | None = None
     overconfident: bool = False
     known_noise: bool = False
     evidence_noise: float | None = None
@@ -68,12 +73,16 @@ class Model:
             log_evidence=float(fit.log_evidence - n * np.log(scales).sum()),
             n_rows=n,
             columns=columns,
-            spread=fit.spread,
+            calibration=fit.calibration,
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
-            evidence_noise=float(design.scaling.t_variance[0] / fit.beta) if fit.overconfident else None,
+            evidence_noise=None if fit.calibration is None else float(design.scaling.t_variance[0] / fit.beta),
             known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: what is cached is computed again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def digest(self) -> str:
         """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
@@ -110,10 +119,12 @@ class Model:
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
 
+        Mean ± 1.645 × this standard deviation is the interval that contains 90 % of new targets (``predictive``).
         X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
         other features than the model, or non-finite values.
         """
-        mean, variance, _ = self.moments(checked_rows(X, self.columns), variance=return_std)
+        model = self.predictive if return_std else self
+        mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
             return mean
         return mean, self.deviation(variance)
@@ -125,7 +136,7 @@ class Model:
 
     @property
     def noise_deviation(self) -> Float:
-        """σ of each target, in its unit, (T,)."""
+        """σ that is stated for each target, in its unit, (T,)."""
         found: Float = np.atleast_1d(self.deviation(self.noise_variance))
         return found
 
@@ -157,33 +168,67 @@ class Model:
             "as it would with `augment`"
         )
 
+    @cached_property
+    def predictive(self) -> Model:
+        """The model whose ``moments`` are those that are stated for new rows.
+
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.uncertainty``), and its standard deviations
+        are those of Gaussians that are as wide as the 90 % interval: of the errors of rows left out
+        (``core.left_out``), otherwise of Student's t with the noise's degrees of freedom. Several targets that share
+        columns have the posterior's own. About 3 M³ flops, once.
+        """
+        if self.n_targets > 1:
+            return self
+        root, freedom = self._widened
+        scale = self._multiple(GAUSSIAN_LEVEL, freedom) / quantile(GAUSSIAN_LEVEL)
+        noise = self.noise_variance if self.calibration else scale**2 * float(self.noise_variance)
+        return replace(self, root=scale * root, noise_variance=noise)
+
+    @cached_property
+    def _widened(self) -> tuple[Float, float]:
+        """A root of Σ with the uncertainty of α and β, and the degrees of freedom of the noise."""
+        if not self.n_rows:  # a constant target
+            return self.root, np.inf
+        alpha, mean, known = self.alpha, self.mean, self.known_alpha
+        return widened(alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known)
+
+    def _multiple(self, level: float, freedom: float) -> float:
+        """Half width of the prediction interval at this level, in standard deviations before scaling."""
+        return quantile(level, freedom) if self.calibration is None else self.calibration.multiple(level)
+
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
         """The central interval at this level: a model with its standard deviation, and a multiple of that.
 
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
         the weights' covariance includes the uncertainty of α and β (``core.uncertainty``), and the multiple is the
-        quantile of the leave-one-out errors; for the mean, or without such errors, it is a quantile of Student's t.
+        quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
+        Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
         Raises ``UsageError`` for another level or kind.
         """
         if kind not in KINDS:
-            raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
+            raise UsageError(f"kind is {kind!r}: it must be {' or '.join(map(repr, KINDS))}")
         _require_one_target(self, "intervals")
-        noise = float(self.noise_variance) if kind == "prediction" else 0.0
         if not hyperparameters:
-            return Interval(replace(self, noise_variance=noise), quantile(level))
-        root, freedom = widened(
-            self.alpha, self.mean, self.root, self.n_rows, known_noise=self.known_noise, known=self.known_alpha
-        )
-        if self.overconfident:
-            freedom = float(self.n_rows)  # number of errors that the noise was estimated from
-        spread = self.spread if kind == "prediction" else None
-        multiple = quantile(level, freedom) if spread is None else spread.at(level, freedom)
-        return Interval(replace(self, root=root, noise_variance=noise), multiple)
+            noise = self.noise_variance if self.evidence_noise is None else self.evidence_noise
+            return Interval(replace(self, noise_variance=float(noise) * (kind == "prediction")), quantile(level))
+        root, freedom = self._widened
+        if kind == "credible":
+            return Interval(replace(self, root=root, noise_variance=0.0), quantile(level, freedom))
+        ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
+        return Interval(self.predictive, ratio * quantile(GAUSSIAN_LEVEL))
+
+    def multiples(self, levels: Sequence[float]) -> tuple[float, ...]:
+        """Half widths of the prediction intervals at these levels, in standard deviations of ``predictive``."""
+        if self.n_targets > 1:
+            return tuple(map(quantile, levels))
+        return tuple(self.interval(level).quantile for level in levels)
 
     def samples(self, n: int, rng: Any) -> Samples:
-        """n functions from the posterior, by weights from N(μ, Σ); ``rng`` has NumPy's ``standard_normal``."""
+        """n functions, by weights from N(μ, Σ) with the Σ of ``predictive``; ``rng`` has ``standard_normal``."""
         _require_one_target(self, "samples")
-        return Samples(self.design, self.mean[:, None] + self.root @ rng.standard_normal((len(self.mean), n)))
+        return Samples(
+            self.design, self.mean[:, None] + self.predictive.root @ rng.standard_normal((len(self.mean), n))
+        )
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:

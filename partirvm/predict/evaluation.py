@@ -6,7 +6,7 @@ from typing import Any
 
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
-from partirvm.core.residuals import Scores, TargetScores
+from partirvm.core.residuals import LEVELS, Scores, TargetScores
 from partirvm.core.scores import ClassScores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
@@ -32,9 +32,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores of a job's model on DATA, in the target's units.
 
-    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean per row, of the noisy prediction, nats) and ``coverage_95`` (a
-    fraction). Of several targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets``
-    has the three of each by its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
+    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
+    (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
+    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
+    targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
+    its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
     nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
     ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
     ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
@@ -73,9 +75,9 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     _require_number_targets(model, source)
-    variance = model.design.scaling.t_variance
+    stated, variance = model.predictive, model.design.scaling.t_variance
     kind = ScorePass if model.n_targets == 1 else TargetScorePass
-    return kind(model.design, model.mean, model.root, model.noise_variance / variance)
+    return kind(stated.design, stated.mean, stated.root, stated.noise_variance / variance, model.multiples(LEVELS))
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

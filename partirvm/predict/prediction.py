@@ -42,7 +42,7 @@ OfRows = Callable[[Float], tuple[Float, Float]]
 class PredictTile:
     """Predictions of one tile: an array (rows, 2 + V) of original row number, V values, whether the row is far away.
 
-    The values are the model's ``values``, and those of an ``interval`` after them.
+    The values are the ``values`` of a model, given as ``predictive``, and those of an ``interval`` after them.
     """
 
     model: AnyModel
@@ -82,7 +82,7 @@ def values_of_rows(function: OfRows, X: Float) -> tuple[Float, int]:
 def predict_rows(model: Model, X: Float, *, std: bool) -> tuple[Float, Float | None, int]:
     """Mean and sd if asked, (n,) or (n, T), and the number of far rows of raw inputs X (n, d): the bits of a pass."""
     with one_blas_thread():
-        mean, variance, nearness = model.moments(X, variance=std)
+        mean, variance, nearness = (model.predictive if std else model).moments(X, variance=std)
     return mean, None if variance is None else model.deviation(variance), int((nearness < FAR).sum())
 
 
@@ -153,7 +153,7 @@ def predict(
                 for predicted in augmenting.tiles(source, partial.missing, progress):
                     partial.keep(predicted.tile.number, predicted.records)
             else:
-                tiles = PredictTile(model, interval=band)
+                tiles = PredictTile(model.predictive, interval=band)
                 for number, predicted in executor.map(tiles, source, partial.missing, report):
                     partial.keep(number, predicted)
             far = _write(path, partial, model, source.n_rows, interval=band is not None)

@@ -22,7 +22,7 @@ from partirvm.backends.threads import one_blas_thread
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.moments import Moments
 from partirvm.core.reduction import TreeSum
-from partirvm.core.residuals import Scores
+from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
@@ -205,8 +205,9 @@ def augmenting_of(
 def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress | None = None) -> Scores:
     """Scores of augmented predictions on all rows of a source."""
     total: TreeSum[Scores] = TreeSum(source.n_tiles)
+    multiples = augmenting.model.multiples(LEVELS)
     for predicted in augmenting.tiles(source, range(source.n_tiles), progress):
-        scores = Scores.of(predicted.tile.t[:, 0], predicted.mean, predicted.variance, predicted.unit)
+        scores = Scores.of(predicted.tile.t[:, 0], predicted.mean, predicted.variance, predicted.unit, multiples)
         total.add(predicted.tile.number, scores)
     return total.result()
 

@@ -100,9 +100,9 @@ class Record:
     ``noise_sd`` is the root of ``noise_variance``, which is None where a double does not hold it. Of several targets
     the evidence is that of all together, the noise variance and the negative log density are means over targets,
     errors the root of the mean of squares.
-    ``overconfidence`` is the mean squared error of rows left out in units of the variance that the fit states
-    (``core.left_out``); of an ``overconfident`` one the ``noise_variance`` is what these errors tell, instead of that
-    of most evidence.
+    ``overconfidence`` is the mean squared error of rows left out in units of the variance by the evidence; the
+    ``noise_variance`` of a final fit comes from these errors (``core.left_out``), and the fit is ``overconfident`` if
+    they are much larger.
     """
 
     kind: str

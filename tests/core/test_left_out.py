@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import naive
 import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from partirvm.core.left_out import OCTAVE, REACH, LeftOut, Spread
+from partirvm.core.left_out import SAMPLE_ROWS, Calibration, LeftOut, sampled_rows
 from partirvm.errors import UsageError
 
 N, M = 20, 6
-NOBODY = np.zeros(2 * OCTAVE * REACH, np.int64)
 
 
 @pytest.fixture
@@ -24,85 +23,124 @@ def fit(rng):
     return Phi, rng.normal(size=N), alpha, beta, own
 
 
+def left(errors, variances=0.0):
+    """Rows that are no centres, with these errors and variances."""
+    errors = np.asarray(errors, float)
+    variances = np.broadcast_to(np.asarray(variances, float), errors.shape)
+    return LeftOut(errors, variances, errors, variances, np.full(len(errors), -1), np.zeros(0))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, weighted):
-    """Mean and variance of row n from the posterior of the other rows, with and without the columns of its own."""
+    """Error and variance of row n from the posterior of the other rows, with and without the columns of its own."""
     Phi, t, alpha, beta, own = fit
     w = rng.choice([0.0, 0.5, 2.0], N) if weighted else np.ones(N)
     w[[3, 7]] = w.max()
-    errors, variances = [], []
+    expected = []
     for n in np.flatnonzero(w):
-        columns = np.setdiff1d(np.arange(M), dict(own).get(n, []))
         others = np.arange(N) != n
-        mu, _ = naive.posterior(Phi[others], t[others], alpha, beta, w[others])
-        errors.append(t[n] - Phi[n] @ mu)
-        _, Sigma = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta, w[others])
-        row = Phi[n, columns]
-        variances.append(1 / (beta * w[n]) + row @ Sigma @ row)
+        for columns in (np.arange(M), np.setdiff1d(np.arange(M), dict(own).get(n, []))):
+            mu, Sigma = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta, w[others])
+            row = Phi[n, columns]
+            expected.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
+    expected = np.array(expected).reshape(-1, 4).T
     mu, Sigma = naive.posterior(Phi, t, alpha, beta, w)
-    found = LeftOut.of(Phi, t, mu, np.linalg.cholesky(Sigma), beta, w if weighted else None, own)
-    errors, variances, there = np.array(errors), np.array(variances), w[w > 0]
-    sums = [len(there), there @ errors**2, there @ variances]
-    np.testing.assert_allclose([found.n, found.square, found.stated], sums, rtol=1e-9)
-    z = np.sort(np.abs(errors) / np.sqrt(variances))
-    edges = 2.0 ** (np.arange(2 * OCTAVE * REACH + 1) / OCTAVE - REACH)
-    np.testing.assert_array_equal(found.counts, np.histogram(z, edges)[0])
+    root = np.linalg.cholesky(Sigma)
+    found = LeftOut.of(Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0))
+    np.testing.assert_allclose(astuple(found)[:4], expected, rtol=1e-8)
+    owner = np.full(N, -1)
+    owner[[3, 7, 11]] = [0, 2, 4]
+    np.testing.assert_array_equal(found.owner, owner[w > 0])
+    rest = np.abs(Phi)
+    rest[[3, 3, 7, 11], [0, 1, 2, 4]] = 0
+    np.testing.assert_allclose(found.nearest, rest[w > 0].max(axis=0) / 2)
 
 
 def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; nobody's own columns are at home in the second."""
+    """Rows in two panels add up to the whole; the second one has no centres."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
-    whole = LeftOut.of(Phi, t, mu, root, beta, None, own)
-    parts = LeftOut.of(Phi[:12], t[:12], mu, root, beta, None, own) + LeftOut.of(Phi[12:], t[12:], mu, root, beta)
+    whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
+    parts = LeftOut.of(Phi[:12].copy(), t[:12], mu, root, beta, None, own)
+    parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta)
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
         np.testing.assert_allclose(mine, theirs)
 
 
-def test_noise_is_what_the_errors_have_beyond_the_weights():
-    """σ² + mean e² − mean v; never below 1/β, nor above that by more than the target's mean square."""
-    assert LeftOut(10, 50.0, 20.0, NOBODY).noise_variance(1.0, 9.0) == pytest.approx(1 + 5 - 2)
-    assert LeftOut(10, 50.0, 20.0, NOBODY).overconfidence == pytest.approx(2.5)
-    assert LeftOut(10, 15.0, 20.0, NOBODY).noise_variance(1.0, 9.0) == 1.0
-    assert LeftOut(10, 1e6, 20.0, NOBODY).noise_variance(1.0, 9.0) == 10.0
-    assert LeftOut(0, 0.0, 0.0, NOBODY).noise_variance(4.0, 9.0) == 0.25
+def test_noise_is_the_part_of_the_errors_beyond_the_weights():
+    """Mean e² − mean v; never below 1/β, nor above that by more than the target's mean square."""
+    errors = np.sqrt([4.0, 6.0] * 10)
+    found = left(errors, 2.0).calibration(1.0, 9.0)
+    assert (found.noise_variance, found.overconfidence) == pytest.approx((5 - 2, 5 / (2 + 1)))
+    assert left(errors, 7.0).calibration(1.0, 9.0).noise_variance == 1.0
+    assert left(1e3 * errors, 2.0).calibration(1.0, 9.0).noise_variance == 10.0
+    assert left([]).calibration(4.0, 9.0) is None
+
+
+def test_a_column_that_has_a_substitute_counts_less():
+    """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1 none."""
+    none, own = np.zeros(3), np.array([1.0, 2.0, 3.0])
+    found = LeftOut(none, none, own, none, np.arange(3), np.array([0.6, 1.0, 4.0]))
+    assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
-def test_a_spread_has_the_order_statistics_of_the_errors(rng, n):
-    """At k/(n + 1) the k-th error, to the width of a bin, × 1 + 1.5·M/n; beyond the tenth last the tail of Student's t;
-    half of it all at half the level is the median, not half of anything."""
+def test_quantiles_are_order_statistics_of_the_errors(rng, n):
+    """At k/(n + 1) the k-th error; beyond the tenth last the tail of Student's t; between 0 and the first linear."""
     z = np.abs(rng.standard_t(3, n))
-    block = np.zeros((n, 1))
-    found = LeftOut.of(block, z / np.sqrt(2.5), np.zeros(1), np.eye(1), 2.5).spread(8)
-    z = np.sort(z) * (1 + 1.5 * 8 / n)
-    top = min(0.995, 1 - 10 / n)
+    found = left(z).calibration(1.0, 0.0)
+    z, top = np.sort(z), min(0.995, 1 - 10 / n)
+    assert found.noise_variance == 1.0
     assert found.top == pytest.approx(top)
-    ranks = np.unique(np.linspace(1, top * (n + 1), 12).astype(int))[1:]
-    between = [(z[max(k - 2, 0)], z[min(k, n - 1)]) for k in ranks]
-    for k, (low, high) in zip(ranks, between, strict=True):
-        assert low * 0.98 <= found.at(k / (n + 1), np.inf) <= high * 1.02
-    last = found.at(top, np.inf)
-    np.testing.assert_allclose(found.at(0.999, 7.0) / last, student.ppf(0.9995, 7) / student.ppf(0.5 + top / 2, 7))
+    levels = found.top * np.arange(1, 201) / 200
+    np.testing.assert_allclose(
+        [found.multiple(level) for level in levels], np.interp(levels * (n + 1), range(n + 1), [0, *z])
+    )
+    tail = student.ppf(0.9995, n) / student.ppf(0.5 + top / 2, n)
+    np.testing.assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
     levels = np.linspace(0.01, 0.9999, 300)
-    assert (np.diff([found.at(level, 7.0) for level in levels]) > 0).all()
+    assert (np.diff([found.multiple(level) for level in levels]) > 0).all()
+    assert found.scale == pytest.approx(found.multiple(0.9) / 1.6448536269514722)
+    assert found.stated_noise == pytest.approx(found.scale**2)
 
 
-def test_a_spread_needs_rows_and_bounds_what_it_counts():
-    """Nineteen rows tell none; errors of 0 and of 10⁹ standard deviations are in the first and the last bin."""
-    none = np.zeros((19, 0))
-    assert LeftOut.of(none, np.ones(19), np.zeros(0), np.zeros((0, 0)), 1.0).spread(0) is None
-    odd = LeftOut.of(np.zeros((2, 0)), np.array([0.0, 1e9]), np.zeros(0), np.zeros((0, 0)), 1.0)
-    assert (odd.counts[0], odd.counts[-1], odd.counts.sum()) == (1, 1, 2)
+def test_centres_and_other_rows_are_scaled_alike():
+    """Ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the same quantiles."""
+    z = np.linspace(0.5, 1.5, 10)
+    z /= np.sqrt(np.mean(z**2))
+    both = np.concatenate([z, 3 * z])
+    found = replace(left(both), owner=np.repeat([-1, 0], 10), nearest=np.zeros(1)).calibration(1e9, 0.0)
+    alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
+    np.testing.assert_allclose(found.quantiles, alike.quantiles)
+
+
+def test_few_rows_have_students_quantiles():
+    """Nineteen rows have a noise but no quantiles of their own."""
+    found = left(np.ones(19)).calibration(4.0, 9.0)
+    assert found.noise_variance == 1.0
+    assert found.multiple(0.95) == pytest.approx(student.ppf(0.975, 19))
     with pytest.raises(UsageError, match="level is 1"):
-        Spread(0.9, (1.0, 2.0)).at(1.0, np.inf)
+        Calibration(20, 1.0, 1.0, 0.9, (1.0, 2.0)).multiple(1.0)
 
 
-def test_a_kernel_that_sees_single_rows_only():
-    """Φ = I: the error of a row left out is its target, with its column or without, and 1/β is what is stated."""
+def test_a_kernel_that_covers_single_rows_only():
+    """Φ = I: the error of a row left out is its target, with its column or without; the mean's variance without is 0."""
     t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
     variance = 1 / (beta + alpha)
     own = [(n, np.array([n])) for n in range(3)]
     found = LeftOut.of(np.eye(3), t, beta * variance * t, np.sqrt(variance) * np.eye(3), beta, None, own)
-    np.testing.assert_allclose([found.square, found.stated], [t @ t, 3 / beta], rtol=1e-6)
+    np.testing.assert_allclose(found.own_errors, t, rtol=1e-6)
+    np.testing.assert_allclose(found.own_variances, 0, atol=1e-6)
+    assert found.calibration(beta, 9.0).overconfidence > 1e7
+
+
+def test_many_rows_are_sampled():
+    """One row of each stratum, all of them if there are few."""
+    assert sampled_rows(SAMPLE_ROWS) is None
+    rows = sampled_rows(7 * SAMPLE_ROWS + 3)
+    assert len(rows) == SAMPLE_ROWS
+    assert (np.diff(rows) > 0).all()
+    edges = np.arange(SAMPLE_ROWS + 1) * (7 * SAMPLE_ROWS + 3) // SAMPLE_ROWS
+    assert ((edges[:-1] <= rows) & (rows < edges[1:])).all()
+    assert len(np.unique((rows - edges[:-1])[:100])) == 7
