@@ -32,7 +32,7 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,8 +172,14 @@ class LeftOut:
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        *rows, nearest = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return LeftOut(*map(np.concatenate, rows), nearest=np.maximum(*nearest))
+        return LeftOut(
+            np.concatenate([self.errors, other.errors]),
+            np.concatenate([self.variances, other.variances]),
+            np.concatenate([self.own_errors, other.own_errors]),
+            np.concatenate([self.own_variances, other.own_variances]),
+            np.concatenate([self.owner, other.owner]),
+            np.maximum(self.nearest, other.nearest),
+        )
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
         """Noise and quantiles for a fit with this β; None if there are no rows.

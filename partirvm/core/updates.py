@@ -66,11 +66,11 @@ each other before the noise estimate has decreased. With many candidates at once
 (Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
 """
 
-OVERCONFIDENT = 9.0
+OVERCONFIDENT = 6.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
 
-At 9, standard deviations by the evidence are a third of what they should be. Fits with a suitable kernel have 0.8 to 6,
-interpolating fits 12 and more, up to 10⁸.
+Standard deviations by the evidence are then 2.4 times too small. Fits with a suitable kernel have 0.8 to 5,
+interpolating fits 7 and more, up to 10⁸.
 """
 
 ABSENT = 1e-200

@@ -40,8 +40,8 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
     if last.overconfident:
         assert last.overconfidence is not None
         warnings.warn(
-            f"errors of rows left out are {last.overconfidence**0.5:,.1f} × the standard deviation by the evidence; the "
-            "stated noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
+            f"errors of rows left out are {last.overconfidence**0.5:,.1f} × the standard deviation by the evidence; "
+            "the stated noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
             OverconfidenceWarning,
             stacklevel=3,
         )

@@ -290,8 +290,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
         """Squared error and log density."""
-        scale = 1.0 if fit.calibration is None else fit.calibration.scale
-        return ScorePass(design, fit.posterior.mean, scale * fit.posterior.root(), fit.noise_variance)
+        return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """In the target's own units."""

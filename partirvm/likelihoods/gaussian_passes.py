@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from partirvm.core.augment import ExtraColumns
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
-from partirvm.core.residuals import NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
+from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows, eligible
+from partirvm.model import Model
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -154,6 +155,13 @@ class ScorePass(DesignedPass):
     root: Float
     noise_variance: float | Float
     multiples: tuple[float, ...] = NORMAL
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """The pass that scores a model by its stated uncertainty."""
+        stated, variance = model.predictive, model.design.scaling.t_variance
+        noise = stated.noise_variance / variance
+        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(LEVELS))
 
     def statistic(self, tile: TileRows) -> Any:
         """Scores of the tile's rows, targets together."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from partirvm.backends import executor_for
 from partirvm.backends.base import Progress
-from partirvm.core.residuals import LEVELS, Scores, TargetScores
+from partirvm.core.residuals import Scores, TargetScores
 from partirvm.core.scores import ClassScores
 from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.source import Source
@@ -75,9 +75,8 @@ def _score_pass(model: AnyModel, source: Source) -> ScorePass | LogisticScorePas
         codes = class_codes(source, model.classes)
         return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     _require_number_targets(model, source)
-    stated, variance = model.predictive, model.design.scaling.t_variance
     kind = ScorePass if model.n_targets == 1 else TargetScorePass
-    return kind(stated.design, stated.mean, stated.root, stated.noise_variance / variance, model.multiples(LEVELS))
+    return kind.of(model)
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

@@ -49,11 +49,12 @@ def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
     scores = cli_json("evaluate", tour.job, tour.test)
     mean, std = predictions(cli, tour, tmp_path, tour.test)
     error = tour.test_table[:, 2] - mean
-    assert list(scores) == ["n_rows", "n_vectors", "rmse", "nlpd", "coverage_95"]
+    names = ["n_rows", "n_vectors", "rmse", "nlpd", "crps", "interval_score_95"]
+    assert list(scores) == [*names, *(f"coverage_{level}" for level in (50, 80, 90, 95, 99))]
     assert scores["n_rows"] == 700
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-12)
     assert scores["nlpd"] == pytest.approx(np.mean(0.5 * np.log(2 * np.pi * std**2) + error**2 / (2 * std**2)))
-    assert scores["coverage_95"] == pytest.approx(np.mean(np.abs(error) <= 1.959963984540054 * std))
+    assert scores["coverage_90"] == pytest.approx(np.mean(np.abs(error) <= 1.6448536269514722 * std))
     assert scores["rmse"] < 1.2 * NOISE
     assert 0.9 < scores["coverage_95"] < 0.99
 

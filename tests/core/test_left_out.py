@@ -125,7 +125,7 @@ def test_few_rows_have_students_quantiles():
 
 
 def test_a_kernel_that_covers_single_rows_only():
-    """Φ = I: the error of a row left out is its target, with its column or without; the mean's variance without is 0."""
+    """Φ = I: the error of a row left out is its target, with or without its column; without, the mean has no variance."""
     t, beta, alpha = np.array([1.0, -2.0, 0.5]), 1e8, 1.0
     variance = 1 / (beta + alpha)
     own = [(n, np.array([n])) for n in range(3)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores
 
 
 @given(
@@ -53,7 +53,7 @@ def test_residual_statistics_add_up(rng):
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
 def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
-    """rmse, mean −log N(t | mean, variance), and the fraction inside the central 95 % interval, by scipy.stats.norm."""
+    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by scipy.stats.norm."""
     rng = np.random.default_rng(seed)
     t, mean, variance = 5 + rng.normal(size=n), 5 + rng.normal(size=n), rng.uniform(0.1, 3.0, size=n)
     cut = min(cut, n)
@@ -64,4 +64,22 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     np.testing.assert_allclose(scores.rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
     np.testing.assert_allclose(scores.absolute, np.abs(t - mean).sum(), rtol=1e-12)
     np.testing.assert_allclose(scores.nlpd, -predictive.logpdf(t).mean(), rtol=1e-12)
-    assert scores.coverage_95 == pytest.approx(np.mean((low <= t) & (t <= high)))
+    found = scores.figures()
+    for level in LEVELS:
+        ends = predictive.interval(level)
+        assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(np.mean((ends[0] <= t) & (t <= ends[1])))
+    outside = np.maximum(low - t, 0) + np.maximum(t - high, 0)
+    np.testing.assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
+    grid = np.linspace(-20, 30, 20001)
+    step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
+    np.testing.assert_allclose(found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=2e-3)
+
+
+def test_intervals_may_have_other_multiples(rng):
+    """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
+    t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
+    normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, 1.0, [2 * each for each in NORMAL])
+    assert wide.coverage == tuple(np.mean(np.abs(t) <= 2 * each) for each in NORMAL)
+    assert wide.nlpd == normal.nlpd
+    outside = np.maximum(np.abs(t) - 2 * NORMAL[3], 0)
+    np.testing.assert_allclose(wide.interval_score / 200, np.mean(4 * NORMAL[3] + 2 / 0.05 * outside))

@@ -22,7 +22,7 @@ def dense(model, X, y, tested, w=None):
     fitted = model.model_
     s, gamma = fitted.design.scaling, np.asarray(fitted.design.kernels[0].gamma)
     x, z, c = ((rows - s.x_shift) / s.x_scale for rows in (X, tested, fitted.design.centres))
-    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.noise_variance
+    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
     Phi, rows = (
         np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)]) for some in (x, z)
     )
@@ -30,7 +30,13 @@ def dense(model, X, y, tested, w=None):
     precision = 1 / np.average((t - np.average(t, weights=w)) ** 2, weights=w)
     ones, extra = np.ones(len(z)), naive.gaussian(x, z, gamma)
     mean, variance = naive.predict_augmented(rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w)
+    variance += stated(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta, w)[1]
     return s.t_shift[0] + s.t_scale[0] * mean, s.t_scale[0] * np.sqrt(variance)
+
+
+def stated(fitted, tested):
+    """Variance that is stated without the column more, in the model's unit."""
+    return fitted.predict(tested, return_std=True)[1] ** 2 / fitted.design.scaling.t_variance[0]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -106,10 +112,11 @@ def test_of_several_kernels_the_first_is_augmented():
     s = fitted.design.scaling
     x, z = (X - s.x_shift) / s.x_scale, (X[:20] + 1.5 - s.x_shift) / s.x_scale
     blocks = [fitted.design.block(rows) for rows in (X, X[:20] + 1.5)]
-    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.noise_variance
+    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
     mean, variance = naive.predict_augmented(
         blocks[1], np.ones(20), naive.gaussian(x, z, 0.3), blocks[0], t, fitted.alpha, beta, np.full(20, 1 / t.var())
     )
+    variance += stated(fitted, X[:20] + 1.5) - naive.predict(blocks[1], blocks[0], t, fitted.alpha, beta)[1]
     np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
     np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
 
@@ -141,7 +148,7 @@ def test_an_overconfident_fit_is_augmented_at_the_noise_of_its_posterior():
     Phi, rows = blocks
     precision = np.full(20, 1 / t.var())
     mean, variance = naive.predict_augmented(rows, np.ones(20), extra, Phi, t, fitted.alpha, beta, precision)
-    variance += fitted.noise_variance / s.t_scale[0] ** 2 - 1 / beta
+    variance += stated(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta)[1]
     found = model.predict(tested, return_std=True, augment=(X, y))
     np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
     np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)

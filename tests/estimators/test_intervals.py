@@ -15,6 +15,7 @@ from scipy.stats import binomtest, norm
 from scipy.stats import t as student
 
 from partirvm import RVMClassifier, RVMRegressor
+from partirvm.core.left_out import LeftOut
 from partirvm.core.uncertainty import REACH
 from partirvm.errors import OverconfidenceWarning, UsageError
 from partirvm.model import load_model, save_model
@@ -45,7 +46,7 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
     model, X, y = fitted
     test = np.linspace(-12, 12, 30)[:, None]
     shift, scale = model.model_.design.scaling.t_shift[0], model.model_.design.scaling.t_scale[0]
-    alpha, beta = model.model_.alpha, scale**2 / model.noise_variance_
+    alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
     mean, variance = naive.predict(dense(model, test), dense(model, X), (y - shift) / scale, alpha, beta)
     half = norm.ppf(0.5 + level / 2) * scale * np.sqrt(variance - (kind == "credible") / beta)
     lower, upper = model.predict_interval(test, level, kind, hyperparameters=False)
@@ -58,37 +59,54 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     model, X, y = fitted
     m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
     shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
-    Phi, alpha, beta, t = dense(model, X), m.alpha, scale**2 / m.noise_variance, (y - shift) / scale
+    Phi, alpha, beta, t = dense(model, X), m.alpha, scale**2 / m.evidence_noise, (y - shift) / scale
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
     moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [inverse / beta]
     C = np.linalg.inv(0.5 * np.array([[np.trace(a @ b) for b in moved] for a in moved]) + np.eye(len(moved)) / REACH**2)
     J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
 
-    z = []
-    for n in range(len(X)):  # the error of each row without itself, as the fit without its column, too, would state it
-        columns = np.flatnonzero(~np.r_[np.zeros(int(m.design.bias), bool), (m.design.centres == X[n]).all(axis=1)])
-        others = np.arange(len(X)) != n
-        mu, _ = naive.posterior(Phi[others], t[others], alpha, beta)
-        _, part = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta)
-        row = Phi[n, columns]
-        z.append(abs(t[n] - Phi[n] @ mu) / np.sqrt(1 / beta + row @ part @ row))
-    freedom, top = 2 / C[-1, -1], 1 - 10 / len(X)
-    charged = np.sort(z) * (1 + 1.5 * model.n_relevance_vectors_ / len(X))
-    multiple = np.interp(top * (len(X) + 1), np.arange(1, len(X) + 1), charged)
-    assert top < 0.95
-    multiple *= student.ppf(0.975, freedom) / student.ppf(0.5 + top / 2, freedom)
-
-    rows = dense(model, test)
+    left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
+    found, rows = left.calibration(beta, 1.0), dense(model, test)
+    assert m.calibration.noise_variance == pytest.approx(found.noise_variance, rel=1e-3)
     spread = np.einsum("nm,mk,nk->n", rows, Sigma + J @ C @ J.T, rows)
-    for kind, own, times, tolerance in (
-        ("prediction", 1 / beta, multiple, 0.02),  # errors are counted in bins of 1 %
-        ("credible", 0.0, student.ppf(0.975, freedom), 1e-4),
+    for kind, own, times in (
+        ("prediction", found.noise_variance, found.multiple(0.95)),
+        ("credible", 0.0, student.ppf(0.975, 2 / C[-1, -1])),
     ):
         half = times * scale * np.sqrt(spread + own)
         lower, upper = model.predict_interval(test, kind=kind)
-        np.testing.assert_allclose((upper - lower) / 2, half, rtol=tolerance)
+        np.testing.assert_allclose((upper - lower) / 2, half, rtol=1e-3)
         np.testing.assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
+
+
+def own_columns(m, X):
+    """The rows of X that are centres of a model, each with its column."""
+    rows = [int(np.flatnonzero((centre == X).all(axis=1))[0]) for centre in m.design.centres]
+    return [(row, np.array([m.design.n_leading + place])) for place, row in enumerate(rows)]
+
+
+def test_the_deviation_is_that_of_the_interval(fitted):
+    """Mean ± 1.645 sd is the 90 % interval; noise and function add up to it, in samples too."""
+    model, _, _ = fitted
+    test = np.linspace(-12, 12, 30)[:, None]
+    mean, sd = model.predict(test, return_std=True)
+    lower, upper = model.predict_interval(test, 0.9)
+    np.testing.assert_allclose(upper - mean, norm.ppf(0.95) * sd, rtol=1e-9)
+    np.testing.assert_allclose(mean - lower, norm.ppf(0.95) * sd, rtol=1e-9)
+    samples = model.sample_y(test, 4000, 0, noise=True)
+    np.testing.assert_allclose(samples.std(axis=1), sd, rtol=4 / np.sqrt(2 * 4000))
+    assert sd.min() ** 2 > model.noise_variance_
+
+
+def test_a_noise_that_is_known_keeps_the_gaussian():
+    """Mean ± z sd at every level, with the noise that was given."""
+    X, y = sinc(60, 0.1)
+    model = RVMRegressor(gamma=2.0, noise_variance=0.01, random_state=0).fit(X, y)
+    mean, sd = model.predict(X, return_std=True)
+    for level in (0.5, 0.95):
+        half = norm.ppf(0.5 + level / 2) * sd
+        np.testing.assert_allclose(model.predict_interval(X, level), [mean - half, mean + half], rtol=1e-9, atol=1e-12)
 
 
 def test_noise_that_was_given_has_no_freedom():
@@ -98,7 +116,7 @@ def test_noise_that_was_given_has_no_freedom():
     interval = model.model_.interval(0.9)
     assert interval.quantile == pytest.approx(norm.ppf(0.95))
     assert interval.model.noise_variance == model.noise_variance_ == pytest.approx(0.01)
-    assert model.model_.spread is None
+    assert model.model_.calibration is None
 
 
 @pytest.mark.parametrize("form", ["list", "dask", "zarr"])
@@ -110,13 +128,14 @@ def test_tiles_give_the_same_bits(fitted, form):
     np.testing.assert_array_equal(model.sample_y(given, 3, 5), model.sample_y(X, 3, 5))
 
 
+@pytest.mark.filterwarnings("ignore::partirvm.errors.OverconfidenceWarning")
 def test_coverage_of_data_from_the_model_itself(rng):
     """Weights from the prior and noise of known α, β: intervals of each level cover as often as they say, to 3 s.e."""
     X, y = plane(40)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
     m, draws = model.model_, 400
     scale, shift = m.design.scaling.t_scale[0], m.design.scaling.t_shift[0]
-    Phi, rows, beta = dense(model, X), dense(model, plane(40, seed=3)[0]), scale**2 / m.noise_variance
+    Phi, rows, beta = dense(model, X), dense(model, plane(40, seed=3)[0]), scale**2 / m.evidence_noise
     covered = {0.5: 0, 0.8: 0, 0.95: 0}
     for _ in range(draws):
         w = rng.normal(size=len(m.alpha)) / np.sqrt(m.alpha)
@@ -132,7 +151,7 @@ def test_coverage_of_data_from_the_model_itself(rng):
 
 
 def test_samples_are_functions_of_the_posterior(fitted):
-    """Moments over samples are predict's: mean, and covariance φᵀΣφ′ over rows, to 4 s.e.; equal rows, equal values."""
+    """Mean, and covariance φᵀΣφ′ over rows with the Σ that is stated, to 4 s.e.; equal rows, equal values."""
     model = fitted[0]
     test = np.array([[-9.0], [0.0], [0.4], [7.0], [0.0]])
     S, m = 4000, model.model_
@@ -140,7 +159,8 @@ def test_samples_are_functions_of_the_posterior(fitted):
     assert samples.shape == (5, S)
     np.testing.assert_allclose(samples[1], samples[4], rtol=1e-12)
     rows, scale = dense(model, test), m.design.scaling.t_scale[0]
-    covariance = scale**2 * rows @ m.root @ m.root.T @ rows.T
+    root = m.predictive.root
+    covariance = scale**2 * rows @ root @ root.T @ rows.T
     deviation = np.sqrt(np.diagonal(covariance))
     assert (np.abs(samples.mean(axis=1) - model.predict(test)) < 4 * deviation / np.sqrt(S)).all()
     assert (np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)).all()
@@ -221,11 +241,11 @@ def test_a_useless_kernel_states_its_errors(target, n, strategy, rng, tmp_path):
     assert model.history_[-1]["noise_variance"] == model.noise_variance_
     save_model(model.model_, str(tmp_path / "m"))
     again = load_model(str(tmp_path / "m"))
-    assert (again.spread, again.overconfident, again.known_noise) == (None, True, False)
+    assert (again.calibration, again.overconfident, again.known_noise) == (model.model_.calibration, True, False)
 
 
-def test_a_sound_fit_keeps_the_noise_of_most_evidence():
-    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18), whatever rows left out tell."""
+def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
+    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18) by the evidence; rows left out raise its root by up to a third."""
     X, y = plane(200, noise=0.2)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
     m, last = model.model_, model.history_[-1]
@@ -233,4 +253,7 @@ def test_a_sound_fit_keeps_the_noise_of_most_evidence():
     assert 0.7 < last["overconfidence"] < 2
     determined = 1 - m.alpha * (m.root**2).sum(axis=1)
     residual = float(((y - model.predict(X)) ** 2).sum())
-    np.testing.assert_allclose(model.noise_variance_, residual / (200 - determined.sum()), rtol=1e-4)
+    np.testing.assert_allclose(m.evidence_noise, residual / (200 - determined.sum()), rtol=1e-4)
+    assert 0.9 < np.sqrt(model.noise_variance_) / 0.2 < 1.33
+    scale = m.calibration.scale * np.sqrt(m.design.scaling.t_variance[0])
+    np.testing.assert_allclose(model.noise_variance_, scale**2 * m.calibration.noise_variance)
