@@ -66,10 +66,10 @@ each other before the noise estimate has decreased. With many candidates at once
 (Friedman#1, all of 3,000 rows: evidence −5,653 against −4,831).
 """
 
-OVERCONFIDENT = 6.0
+OVERCONFIDENT = 4.0
 """Threshold of ``Calibration.overconfidence`` above which a fit is reported as overconfident.
 
-Standard deviations by the evidence are then 2.4 times too small. Fits with a suitable kernel have 0.8 to 5,
+At 4, standard deviations by the evidence are half of what they should be. Fits with a suitable kernel have 0.8 to 2,
 interpolating fits 7 and more, up to 10⁸.
 """
 
@@ -162,11 +162,11 @@ class HyperState:
 
     @property
     def noise_variance(self) -> float | Float:
-        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these, scaled.
+        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these.
 
         (T,) for several targets.
         """
-        return 1 / self.beta if self.calibration is None else self.calibration.stated_noise
+        return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""

@@ -8,7 +8,8 @@ classes of this package have no names, so that they may change theirs:
     ``state``      ``kind``: "rounds", "working-set" or "split-merge", and with it
 
     rounds         ``kernel`` (a spec: it may have been learned again), ``design``, ``fit``, ``scores`` (of held-out
-                   numbers: ``n``, ``square``, ``absolute``, ``nll``, ``covered``, ``unit``; or None), ``round``,
+                   numbers: ``n``, ``square``, ``absolute``, ``nll``, ``crps``, ``interval_score``, ``covered``,
+                   ``unit``; or None), ``round``,
                    ``selection``, ``seen`` (the likelihood of the fit's rows), ``candidates``, ``duplicates``,
                    ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
     working-set    the same, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``best``: None, or
@@ -18,8 +19,9 @@ classes of this package have no names, so that they may change theirs:
 
     design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns
     fit            of numbers ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
-                   ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``, ``noise_variance``,
-                   ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for each target;
+                   ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``,
+                   ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for
+                   each target;
                    of classes ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for each
                    output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
                    ``nll``

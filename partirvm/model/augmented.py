@@ -36,7 +36,6 @@ def augmented_moments(model: Model, X: Float, extra: ExtraColumns, variance: flo
     mean, spread, near = model.predictive.moments(X)
     assert spread is not None
     heights = design.kernels[0].diagonal(design.scaling.inputs(X))
-    noise = model.noise_variance if model.evidence_noise is None else model.evidence_noise  # the one of Σ and μ
-    beta = square / float(noise)
+    beta = square / float(model.evidence_noise)
     added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, variance)
     return mean + scale * added, spread + square * beyond, near

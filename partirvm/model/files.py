@@ -32,7 +32,9 @@ from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 6
+FORMAT = 7
+
+NOISES = ("noise_variance", "evidence_noise")
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale", "active")
 
@@ -76,9 +78,8 @@ def _about(model: Saved) -> dict[str, Any]:
     if isinstance(model, ClassModel):
         own: dict[str, Any] = {"likelihood": model.likelihood, "moderate": model.moderate}
     else:
-        names = ("overconfident", "known_noise", "evidence_noise", "known_alpha")
-        own = {name: getattr(model, name) for name in names}
-        own["noise_variance"] = np.asarray(model.noise_variance).tolist()
+        own = {name: getattr(model, name) for name in ("overconfident", "known_noise", "known_alpha")}
+        own |= {name: np.asarray(getattr(model, name)).tolist() for name in NOISES}
         own["calibration"] = None if model.calibration is None else asdict(model.calibration)
     return {
         "kernel": design.kernel.spec(),
@@ -150,13 +151,14 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
     }
     if "likelihood" in about:
         return ClassModel(likelihood=about["likelihood"], moderate=about["moderate"], **common)
-    noise, calibration = about["noise_variance"], about["calibration"]
+    calibration = about["calibration"]
+    noise, evidence = (np.array(about[name]) if isinstance(about[name], list) else about[name] for name in NOISES)
     return Model(
-        noise_variance=np.array(noise) if isinstance(noise, list) else noise,
+        noise_variance=noise,
+        evidence_noise=evidence,
         calibration=None if calibration is None else _calibration(calibration),
         overconfident=about["overconfident"],
         known_noise=about["known_noise"],
-        evidence_noise=about["evidence_noise"],
         known_alpha=tuple(about["known_alpha"]),
         **common,
     )

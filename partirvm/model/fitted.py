@@ -40,9 +40,9 @@ class Model:
     ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
     targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
     part (``core.left_out``); it is None for too few rows, for a given noise and for several targets. For an
-    ``overconfident`` fit it differs much from the evidence. ``known_noise`` is true if the noise was given,
-    ``known_alpha`` are the positions of given α, and ``evidence_noise`` is the noise variance of maximum evidence, to
-    which ``mean`` and ``root`` belong, if there is a calibration.
+    ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
+    ``mean`` and ``root`` belong. ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of
+    given α.
     """
 
     design: Design
@@ -50,33 +50,33 @@ class Model:
     root: Float
     alpha: Float
     noise_variance: float | Float
+    evidence_noise: float | Float
     log_evidence: float
     n_rows: int
     columns: Columns
     calibration: Calibration | None = None
     overconfident: bool = False
     known_noise: bool = False
-    evidence_noise: float | None = None
     known_alpha: tuple[int, ...] = ()
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
-        variance = design.scaling.t_variance * fit.noise_variance
+        variance, evidence = design.scaling.t_variance * fit.noise_variance, design.scaling.t_variance / fit.beta
         return cls(
             design=design,
             mean=fit.posterior.mean,
             root=fit.posterior.root(),
             alpha=fit.alpha,
             noise_variance=variance if len(scales) > 1 else float(variance[0]),
+            evidence_noise=evidence if len(scales) > 1 else float(evidence[0]),
             log_evidence=float(fit.log_evidence - n * np.log(scales).sum()),
             n_rows=n,
             columns=columns,
             calibration=fit.calibration,
             overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
-            evidence_noise=None if fit.calibration is None else float(design.scaling.t_variance[0] / fit.beta),
             known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
         )
 
@@ -136,7 +136,7 @@ class Model:
 
     @property
     def noise_deviation(self) -> Float:
-        """σ that is stated for each target, in its unit, (T,)."""
+        """σ of each target, in its unit, (T,)."""
         found: Float = np.atleast_1d(self.deviation(self.noise_variance))
         return found
 
@@ -181,8 +181,7 @@ class Model:
             return self
         root, freedom = self._widened
         scale = self._multiple(GAUSSIAN_LEVEL, freedom) / quantile(GAUSSIAN_LEVEL)
-        noise = self.noise_variance if self.calibration else scale**2 * float(self.noise_variance)
-        return replace(self, root=scale * root, noise_variance=noise)
+        return replace(self, root=scale * root, noise_variance=scale**2 * float(self.noise_variance))
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:
@@ -209,8 +208,8 @@ class Model:
             raise UsageError(f"kind is {kind!r}: it must be {' or '.join(map(repr, KINDS))}")
         _require_one_target(self, "intervals")
         if not hyperparameters:
-            noise = self.noise_variance if self.evidence_noise is None else self.evidence_noise
-            return Interval(replace(self, noise_variance=float(noise) * (kind == "prediction")), quantile(level))
+            noise = float(self.evidence_noise) if kind == "prediction" else 0.0
+            return Interval(replace(self, noise_variance=noise), quantile(level))
         root, freedom = self._widened
         if kind == "credible":
             return Interval(replace(self, root=root, noise_variance=0.0), quantile(level, freedom))

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from waiting import wait_for
 
 from partirvm.backends.tile_passes import MomentsPass
-from partirvm.core.left_out import OCTAVE, REACH
+from partirvm.core.residuals import LEVELS
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import StopRule, init
 from partirvm.data import ZarrSource
@@ -147,30 +147,32 @@ def expected(pass_):
         return left_out(Phi, t[:, 0], w)
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
-    hits = np.abs(y - mean) <= norm.ppf(0.975) * sd
+    hits = [(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd).sum() for level in LEVELS]
     return {
         "n": N,
         "square": ((y - mean) ** 2).sum(),
         "nll": -norm(mean, sd).logpdf(y).sum(),
-        "covered": hits.sum(),
+        "covered": hits,
     }
 
 
-EDGES = np.concatenate([[0.0], 2.0 ** (np.arange(1, 2 * OCTAVE * REACH) / OCTAVE - REACH), [np.inf]])
-
-
 def left_out(Phi, t, w):
-    """Σ w e², Σ w v where centres leave out their own column, and rows by |e|/√v (``core.left_out``)."""
-    Sigma, r = ROOT @ ROOT.T, t - Phi @ MEAN
-    h = BETA * w * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi)
-    square = w * (r / (1 - h)) ** 2
-    for column, row in enumerate(KEPT.labels, start=1):
-        g, V = Phi[row] @ Sigma[:, column], Sigma[column, column]
-        h[row] -= BETA * w[row] * g**2 / V
-    there = w > 0
-    stated = 1 / (BETA * (1 - h))
-    return {"n": there.sum(), "square": square.sum(), "stated": stated[there].sum(),
-            "counts": np.histogram(np.sqrt((square / stated)[there]), EDGES)[0]}  # fmt: skip
+    """Rows and their own columns left out, each by the inverse of its own precision matrix (``core.left_out``)."""
+    there, owner = np.flatnonzero(w > 0), np.full(N, -1)
+    owner[KEPT.labels] = 1 + np.arange(len(KEPT.labels))
+    H, Psi, rest = np.linalg.inv(ROOT @ ROOT.T), BETA * w[:, None] * Phi, np.abs(Phi)
+    pull, found = H @ MEAN, []
+    for n in there:
+        part, moved = H - np.outer(Psi[n], Phi[n]), pull - Psi[n] * (t[n] - Phi[n] @ MEAN) - Psi[n] * (Phi[n] @ MEAN)
+        for columns in (np.arange(len(MEAN)), np.setdiff1d(np.arange(len(MEAN)), owner[n])):
+            Sigma = np.linalg.inv(part[np.ix_(columns, columns)])
+            row, mu = Phi[n, columns], Sigma @ moved[columns]
+            found.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
+    names = ("errors", "variances", "own_errors", "own_variances")
+    rest[owner >= 0, owner[owner >= 0]] = 0
+    rest[:, 0] = 0  # the bias has no peak
+    owners = {"owner": owner[there], "nearest": rest[there].max(axis=0)}
+    return dict(zip(names, np.array(found).reshape(-1, 4).T, strict=True)) | owners
 
 
 def slope_or_bend(pass_, Phi, t, codes, w):

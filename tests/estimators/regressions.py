@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import norm
 
 
 def sinc(n=100, noise=0.1, seed=0):
@@ -17,3 +18,9 @@ def plane(n=300, d=3, noise=0.1, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, 5 + np.sin(X[:, 0]) + 0.5 * X[:, -1] + noise * rng.normal(size=n)
+
+
+def plain_deviation(model, X):
+    """Standard deviation of a new target by the posterior alone, at the noise of maximum evidence (Tipping, eq. 22)."""
+    lower, upper = model.predict_interval(X, 0.5, hyperparameters=False)
+    return (upper - lower) / 2 / norm.ppf(0.75)

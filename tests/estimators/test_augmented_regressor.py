@@ -65,7 +65,7 @@ def test_the_deviation_grows_away_from_the_data(standardize):
     gamma = 3.0 if standardize else 0.1
     model = RVMRegressor(gamma=gamma, standardize=standardize, fit_intercept=False, random_state=0).fit(X, y)
     among, beyond = np.linspace(-9, 9, 50)[:, None], np.array([[-60.0], [70.0]])
-    noise = model.noise_variance_
+    noise = model.model_.predictive.noise_variance
     np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], np.sqrt(noise), rtol=1e-9)
     mean, std = model.predict(beyond, return_std=True, augment=(X, y))
     np.testing.assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
@@ -132,7 +132,7 @@ def test_a_callable_kernel_of_any_height_is_augmented():
         model = RVMRegressor(kernel=kernel, random_state=0, **asked).fit(X, y)
         found.append(model.predict([[0.0], [60.0]], return_std=True, augment=(X, y))[1])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
-    assert found[1][1] == pytest.approx(np.sqrt(model.noise_variance_ + y.var()), rel=1e-9)
+    assert found[1][1] == pytest.approx(np.sqrt(model.model_.predictive.noise_variance + y.var()), rel=1e-9)
 
 
 def test_an_overconfident_fit_is_augmented_at_the_noise_of_its_posterior():

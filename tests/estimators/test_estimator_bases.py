@@ -9,6 +9,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
+from regressions import plain_deviation
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -87,10 +88,10 @@ def test_predictions_and_evidence_are_those_of_the_design(case):
     model = RVMRegressor(random_state=0, **asked).fit(X, y)
     found, scaling = model.model_, model.model_.design.scaling
     shift, scale = scaling.t_shift[0], scaling.t_scale[0]
-    t, beta = (y - y.mean()) / y.std(), scale**2 / model.noise_variance_
+    t, beta = (y - y.mean()) / y.std(), scale**2 / model.model_.evidence_noise
     Phi, there = phi(model, X, functions), phi(model, new, functions)
     mean, variance = naive.predict(there, Phi, t, found.alpha, beta)
-    predicted, std = model.predict(new, return_std=True)
+    predicted, std = model.predict(new), plain_deviation(model, new)
     np.testing.assert_allclose(predicted, shift + scale * mean, rtol=1e-6)
     np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-5)
     evidence = naive.log_evidence(Phi, t, found.alpha, beta) - N * np.log(scale)
@@ -135,7 +136,7 @@ def test_polynomials_alone_are_sparse_linear_regression():
     strong = strong[strong > 0]
     np.testing.assert_allclose(model.basis_weights_[strong], ard.coef_[strong - 1], rtol=0.03)
 
-    there, beta = np.flatnonzero(model.basis_weights_), y.var() / model.noise_variance_
+    there, beta = np.flatnonzero(model.basis_weights_), y.var() / model.model_.evidence_noise
     alpha = model.basis_alpha_[there]
     whole = naive.log_evidence(F[:, there], t, alpha, beta)
     for k, column in enumerate(there):
@@ -156,7 +157,7 @@ def test_a_design_matrix_of_ones_own(tmp_path):
     assert model.plan_.shape.n_tiles > 1
     t, there = y - y.mean(), np.flatnonzero(model.basis_weights_)
     F = np.column_stack([np.ones(5000), Phi])[:, there]
-    mean, _ = naive.posterior(F, t, model.basis_alpha_[there], 1 / model.noise_variance_)
+    mean, _ = naive.posterior(F, t, model.basis_alpha_[there], 1 / model.model_.evidence_noise)
     np.testing.assert_allclose(model.basis_weights_[there], mean, rtol=1e-8)
     assert {"x2", "x7"} == set(model.basis_names_[model.basis_relevance_ > 10]) - {"bias"}
     assert model.noise_variance_ == pytest.approx(0.09, rel=0.1)

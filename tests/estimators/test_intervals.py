@@ -96,7 +96,7 @@ def test_the_deviation_is_that_of_the_interval(fitted):
     np.testing.assert_allclose(mean - lower, norm.ppf(0.95) * sd, rtol=1e-9)
     samples = model.sample_y(test, 4000, 0, noise=True)
     np.testing.assert_allclose(samples.std(axis=1), sd, rtol=4 / np.sqrt(2 * 4000))
-    assert sd.min() ** 2 > model.noise_variance_
+    assert sd.min() ** 2 > model.model_.calibration.scale**2 * model.noise_variance_
 
 
 def test_a_noise_that_is_known_keeps_the_gaussian():
@@ -165,7 +165,7 @@ def test_samples_are_functions_of_the_posterior(fitted):
     assert (np.abs(samples.mean(axis=1) - model.predict(test)) < 4 * deviation / np.sqrt(S)).all()
     assert (np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)).all()
     noisy = model.sample_y(test, S, 0, noise=True)
-    np.testing.assert_allclose((noisy - samples).var(), model.noise_variance_, rtol=4 * np.sqrt(2 / noisy.size))
+    np.testing.assert_allclose((noisy - samples).var(), m.predictive.noise_variance, rtol=4 * np.sqrt(2 / noisy.size))
     assert model.sample_y(test).shape == (5, 1)
     np.testing.assert_array_equal(model.sample_y(test), model.sample_y(test, 1, random_state=0))
 
@@ -255,5 +255,5 @@ def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
     residual = float(((y - model.predict(X)) ** 2).sum())
     np.testing.assert_allclose(m.evidence_noise, residual / (200 - determined.sum()), rtol=1e-4)
     assert 0.9 < np.sqrt(model.noise_variance_) / 0.2 < 1.33
-    scale = m.calibration.scale * np.sqrt(m.design.scaling.t_variance[0])
-    np.testing.assert_allclose(model.noise_variance_, scale**2 * m.calibration.noise_variance)
+    variance = m.design.scaling.t_variance[0] * m.calibration.noise_variance
+    np.testing.assert_allclose(model.noise_variance_, variance)

@@ -52,7 +52,7 @@ def test_a_stream_that_is_kept_is_fitted_exactly(targets):
     t, evidence = scaling.targets(y), 0.0
     assert len(model._memory.sample) == 360
     for k in range(targets):
-        noise = model.model_.evidence_noise or np.atleast_1d(model.noise_variance_)[k]
+        noise = np.atleast_1d(model.model_.evidence_noise)[k]
         beta = scaling.t_scale[k] ** 2 / noise
         mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
         np.testing.assert_allclose(model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7)
@@ -73,7 +73,7 @@ def test_a_single_row_joins(kept):
         model.partial_fit(X_new, y_new)
     X, y = np.concatenate([X, X_new]), np.concatenate([y, y_new])
     Phi, scaling, alpha = design_of(model, X), model.model_.design.scaling, model.model_.alpha
-    t, beta = scaling.targets(y[:, None])[:, 0], scaling.t_scale[0] ** 2 / model.noise_variance_
+    t, beta = scaling.targets(y[:, None])[:, 0], scaling.t_scale[0] ** 2 / model.model_.evidence_noise
     mean, _ = naive.posterior(Phi, t, alpha, beta)
     np.testing.assert_allclose(model.model_.mean, mean, rtol=1e-4, atol=1e-7)
     evidence = naive.log_evidence(Phi, t, alpha, beta) - 101 * np.log(scaling.t_scale[0])

@@ -45,10 +45,10 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options, updates):
         **options,
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
-    t, beta = (y - y.mean()) / scale, scale**2 / model.noise_variance_
+    t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise
     expected = naive.log_evidence(design(model, X), t, model.model_.alpha, beta) - len(y) * np.log(scale)
     expected += naive.log_prior(model.model_.alpha, 1.0, 0.1).sum() + naive.log_prior(
-        1 / model.noise_variance_, 20, 2e4
+        1 / model.model_.evidence_noise, 20, 2e4
     )
     assert model.log_evidence_ == pytest.approx(expected, abs=1e-5)
 

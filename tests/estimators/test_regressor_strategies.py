@@ -53,7 +53,7 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
     model = RVMRegressor(strategy=KINDS[strategy](fit_rows=rows_of(likelihood)), **options).fit(*plane(600))
     assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
-    assert model.noise_variance_ == pytest.approx(basic.noise_variance_, rel=0.1)
+    assert model.model_.evidence_noise == pytest.approx(basic.model_.evidence_noise, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
     *before, last = model.history_
     assert (last["kind"], last["fit_rows"], last["rows"]) == ("final", "full", 600)
@@ -89,7 +89,7 @@ def test_noise_from_a_few_rows_now_and_then():
     assert often.history_[0]["noise_variance"] != seldom.history_[0]["noise_variance"]
     assert often.history_[0]["pass_rows"] == 60 + 600
     assert seldom.history_[0]["pass_rows"] == 60 + 150
-    assert seldom.noise_variance_ == pytest.approx(often.noise_variance_, rel=0.1)
+    assert seldom.model_.evidence_noise == pytest.approx(often.model_.evidence_noise, rel=0.1)
 
 
 @pytest.mark.parametrize("strategy", PARTITIONED)
@@ -205,7 +205,7 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore:leave-one-out errors:partirvm.errors.OverconfidenceWarning")
+@pytest.mark.filterwarnings("ignore:errors of rows left out:partirvm.errors.OverconfidenceWarning")
 def test_limits_that_basic_cannot_keep_are_warned_of():
     """It has one fit, and no model before its end."""
     X, y = dense()

@@ -129,7 +129,7 @@ def test_a_job_goes_on_with_new_rows(tmp_path):
     scaling, bias = model.design.scaling, int(model.design.bias)
     kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), 0.5)
     Phi, t = np.column_stack([np.ones((550, bias)), kernels]), scaling.targets(y[:, None])[:, 0]
-    beta = scaling.t_scale[0] ** 2 / model.noise_variance
+    beta = scaling.t_scale[0] ** 2 / model.evidence_noise
     mean, _ = naive.posterior(Phi, t, model.alpha, beta)
     np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
     evidence = naive.log_evidence(Phi, t, model.alpha, beta) - 550 * np.log(scaling.t_scale[0])

@@ -81,7 +81,7 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     model, history = job.model(), job.state().history
     new = [line for line in history if line["rows"] == BEFORE + NEW or options.get("last_rows")]
     Phi, y = case.dense(model)
-    scaling, beta = model.design.scaling, model.design.scaling.t_scale[0] ** 2 / model.noise_variance
+    scaling, beta = model.design.scaling, model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
     np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
@@ -113,7 +113,7 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     scaling = model.design.scaling
     Phi, t = np.column_stack([np.ones(len(X)), scaling.inputs(X)]), scaling.targets(y[:, None])[:, 0]
     kept = [0] * int(model.design.bias) + [1 + k for k in range(2) if label_of(k) in model.design.leading]
-    mean, _ = naive.posterior(Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.noise_variance)
+    mean, _ = naive.posterior(Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise)
     expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, kept] @ mean)
     np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
 
@@ -224,7 +224,7 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     model = case.update().model()
     Phi, y = case.dense(model)
     t = model.design.scaling.targets(y[:, None])[:, 0]
-    beta = model.design.scaling.t_scale[0] ** 2 / model.noise_variance
+    beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
     np.testing.assert_allclose(Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6)
     assert job.state().history[-1]["number"] == 8, "rounds of the last update are as many as it was given before"
 

@@ -49,7 +49,7 @@ def test_every_strategy_offers_both_widths(strategy):
             *(naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)),
         ]
     )
-    beta = 1 / model.noise_variance_
+    beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
     np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
 

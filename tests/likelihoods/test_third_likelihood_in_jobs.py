@@ -74,7 +74,7 @@ def test_a_job_is_aborted_resumed_and_predicts(rows, data, tmp_path):
 
     scaling = model.design.scaling
     Phi, t = model.design.block(X), (y - scaling.t_shift) / scaling.t_scale
-    beta = float(scaling.t_scale[0]) ** 2 / model.noise_variance
+    beta = float(scaling.t_scale[0]) ** 2 / model.evidence_noise
 
     def negative(w):
         r = t - Phi @ w

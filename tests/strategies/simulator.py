@@ -12,7 +12,7 @@ from scipy.stats import norm
 from partirvm.core import solvers
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
-from partirvm.core.residuals import LargestErrors, ResidualStatistics, Scores
+from partirvm.core.residuals import LEVELS, LargestErrors, ResidualStatistics, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.core.termination import Termination
 from partirvm.kernels import Gaussian
@@ -176,9 +176,12 @@ class Simulator:
         Phi = self.phi(pass_.design, X)
         mean = self.scaling.t_shift[0] + Phi @ pass_.mean
         sd = np.sqrt(((Phi @ pass_.root) ** 2).sum(axis=1) + pass_.noise_variance)
-        inside = np.abs(y - mean) <= norm.ppf(0.975) * sd
+        error, z, half = np.abs(y - mean), (y - mean) / sd, pass_.multiples[LEVELS.index(0.95)] * sd
+        crps = sd * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+        interval = 2 * half + 2 / 0.05 * np.maximum(error - half, 0)
+        inside = tuple(int((error <= multiple * sd).sum()) for multiple in pass_.multiples)
         nll = -norm(mean, sd).logpdf(y).sum()
-        return Scores(len(y), float(((y - mean) ** 2).sum()), float(np.abs(y - mean).sum()), nll, int(inside.sum()))
+        return Scores(len(y), float((error**2).sum()), float(error.sum()), nll, crps.sum(), interval.sum(), inside)
 
     # What a run asked for, in the words of the tests.
 

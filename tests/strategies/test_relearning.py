@@ -126,7 +126,7 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
     for line, model in journal.models:
         entry, design = journal.history[line], model.design
         Phi = np.hstack([np.ones((ROWS, int(design.bias))), naive.gaussian(X, design.centres, design.kernel.gamma)])
-        expected = naive.log_evidence(Phi, y, model.alpha, 1 / model.noise_variance)
+        expected = naive.log_evidence(Phi, y, model.alpha, 1 / model.evidence_noise)
         assert entry["log_evidence"] == pytest.approx(expected, rel=1e-6)
         if entry["taken"]:
             assert kernel_from_spec(entry["kernel"]) == design.kernel
@@ -211,7 +211,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     other = with_kernel(problem, Gaussian((2.0, 2.0, 2.0)))
     later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
     later = replace(later, settled=True, concluding=Termination.VALIDATION, phase=Phase.SCORE)
-    scores = Scores(10, 9.0, 9.0, 9.0, 9)
+    scores = Scores(10, 9.0, 9.0, 9.0, 9.0, 9.0, (9, 9, 9, 9, 9))
     assert isinstance(later, WorkingSetState)
     restored, _ = WorkingSet()._on_score(later, SimpleNamespace(statistic=scores))
     assert restored.problem.empty.kernel == restored.design.kernel == LOST

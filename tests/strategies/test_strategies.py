@@ -139,7 +139,8 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood)
     mean, _ = naive.predict_by_rows(Phi, Phi, t, last.fit.alpha, last.fit.beta)
     np.testing.assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
     np.testing.assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
-    np.testing.assert_allclose(last.record.noise_variance, 1 / last.fit.beta, rtol=1e-12)
+    noise = last.fit.calibration.noise_variance if last.fit.calibration else 1 / last.fit.beta
+    np.testing.assert_allclose(last.record.noise_variance, noise, rtol=1e-12)
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
@@ -426,7 +427,7 @@ def test_the_final_noise_is_measured_not_derived():
     last, fit = simulator.saves[-1], simulator.heard_of(Solved)[-1].fit
     r = simulator.t - simulator.phi(last.design) @ fit.posterior.mean[:, None]
     expected = float((r**2).sum() / (120 - fit.posterior.determinedness.sum()))
-    np.testing.assert_allclose(last.record.noise_variance, expected, rtol=1e-10)
+    np.testing.assert_allclose(1 / last.fit.beta, expected, rtol=1e-10)
 
 
 @given(st.integers(1, 60), st.integers(0, 70), st.integers(0, 5), st.integers(0, 4), st.booleans(), st.data())
