@@ -1,10 +1,11 @@
-"""Announced seconds of fits beside those they take: by the plan, and by part (learning, passes, dense fits, the rest).
+"""Estimated seconds of fits compared with measured seconds, in total and by part (learning, passes, dense fits, the
+rest).
 
     python -m benchmarks.estimates --data DIR [--only TEXT] [--output FOLDER]
 
-Ten fits, each in a process of its own. ``announced`` are the seconds that the plan states for the whole fit, ``taken``
-the seconds of the call of ``fit``. ``ratio`` is announced ÷ taken and should lie between 2/3 and 3/2. ``DIR`` holds the
-public sets of ``benchmarks.datasets``.
+Ten fits run in separate processes. ``announced`` is the number of seconds that the plan states for the whole fit.
+``taken`` is the measured number of seconds of the call of ``fit``. ``ratio`` is announced ÷ taken, and should lie
+between 2/3 and 3/2. ``DIR`` contains the public sets of ``benchmarks.datasets``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit of ``rows`` rows of a public set, or of generated ones (``data`` empty), with parameters."""
+    """A fit of ``rows`` rows of a public set, or of a generated set if ``data`` is empty, with parameters."""
 
     name: str
     data: str
@@ -51,7 +52,7 @@ FITS = (
 
 
 def measure(folder: str, fit: Fit) -> dict[str, Any]:
-    """Fit, and compare its plan with its history."""
+    """Run a fit, and compare its plan with its history."""
     split = load_random(folder, fit.data, fit.rows, 0, 0)
     model = (RVMClassifier if fit.classes else RVMRegressor)(random_state=0, **fit.asked)
     began = time.perf_counter()
