@@ -137,18 +137,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", metavar="DIR", help="folder of the data sets")
     parser.add_argument("--sets", nargs="*", default=list(SETS), metavar="NAME")
     parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     write(
-        asked.output,
+        options.output,
         "augmentation_distances",
-        of_distances(asked.picture),
+        of_distances(options.picture),
         {"distance": ".0f", "std": ".4f", "std*": ".4f"},
     )
-    if asked.data is not None:
+    if options.data is not None:
         columns = {"data": "", "split": "", "way": "", "rows": ",", "vectors": ",", "rmse": ".4f", "nlpd": ".3f"}
         write(
-            asked.output, "augmentation", of_sets(asked.data, asked.sets), {**columns, "in 95 %": ".1f", "ratio": ".1f"}
+            options.output,
+            "augmentation",
+            of_sets(options.data, options.sets),
+            {**columns, "in 95 %": ".1f", "ratio": ".1f"},
         )
 
 

@@ -33,7 +33,7 @@ class Fit:
     name: str
     data: str
     rows: int
-    asked: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     classes: bool = False
 
 
@@ -54,7 +54,7 @@ FITS = (
 def measure(folder: str, fit: Fit) -> dict[str, Any]:
     """Run a fit, and compare its plan with its history."""
     split = load_random(folder, fit.data, fit.rows, 0, 0)
-    model = (RVMClassifier if fit.classes else RVMRegressor)(random_state=0, **fit.asked)
+    model = (RVMClassifier if fit.classes else RVMRegressor)(random_state=0, **fit.options)
     began = time.perf_counter()
     model.fit(split.X, split.y)
     taken = time.perf_counter() - began
@@ -84,13 +84,13 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--output", default="benchmarks-results/estimates")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = []
     for fit in FITS:
-        if asked.only in fit.name:
+        if arguments.only in fit.name:
             say(fit.name)
-            rows.append(apart(measure, asked.data, fit))
-    write(asked.output, "estimates", rows, COLUMNS)
+            rows.append(apart(measure, arguments.data, fit))
+    write(arguments.output, "estimates", rows, COLUMNS)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ STORES = ("none", "memory", "zarr", "auto")
 
 
 def regression(
-    target: Callable[[Any, Any], Any], **asked: Any
+    target: Callable[[Any, Any], Any], **options: Any
 ) -> Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]]:
     """Make a case from a function of the target and the options of the fit."""
-    return lambda X, y: (X, target(X, y), asked)
+    return lambda X, y: (X, target(X, y), options)
 
 
 CASES: dict[str, tuple[str, Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]]]] = {
@@ -57,9 +57,9 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
 
     name, make = CASES[case]
     with np.load(_path(folder, name)) as file:
-        X, y, asked = make(file["X"], file["y"].astype(float))
+        X, y, options = make(file["X"], file["y"].astype(float))
     executor, journal = LocalExecutor(), MemoryJournal()
-    parameters = Request(kernel_store=store, memory_limit=limit, **asked)
+    parameters = Request(kernel_store=store, memory_limit=limit, **options)
     source = as_source(X, y, seed=0)
     spec = resolve(source, parameters, executor)
     largest, over = [0], threading.Event()

@@ -40,12 +40,12 @@ class Setting:
     name: str
     data: str
     limit: int
-    asked: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     held_out: bool = False
     then: str = ""
 
 
-def numbers(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
+def regression(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
     """Return a generator of a regression: a smooth function of the first two of d inputs, with noise.
 
     Several targets have different phases.
@@ -61,29 +61,29 @@ def numbers(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[]
     return rows
 
 
-def labels(n: int, d: int, classes: int) -> Callable[[], tuple[Any, Any]]:
+def classification(n: int, d: int, classes: int) -> Callable[[], tuple[Any, Any]]:
     """Return a generator of a classification; the classes are intervals of a noisy wave."""
 
     def rows() -> tuple[Any, Any]:
-        X, y = numbers(n, d, 0.2)()
+        X, y = regression(n, d, 0.2)()
         return X, np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y).astype(str)
 
     return rows
 
 
 DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "80,000 × 4": numbers(80_000, 4),
-    "8,000 × 4": numbers(8_000, 4),
-    "20,000 × 500": numbers(20_000, 500),
-    "2,000 × 500": numbers(2_000, 500),
-    "1,200 × 3, hardly noisy": numbers(1_200, 3, 0.001),
-    "1,200 × 3": numbers(1_200, 3),
-    "400 × 3": numbers(400, 3),
-    "20,000 × 6, 30 targets": numbers(20_000, 6, targets=30),
-    "600 × 6, 30 targets": numbers(600, 6, targets=30),
-    "30,000 × 4, 2 classes": labels(30_000, 4, 2),
-    "6,000 × 8, 50 classes": labels(6_000, 8, 50),
-    "600 × 4, 2 classes": labels(600, 4, 2),
+    "80,000 × 4": regression(80_000, 4),
+    "8,000 × 4": regression(8_000, 4),
+    "20,000 × 500": regression(20_000, 500),
+    "2,000 × 500": regression(2_000, 500),
+    "1,200 × 3, hardly noisy": regression(1_200, 3, 0.001),
+    "1,200 × 3": regression(1_200, 3),
+    "400 × 3": regression(400, 3),
+    "20,000 × 6, 30 targets": regression(20_000, 6, targets=30),
+    "600 × 6, 30 targets": regression(600, 6, targets=30),
+    "30,000 × 4, 2 classes": classification(30_000, 4, 2),
+    "6,000 × 8, 50 classes": classification(6_000, 8, 50),
+    "600 × 4, 2 classes": classification(600, 4, 2),
 }
 
 MANY, SOME = "80,000 × 4", "8,000 × 4"
@@ -93,9 +93,9 @@ TARGETS, FEW_TARGETS = "20,000 × 6, 30 targets", "600 × 6, 30 targets"
 TWO, FIFTY, FEW_OF_TWO = "30,000 × 4, 2 classes", "6,000 × 8, 50 classes", "600 × 4, 2 classes"
 
 
-def rounds(partition: int, number: int, gamma: Any = 2.0, **asked: Any) -> dict[str, Any]:
+def rounds(partition: int, number: int, gamma: Any = 2.0, **options: Any) -> dict[str, Any]:
     """Return the options of ``number`` rounds with ``partition`` candidates each."""
-    return {"partition_size": partition, "max_rounds": number, "gamma": gamma, **asked}
+    return {"partition_size": partition, "max_rounds": number, "gamma": gamma, **options}
 
 
 SETTINGS = (
@@ -167,7 +167,7 @@ def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
-    parameters = Request(memory_limit=setting.limit << 20, **setting.asked)
+    parameters = Request(memory_limit=setting.limit << 20, **setting.options)
     held_out = str(place / "other.zarr") if setting.held_out else None
     done = jobs.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
     assert done.plan is not None

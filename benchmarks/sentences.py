@@ -81,12 +81,12 @@ def main() -> None:
     parser.add_argument("--draw", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--root", type=Path, default=Path())
-    asked = parser.parse_args()
-    rng = np.random.default_rng(asked.seed)
-    every = found(asked.root)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    every = found(options.root)
     for kind, texts in every.items():
-        print(f"# {kind}: {asked.draw // len(every)} of {len(texts)}")
-        for index in rng.choice(len(texts), min(asked.draw // len(every), len(texts)), replace=False):
+        print(f"# {kind}: {options.draw // len(every)} of {len(texts)}")
+        for index in rng.choice(len(texts), min(options.draw // len(every), len(texts)), replace=False):
             print("{}\t{}".format(*texts[index]))
 
 

@@ -41,7 +41,7 @@ def write_part(
     """Write the files ben_shimon_PART.md and ben_shimon_PART.json, and print the text."""
     output.mkdir(parents=True, exist_ok=True)
     head = ", ".join(
-        f"{key} {value}" for key, value in {**about["machine"], **about["asked"]}.items() if value is not None
+        f"{key} {value}" for key, value in {**about["machine"], **about["settings"]}.items() if value is not None
     )
     texts = [f"# Ben-Shimon & Shmilovici (2006): {part.name.replace('_', ' ')}", head, NOTE]
     texts += [f"## {heading}\n\n{text}" for heading, text in sections]
@@ -62,8 +62,8 @@ def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -
     began = time.perf_counter()
     fits, sections = part.run(datasets, settings, output)
     seconds = time.perf_counter() - began
-    asked = {"repeats": settings.repeats, "maximum rows": settings.rows, "seconds in all": round(seconds)}
-    write_part(part, fits, sections, {"machine": machine(), "asked": asked}, output)
+    settings_text = {"repeats": settings.repeats, "maximum rows": settings.rows, "seconds in all": round(seconds)}
+    write_part(part, fits, sections, {"machine": machine(), "settings": settings_text}, output)
     say(f"{part.name}: {seconds:.0f} s")
 
 

@@ -109,8 +109,8 @@ def fit(prior: str, number: int, seed: int) -> dict[str, Any]:
 
 def of(fits: list[dict[str, Any]], setting: Setting) -> list[list[dict[str, Any]]]:
     """Return the fits of a setting, grouped by set; sets with missing fits are omitted."""
-    mine = [one for one in fits if one["prior"] == setting.prior and one["seed"] < setting.draws]
-    sets = [[one for one in mine if one["set"] == number] for number in sorted({one["set"] for one in mine})]
+    chosen = [one for one in fits if one["prior"] == setting.prior and one["seed"] < setting.draws]
+    sets = [[one for one in chosen if one["set"] == number] for number in sorted({one["set"] for one in chosen})]
     return [together for together in sets if len(together) == setting.draws]
 
 
@@ -124,7 +124,7 @@ def frequencies(fits: list[dict[str, Any]], setting: Setting) -> Float:
 def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
     """Return the table row of a setting."""
     sets = of(fits, setting)
-    mine = [one for together in sets for one in together]
+    chosen = [one for together in sets for one in together]
     often = frequencies(fits, setting)
     signal, noise = often[: len(POINTS)], often[len(POINTS) :]
     return {
@@ -135,10 +135,10 @@ def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
         "noise least": float(noise.min()),
         "noise most": float(noise.max()),
         "features 1, 21": f"{signal[0]:.2f}, {signal[-1]:.2f}",
-        "test error": float(np.mean([one["error"] for one in mine])),
-        "vectors": float(np.mean([one["vectors"] for one in mine])),
-        "evaluations": float(np.mean([one["evaluations"] for one in mine])),
-        "seconds": float(np.median([one["seconds"] for one in mine])),
+        "test error": float(np.mean([one["error"] for one in chosen])),
+        "vectors": float(np.mean([one["vectors"] for one in chosen])),
+        "evaluations": float(np.mean([one["evaluations"] for one in chosen])),
+        "seconds": float(np.median([one["seconds"] for one in chosen])),
         "paper": PAPER.get(setting.name, ""),
     }
 

@@ -84,7 +84,7 @@ class ExternalSorter:
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
         for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
-                yield _taken_in_order(path, spill.columns)  # no name refers to it, so it is freed after use
+                yield _read_sorted(path, spill.columns)  # no name refers to it, so it is freed after use
             elif lowest == highest:  # a single key, more records than fit in memory: in order of arrival
                 yield from _batches(path, spill.columns)
                 path.unlink()
@@ -196,7 +196,7 @@ def _write(file: BinaryIO, records: Float) -> None:
         view = view[file.write(view) :]
 
 
-def _taken_in_order(path: Path, columns: int) -> Float:
+def _read_sorted(path: Path, columns: int) -> Float:
     records: NDArray[Any] = np.fromfile(path, dtype=np.float64).reshape(-1, columns)
     path.unlink()
     return records[np.argsort(records[:, 0], kind="stable")]

@@ -39,9 +39,9 @@ class GatheredRows(TiledRows):
 
     def tile(self, number: int) -> Tile:
         """Return the held rows of one tile."""
-        mine = slice(*self._edges[number : number + 2])
-        weights = None if self._weights is None else self._weights[mine]
-        return Tile(number, mine.start, self._X[mine], self._t[mine], weights)
+        held = slice(*self._edges[number : number + 2])
+        weights = None if self._weights is None else self._weights[held]
+        return Tile(number, held.start, self._X[held], self._t[held], weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
         """Return the inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for a missing

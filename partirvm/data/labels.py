@@ -196,9 +196,9 @@ def _codes(labels: Labels, classes: Labels) -> Float:
         raise DataError(
             f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
         ) from error
-    strange = classes[places] != labels
-    if strange.any():
-        found = labels[strange].tolist()[0]
+    unknown = classes[places] != labels
+    if unknown.any():
+        found = labels[unknown].tolist()[0]
         known = listed_values(classes.tolist())
         raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)

@@ -75,7 +75,7 @@ class ClassWeighted(TiledRows):
         return str(self._source)
 
 
-def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
     "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
@@ -90,18 +90,20 @@ def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = Non
     >>> class_weights("balanced", (0, 1), np.array([30.0, 10.0])).round(3).tolist()
     [0.667, 2.0]
     """
-    if isinstance(asked, str) and asked == "balanced":
+    if isinstance(class_weight, str) and class_weight == "balanced":
         assert counts is not None
         if not (counts > 0).all():
             empty = classes[int(np.argmin(counts))]
             raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
         balanced: Float = counts.sum() / (len(classes) * counts)
         return balanced
-    if not isinstance(asked, Mapping):
-        raise UsageError(f"class_weight is {asked!r}: it must be None, 'balanced' or a dict of labels and weights")
+    if not isinstance(class_weight, Mapping):
+        raise UsageError(
+            f"class_weight is {class_weight!r}: it must be None, 'balanced' or a dict of labels and weights"
+        )
     places = {text_of_label(label): code for code, label in enumerate(classes)}
     weights = np.ones(len(classes))
-    for label, weight in asked.items():
+    for label, weight in class_weight.items():
         if text_of_label(label) not in places:
             known = listed_values(classes)
             raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")

@@ -71,7 +71,7 @@ TIMING = Timing()
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch. ``beat`` counts its heartbeats; ``seen`` is the time of the last
+    """The process that holds or held an epoch. ``beat`` counts its heartbeats; ``last_beat`` is the time of the last
     heartbeat on the clock of the holder.
     """
 
@@ -80,7 +80,7 @@ class Holder:
     since: float
     marks: Marks
     beat: int
-    seen: float
+    last_beat: float
     over: bool
 
     @property
@@ -90,7 +90,7 @@ class Holder:
 
     def alive(self, timing: Timing = TIMING) -> bool:
         """Return True if the holder appears alive at a single check; wrong if the clocks differ too much."""
-        return not self.gone and time.time() - self.seen < timing.expiry
+        return not self.gone and time.time() - self.last_beat < timing.expiry
 
 
 def epochs(folder: Folder) -> list[int]:
@@ -114,15 +114,15 @@ def holder(folder: Folder, epoch: int | None = None) -> Holder | None:
     except CutShortError:
         return Holder(epoch, Process("unknown", 0, "", ""), 0.0, {}, 0, 0.0, over=True)
     except MissingDataError:
-        if newest and _taken_away(folder, epoch):
+        if newest and _claim_removed(folder, epoch):
             return holder(folder)
         raise
     over = folder.exists(_name(epoch, ".over"))
-    beat, seen = 0, float(claim["time"])
+    beat, last_beat = 0, float(claim["time"])
     with suppress(MissingDataError, FormatError):
         last = read_json(folder, _name(epoch, ".beat"))
-        beat, seen = int(last["beat"]), float(last["time"])
-    return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, seen, over)
+        beat, last_beat = int(last["beat"]), float(last["time"])
+    return Holder(epoch, Process.from_json(claim), float(claim["time"]), dict(claim["marks"]), beat, last_beat, over)
 
 
 def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
@@ -136,14 +136,14 @@ def limits(folder: Folder, series: str) -> list[tuple[int, tuple[int, int]]]:
         except CutShortError:
             continue
         except MissingDataError:
-            if _taken_away(folder, epoch):
+            if _claim_removed(folder, epoch):
                 return limits(folder, series)
             raise
         found.append((epoch, (int(mark[0]), int(mark[1]))))
     return found
 
 
-def _taken_away(folder: Folder, epoch: int) -> bool:
+def _claim_removed(folder: Folder, epoch: int) -> bool:
     """Return True if a listed claim no longer exists, because another process overwrote the job."""
     return epoch not in epochs(folder)
 
@@ -217,7 +217,7 @@ class Lease:
 
     def check(self) -> None:
         """Read the store, and raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
-        if self._mine():
+        if self._holds():
             return
         self._lost = True
         last = holder(self._folder)
@@ -230,7 +230,7 @@ class Lease:
             f"{self.epoch}) was silent: this process stops; the new process repeats unpublished work"
         )
 
-    def _mine(self) -> bool:
+    def _holds(self) -> bool:
         """Return True if the claim of this process exists and is the newest; False if the folder was replaced."""
         if epochs(self._folder)[-1:] != [self.epoch]:
             return False
@@ -252,7 +252,7 @@ class Lease:
             self._released = True
             self.stop()
             place = folder or self._folder
-            if folder is not None or self._mine():
+            if folder is not None or self._holds():
                 with storing(place.location):
                     place.write(_name(self.epoch, ".over"), to_json({"time": time.time()}))
 
@@ -268,7 +268,7 @@ class Lease:
         while not self._ended.wait(self._timing.beat):
             beat += 1
             with suppress(Exception):
-                if not self._mine():
+                if not self._holds():
                     self._lost = True
                     return
                 self._folder.write(_name(self.epoch, ".beat"), to_json({"beat": beat, "time": time.time()}))
