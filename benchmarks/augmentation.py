@@ -100,7 +100,7 @@ def draw(model: RVMRegressor, X: Any, y: Any, path: Path) -> None:
 
 
 def split_far(split: Split) -> Split:
-    """Split the rows again: the test rows are those farthest out along the first principal component."""
+    """Split the rows again, so that the test rows are farthest out along the first principal component."""
     X, y = np.vstack([split.X, split.X_test]), np.concatenate([split.y, split.y_test])
     standard = (X - X.mean(axis=0)) / X.std(axis=0).clip(1e-12)
     axis = np.linalg.eigh(standard.T @ standard)[1][:, -1]
@@ -109,7 +109,7 @@ def split_far(split: Split) -> Split:
 
 
 def of_sets(folder: str, names: list[str]) -> list[dict[str, Any]]:
-    """Compute the scores of both predictions on held-out rows, both random and far from the training rows."""
+    """Compute the scores of plain and augmented predictions on held-out rows, random rows and far rows."""
     rows = []
     for name in names:
         drawn = load(folder, name)

@@ -3,11 +3,11 @@
     python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
 
 Data are generated and ingested once. Each setting runs in a separate process, which is stopped after ``--seconds``.
-Each row of the table has the memory limit, the peak predicted by the plan (the process, the allowance and the formulas
-of ``planning.memory`` together), the peak resident memory reported by the operating system (VmHWM), and their ratio.
-The ratio should be between 0.5 and 1.0, and no peak should exceed its limit. The memory of a prediction is compared
-with the plan of its fit, which ran earlier in another process. The memory of an augmented prediction, which holds as
-many rows as a fit, is compared with the limit.
+Each row of the table has a memory limit, a predicted peak, a measured peak, and the ratio of the two peaks. The plan
+predicts the peak as the sum of the process, the allowance and the formulas of ``planning.memory``. The operating system
+reports the measured peak (VmHWM). The ratio should be between 0.5 and 1.0, and no peak should exceed its limit. The
+memory of a prediction is compared with the plan of its fit, which ran earlier in another process. The memory of an
+augmented prediction, which holds as many rows as a fit, is compared with the limit.
 """
 
 from __future__ import annotations

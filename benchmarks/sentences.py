@@ -76,7 +76,7 @@ def found(root: Path) -> dict[str, list[Found]]:
 
 
 def main() -> None:
-    """Draw sentences and print them."""
+    """Print a random sample of sentences of each kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -68,7 +68,7 @@ def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested tables and write them."""
+    """Run the requested parts and write their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--table", nargs="+", choices=TABLES, default=TABLES, metavar="N", help="tables (default: all)")

@@ -108,7 +108,7 @@ TABLE_6 = ("pumadyn_8fh", "pumadyn_8nm", "pumadyn_32fh", "pumadyn_32nm")
 
 
 def available(folder: str | Path, names: tuple[str, ...], wanted: tuple[str, ...] | None = None) -> list[Dataset]:
-    """The named sets that are requested and available; prints the missing ones."""
+    """Return the named sets that are available in the folder, and print the names of missing sets."""
     chosen = [DATASETS[name] for name in names if wanted is None or name in wanted]
     missing = [dataset.name for dataset in chosen if not dataset.present(folder)]
     if missing:

@@ -26,7 +26,7 @@ def find(runs: list[Run], name: str, method: str) -> Run | None:
 
 
 def values(run: Run, key: str) -> list[float]:
-    """Return a quantity of all fits that contain it; errors are fractions."""
+    """Return the values of a quantity over all fits that report the quantity; errors are fractions."""
     return [fit[key] for fit in run["fits"] if fit[key] is not None]
 
 

@@ -49,7 +49,7 @@ def write_report(folder: str, output: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested tables and write them."""
+    """Run the requested tables and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument(

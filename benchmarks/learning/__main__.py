@@ -20,7 +20,7 @@ TABLES = {"forms": forms.main}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested table and write it."""
+    """Run the requested table and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--table", choices=TABLES, default="forms", help="table (default: forms)")

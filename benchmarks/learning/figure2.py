@@ -74,7 +74,8 @@ KERNELS: dict[str, Any] = {
     "Matérn 5/2, from gamma 0.1": Matern52(0.1),
     "Matérn 3/2, from gamma 0.1": Matern32(0.1),
 }
-"""The kernels with the initial gamma of learning.
+"""The kernels with the initial gamma of learning. "learn" starts at gamma 1 for one input. From gamma 0.1, learning
+finds the optimum of larger evidence.
 
 With one input "learn" starts at 1; from 0.1 it finds the optimum of larger evidence.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.learning.pumadyn --data DIR [--sets NAME ...] [--repeats 5] [--output FOLDER]
 
 ``RVMRegressor`` with defaults learns one width per feature. The table has mean and sd over splits. ``inputs`` are the
-features with relevance ≥ 1e-3, with the number of splits that selected the feature if it is not all splits.
+features with relevance ≥ 1e-3. A feature selected in only some splits has the number of these splits in brackets.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ standard normal, and the base waves are triangular with 21 points (``WAVES``). 1
 follow. Each set is a new draw of 400 training rows and 2,000 test rows.
 
 Features 1 and 21 contain almost no signal: the base waves are 0 there. A feature is selected if its relevance is at
-least ``threshold``. The table has, for each setting, the number of the 21 signal features that are selected in more
-than half of the sets, the mean and the range of the noise features' frequencies, test error, vectors, evaluations and
-seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read from the paper's figure.
-KRVM (a width per feature, flat) selects 13 features of signal with frequency above 0.5, and noise with frequencies
-between 0.2 and 0.5. PFCVM (half-normal) selects 8 features of signal, and noise with frequencies below 0.2.
+least ``threshold``. For each setting, the table has the number of the 21 signal features that are selected in more than
+half of the sets. It also has the mean and the range of the selection frequencies of the noise features, test error,
+vectors, evaluations and seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read
+from the paper's figure. KRVM (a width per feature, flat) selects 13 features of signal with frequency above 0.5, and
+noise with frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 features of signal, and noise with frequencies
+below 0.2.
 
 Measured over 30 sets (signal features above 0.5; mean and range of the noise features; test error): flat 17; 0.35,
 0.17–0.57; 0.0952. Half-normal 8; 0.02, 0–0.07; 0.0965. These numbers of signal features exceed KRVM's and equal

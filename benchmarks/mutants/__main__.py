@@ -3,12 +3,12 @@
     python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS] [--list]
 
 A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned name of one function
-is changed (DeMillo, Lipton & Sayward 1978, "Hints on test data selection"; the kinds are those of mutmut and
-cosmic-ray). A mutant is killed if a test fails. ``--count`` mutants are drawn evenly from the folders of ``SUITES``,
-with at most one mutant of each function. Messages, docstrings, annotations and ``__repr__`` are not changed. Each
-mutant is applied to a copy of the tree. In this copy the doctests of the module and the tests that name or import the
-module run first. The other tests of ``SUITES`` follow. These tests are a part of the default suite, so the whole suite
-kills at least the same fraction. Equivalent mutants count as survivors.
+is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test data selection"), and the kinds of
+changes are those of mutmut and cosmic-ray. A mutant is killed if a test fails. ``--count`` mutants are drawn evenly
+from the folders of ``SUITES``, with at most one mutant of each function. Messages, docstrings, annotations and
+``__repr__`` are not changed. Each mutant is applied to a copy of the tree. In this copy the doctests of the module and
+the tests that name or import the module run first. The other tests of ``SUITES`` follow. These tests are a part of the
+default suite, so the whole suite kills at least as many mutants. Equivalent mutants count as survivors.
 
 A kill counts only if the failing test passes on the unchanged copy; a test that fails there is skipped from then on. A
 mutant is also killed by the time limits: ``--cpu`` seconds of processor time of one process, and ``--wall`` seconds of
@@ -51,7 +51,9 @@ SUITES = {
 
 
 def suites(root: Path, mutant: Mutant) -> tuple[list[str], list[str]]:
-    """Return the module and the test files that name or import it, and the other test files, nearest first."""
+    """Return two lists, nearest files first: the module with the test files that name or import it, and all other test
+    files.
+    """
     module = Path(mutant.file).stem
     every: dict[str, str] = {}
     for prefix in SUITES[mutant.folder]:
@@ -149,7 +151,7 @@ def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
 
 
 def main() -> None:
-    """Draw the mutants, test them, and print the killed fraction of each folder."""
+    """Draw mutants, run the tests on each mutant, and print the killed fraction of each folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random selection (default: 0)")

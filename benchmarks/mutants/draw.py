@@ -1,4 +1,5 @@
-"""Small wrong changes of functions (mutants), found in the syntax tree.
+"""Small wrong changes of functions (mutants), found in the syntax tree. The key of a mutant is also valid in a later
+tree.
 
 Their names also identify them in a later tree.
 """

@@ -39,7 +39,7 @@ DUPLICATES = 8 << 20
 
 USUAL_LIMIT = 512 << 20
 USUAL_ROOM = 256 << 20
-"""Default limit in bytes: 512 MiB in total, or 256 MiB more than the process already uses, if this is larger.
+"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB.
 """
 
 

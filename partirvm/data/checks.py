@@ -59,8 +59,8 @@ def require_target(source: Source) -> None:
     """Raise ``DataError`` for data without a target, such as data ingested with ``like`` for prediction."""
     if source.n_targets == 0:
         raise DataError(
-            f"{source}: the data have no target, so they can be used for prediction only: ingest them "
-            f"from a source that has the target {quoted(source.columns.target)}."
+            f"{source}: the data have no target, and can be used only for prediction: ingest the "
+            f"data from a source that has the target {quoted(source.columns.target)}."
         )
 
 
@@ -75,10 +75,10 @@ def check_dtype(name: str, dtype: Any) -> None:
             "columns."
         )
     if kind in "mM":
-        raise DataError(f"{name} holds dates or times ({dtype}): convert them to numbers first.")
+        raise DataError(f"{name} holds dates or times ({dtype}): convert dates and times to numbers first.")
     raise DataError(
-        f"{name} holds text or objects ({dtype}), but numbers are needed: code them as numbers, or ingest the table "
-        "with its text columns named as categorical (`--categorical`)."
+        f"{name} holds text or objects ({dtype}), but numbers are needed: convert the values to numbers, or ingest the "
+        "table with its text columns named as categorical (`--categorical`)."
     )
 
 
@@ -92,7 +92,7 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     if found is None:
         raise DataError(
             f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
-            "ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
@@ -124,12 +124,13 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
         if largest > np.finfo(np.float64).max / 2:
             raise DataError(
-                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide it by ten"
+                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide the "
+                "column by ten"
             )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
                 f"the column {quoted(name)} has the standard deviation {deviation:.0e}, too far from 1: "
-                "use standardize, or divide it by a power of ten"
+                "use standardize, or divide the column by a power of ten"
             )
 
 
@@ -173,8 +174,8 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"{name} holds text or objects, but numbers are needed ({error}): code them as numbers, or ingest the "
-                "table with its text columns named as categorical (`--categorical`)."
+                f"{name} holds text or objects, but numbers are needed ({error}): convert the values to numbers, or "
+                "ingest the table with its text columns named as categorical (`--categorical`)."
             ) from error
     check_dtype(name, array.dtype)
     return array

@@ -71,7 +71,7 @@ def assign_roles(
     weights, noise = (None if name is None else str(name) for name in (weights, noise))
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
-        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
+        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one column.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
@@ -144,7 +144,7 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
     for name in roles.categorical:
         if name in roles.targets:
             raise UsageError(
-                f"the target {quoted(name)} cannot be a categorical feature; if it is a class, pass --classes."
+                f"the target {quoted(name)} cannot be a categorical feature; for a class target, pass --classes."
             )
         if name not in roles.features:
             raise unknown_column(name, "categorical", roles.features, reader.name)
@@ -230,8 +230,7 @@ def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
 
 
 def _number(text: str) -> Any:
-    """Convert a CSV label to a number. The label stays text if it is not a number or float64 cannot represent it
-    exactly.
+    """Convert a CSV label to a number. Text that is not a number, or not exact in float64, is returned unchanged.
 
     >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
     (1.5, 9007199254740993, '0.12345678901234567890', 'red')
@@ -265,8 +264,8 @@ MOST_CLASSES = np.iinfo(np.int16).max
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    The encoder counts missing and non-finite values and records the position of the first of these values. ``check``
-    raises an error if there are any.
+    The encoder counts missing and non-finite values and records the first position. ``check`` raises an error if there
+    are any.
     """
 
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
@@ -306,7 +305,7 @@ class Encoder:
         except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
             raise DataError(
                 f"{self._name}: the column {quoted(column)} holds values that cannot be labels, or values of several "
-                f"types ({error}): convert them to text."
+                f"types ({error}): convert the values to text."
             ) from error
 
     def _classes(self) -> tuple[str, Levels | None]:
@@ -318,8 +317,8 @@ class Encoder:
         name, target = self._classes()
         if target is not None and len(target) > MOST_CLASSES:
             raise DataError(
-                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: if it is numeric, "
-                "ingest it without --classes."
+                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: if the target "
+                "is numeric, ingest the data without --classes."
             )
 
     def _check_weights(self, weights: Float) -> None:
@@ -349,7 +348,7 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the target {quoted(name)} holds classes that the DATA of `--like` or `--append` do "
                 f"not have: {listed_values(target.unseen)}. Leave these rows out, or ingest all rows "
-                "together as new DATA and train on them."
+                "together as new DATA and train a new model."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
@@ -368,8 +367,9 @@ class Encoder:
         return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
 
     def columns(self) -> Columns:
-        """Return names, categories and classes after all rows are read. Without a target, target and classes are those
-        of ``like``.
+        """Return names, categories and classes; call this method after all rows are read.
+
+        Without a target, the target and classes of ``like`` are returned.
         """
         final = {column: levels.final()[0] for column, levels in self.levels.items()}
         if not self.roles.targets:
@@ -393,7 +393,8 @@ class Encoder:
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
             raise DataError(
-                f"{self._name}: the column {quoted(column)} holds dates or times: convert them to numbers first."
+                f"{self._name}: the column {quoted(column)} holds dates or times: convert dates and times "
+                "to numbers first."
             )
         if not (
             kind.is_integer(values.type)

@@ -72,7 +72,7 @@ def ingest(
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
         Target column; required for tables, unless ``like`` defines the target. Several targets are a sequence, or a
-        string with commas that is not a column name; they share relevance vectors in a fit.
+        string with commas that is not a column name. Several targets share relevance vectors in a fit.
     features : sequence of str, optional
         Feature columns, in this order; default: all columns except targets and weights.
     categorical : sequence of str
@@ -88,13 +88,13 @@ def ingest(
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source.
     like : DATA, path or Columns, optional
-        Use the features, categories, target and classes of these data, for a test set or for rows to predict. A
-        category missing in these data gets the code after the last category; a class missing in these data is an error.
-        If ``source`` has no column of their target and ``target`` is None, the new DATA are unlabelled: they can be
-        used only for prediction, and one row is enough.
+        Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
+        category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error. If
+        ``source`` has no target column and ``target`` is None, the new DATA are unlabelled. Unlabelled DATA can be used
+        only for prediction and may have a single row.
     memory_limit : int, optional
-        Maximum resident memory of this process in bytes. Default: 512 MiB, or 256 MiB more than the process already
-        uses, if this is larger.
+        Maximum resident memory of this process in bytes. Default: the larger of 512 MiB and the current memory of the
+        process plus 256 MiB.
     tile_rows : int, optional
         Number of rows per tile; default: computed from the shape of the data.
     overwrite : bool
@@ -380,4 +380,5 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     found = duplicates.estimate()
     if found:
         about = "" if duplicates.exact else "about "
-        yield f"{about}{found:,} of {attributes.n_rows:,} rows are duplicates of another (same inputs, target, weight)."
+        total = f"{attributes.n_rows:,}"
+        yield f"{about}{found:,} of {total} rows are duplicates of another row (equal inputs, target and weight)."

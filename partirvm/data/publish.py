@@ -1,9 +1,9 @@
 """Atomic writing of DATA: after a call the complete group exists, or no group.
 
-On this machine everything is written to a folder ``.NAME.partial-HOST-PID`` in the same parent folder, which is renamed
-at the end. If a process was killed, the next ingest of the same name removes the partial folder, and first restores old
-DATA that the killed process had moved there. Stores at a URL cannot rename. For such stores the attributes are written
-last, and a group without attributes cannot be opened.
+On this machine everything is written to a folder ``.NAME.partial-HOST-PID`` next to the final folder, and this partial
+folder is renamed at the end. If a process was killed, the next ingest of the same name removes the partial folder. If
+the partial folder contains old DATA that the killed process had moved aside, the old DATA are restored first. Stores at
+a URL cannot rename. For such stores the attributes are written last, and a group without attributes cannot be opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Readers for ingest. A reader has named columns and streams them in batches of bounded size.
+"""Readers for ingest. A reader streams named columns in batches of bounded size.
 
 A batch maps column names to one-dimensional Arrow or NumPy arrays of one length.
 """
@@ -69,7 +69,7 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 
 
 def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Convert a numeric Arrow array to a NumPy array. Missing values become NaN; only arrays of floats may have them.
+    """Convert a numeric Arrow array to a NumPy array. Missing values, which occur only in arrays of floats, become NaN.
 
     Arrow's ``to_numpy`` is not used, because this method imports pandas (about 45 MiB).
 
@@ -223,7 +223,7 @@ class FrameReader(StreamingReader):
             if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} and a column of X are both named {quoted(name)}: rename one of them.")
+                raise DataError(f"{role} and a column of X have the same name {quoted(name)}: rename one column.")
             column = beside[name] = _positional(role, values)
             if hasattr(X, "npartitions"):
                 if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
@@ -333,5 +333,5 @@ def _values_of(column: Any) -> Any:
 def _not_together(name: str, found: str, expected: str) -> DataError:
     return DataError(
         f"{name} has {found}, but X has {expected}: partitions are matched in order and must have equal "
-        f"lengths. Ingest one data frame that has {name} as a column, or give both the same partitions."
+        f"lengths. Ingest one data frame that has {name} as a column, or repartition X and {name} equally."
     )

@@ -265,7 +265,7 @@ def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[s
     """Raise ``DataError`` for a duplicate column name, or for a file whose columns differ from the first file."""
     twice = sorted({name for name in found if list(found).count(name) > 1})
     if twice:
-        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
+        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one column.")
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
         said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"also has {listed(more)}"] * bool(more)

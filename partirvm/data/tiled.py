@@ -205,7 +205,7 @@ class ChunkedRows:
     """A reader of runs of rows of a chunked array. The last chunks are cached if they are larger than a tile.
 
     Without the cache, every tile of a large chunk would decode or compute the whole chunk again. Two chunks are cached,
-    so that threads that read on both sides of a chunk boundary do not remove each other's chunk from the cache.
+    so that two threads can read on both sides of a chunk boundary.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ makes such writes void. Every important object carries the epoch of its writer i
 exclusively, and never replaces another object. ``lease/E.json`` also contains *marks*: the position of each guarded
 series of objects at the time when epoch E was claimed. Readers ignore objects that an epoch older than E wrote beyond
 E's marks (``valid``). Claims and objects are immutable files, so all readers agree as soon as ``lease/E.json`` exists,
-no matter when the old holder was stopped. ``Lease.check`` runs before and after each publication; it makes the old
-holder detect the loss and stop.
+no matter when the old holder was stopped. ``Lease.check``, which runs before and after each publication, stops a holder
+that has lost the lease.
 
 A folder that replaces another folder continues the epochs of the old folder (``succeed``) with marks at zero.
 Everything that writers of the old folder write later is void. If a folder restarts at epoch 1, the *token* of each
@@ -175,8 +175,8 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                     return _claim(folder, 1 if last is None else last.epoch + 1, marks(), timing)
             elif (moved or not silent) and now - began >= patience:
                 raise LeaseError(
-                    f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait for it, or "
-                    "abort it"
+                    f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
+                    "this process ends, or abort the job"
                 )
             else:
                 time.sleep(min(timing.beat / 10, 0.2))

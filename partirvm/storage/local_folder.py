@@ -17,8 +17,7 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOT
 
 @contextmanager
 def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
-    """Yield a hidden name in the folder of ``path``. The caller writes a file or folder there; on exit it replaces
-    ``path``.
+    """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
 
     ``part`` is an alternative hidden name on the same disk. On any error the new content is removed and ``path`` is
     unchanged. A file is replaced in one step. When a folder is replaced, nothing exists under its name for a moment.

@@ -63,8 +63,7 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return the start time of a process on this machine; "" if the system does not report it, None if the process has
-    ended.
+    """Return the start time of a process on this machine: None for an ended process, "" if the time is unknown.
 
     The format is the operating system's. A killed process whose parent has not collected it counts as ended. On Linux
     the unit is ticks since the boot: psutil's time of day changes with the clock, so a live process could appear to be

@@ -80,10 +80,10 @@ def read_sealed(
     group, attributes = open_sealed(location, what, storage_options)
     if attributes.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {attributes.get('kind')!r})")
-    require_format(attributes.get("format"), version, location, what, "make it again")
+    require_format(attributes.get("format"), version, location, what, f"make the {what} again")
     if attributes.pop("digest", None) != digest(attributes):
         raise MissingDataError(
-            f"{location}: the attributes of the {what} are damaged: restore the file, or make it again"
+            f"{location}: the attributes of the {what} are damaged: restore the file, or make the {what} again"
         )
     stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
@@ -98,7 +98,9 @@ def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None
     """
     import zarr
 
-    with reading(f"{location}: zarr.json of the {what}", "restore the file, or make it again", MissingDataError):
+    with reading(
+        f"{location}: zarr.json of the {what}", f"restore the file, or make the {what} again", MissingDataError
+    ):
         try:
             group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
             return group, dict(group.attrs)
@@ -124,7 +126,7 @@ def require_array(stored: Any, stated: Mapping[str, Any], place: str) -> None:
         name = wrong[0]
         raise MissingDataError(
             f"{place} is damaged: its {name} is {found[name]}, but was {stated[name]}: "
-            "restore the file, or make it again"
+            "restore the file, or make the folder again"
         )
 
 
@@ -169,14 +171,14 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
 
 
 def _read(group: Any, name: str, stated: Mapping[str, Any], place: str) -> Array:
-    with reading(place, "restore the file, or make it again", MissingDataError):
+    with reading(place, "restore the file, or make the folder again", MissingDataError):
         stored = group[name]
         require_array(stored, stated, place)
         _require_chunks(stored, place)
         array: Array = np.asarray(stored[...])
     if _hash(array) != stated["hash"]:
         raise MissingDataError(
-            f"{place} is damaged, its bytes differ from what was written: restore the file, or make it again"
+            f"{place} is damaged, its bytes differ from the written bytes: restore the file, or make the folder again"
         )
     return array
 
@@ -190,11 +192,13 @@ def _require_chunks(stored: Any, place: str) -> None:
     if list(stored.chunks) != chunks:
         raise MissingDataError(
             f"{place} is damaged: its chunks are {list(stored.chunks)}, but should be {chunks}: restore the file, or "
-            "make it again"
+            "make the folder again"
         )
     lost = _lost_chunk(stored)
     if lost is not None:
-        raise MissingDataError(f"{place} is damaged, its chunk {lost} is missing: restore the file, or make it again")
+        raise MissingDataError(
+            f"{place} is damaged, its chunk {lost} is missing: restore the file, or make the folder again"
+        )
 
 
 def _lost_chunk(stored: Any) -> str | None:

@@ -7,9 +7,9 @@ A group is written under a new name and flushed. Its pointer is then created exc
 with the greatest (epoch, number) determines the group to use. Pointers that a process wrote after losing its lease are
 ignored (``storage.lease``).
 
-Old groups are removed, pointer first, when enough newer complete groups exist; at least two groups are kept. The
-previous group is kept for three reasons: other processes may still read it; the last group may be damaged; and a
-process that is losing its lease may wrongly count its own group as the last.
+Old groups are removed, pointer first, when enough newer complete groups exist. At least two groups are kept, for three
+reasons: other processes may still read the previous group; the last group may be damaged; and a process that is losing
+its lease may wrongly count its own group as the last.
 """
 
 from __future__ import annotations
