@@ -104,7 +104,7 @@ PUMADYN = tuple(name for name in DATASETS if name.startswith("pumadyn"))
 """The data sets of Tables 7–9."""
 
 TABLE_6 = ("pumadyn_8fh", "pumadyn_8nm", "pumadyn_32fh", "pumadyn_32nm")
-"""The sets of Table 6."""
+"""The data sets of Table 6."""
 
 
 def available(folder: str | Path, names: tuple[str, ...], wanted: tuple[str, ...] | None = None) -> list[Dataset]:

@@ -62,7 +62,7 @@ def three(name: str) -> list[Competitor]:
 
 
 def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Tables 2–4."""
+    """Run the fits of Tables 2–4."""
     competitors = [Competitor("basic", {"strategy": "basic"}), *three("boston")]
     fits = compare_all("tables 2-4", datasets, competitors, settings)
     sections = [
@@ -77,7 +77,7 @@ def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
 
 
 def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Table 6."""
+    """Run the fits of Table 6."""
     named: list[tuple[str, int | str]] = [(str(size), size) for size in paper.PARTITION_SIZES]
     competitors = [
         Competitor(name, {"strategy": "working-set", "partition_size": size})
@@ -96,7 +96,7 @@ def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
 
 
 def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Tables 7–9."""
+    """Run the fits of Tables 7–9."""
     fits = compare_all("tables 7-9", datasets, three("pumadyn_8nm"), settings)
     sections = [
         ("Table 7: RMSE", by_competitor(fits, RMSE)),
@@ -153,7 +153,7 @@ def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answe
 
 
 def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Trade-off."""
+    """Run the fits of the trade-off, and draw its figure."""
     fits = tradeoff(datasets, settings)
     rows = tradeoff_rows(fits)
     figures.tradeoff(rows, output / "ben_shimon_tradeoff.png")

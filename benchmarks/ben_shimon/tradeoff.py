@@ -15,7 +15,7 @@ from benchmarks.ben_shimon.fits import Competitor, Settings, fit_once, say
 from benchmarks.ben_shimon.tables import mean_and_spread, names, printed, values
 
 SIZES = (25, 50, 100, 200, 400)
-"""P."""
+"""The partition sizes P."""
 
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Widths as multiples of the width of the tables."""

@@ -82,7 +82,7 @@ def boundaries(runs: list[Run], folder: str, path: Path) -> None:
 
 
 def paint(panel: Any, drawn: dict[str, Any], split: Any) -> None:
-    """One panel."""
+    """Draw one panel."""
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("classes", (CLASSES[0], "#ffffff", CLASSES[1]))

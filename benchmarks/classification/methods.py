@@ -47,7 +47,7 @@ def widths_and_costs(features: int) -> list[Parameters]:
 
 
 def nothing(features: int) -> list[Parameters]:
-    """No parameter."""
+    """Return a grid without parameters."""
     return [{}]
 
 

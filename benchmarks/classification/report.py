@@ -70,6 +70,6 @@ def report(runs: list[Run], folder: str, output: Path) -> None:
 
 
 def trial_report(trial: str, runs: list[Run], methods: list[str], output: Path) -> None:
-    """trial_NAME.md, .json."""
+    """Write trial_NAME.md and trial_NAME.json."""
     sections = by_set(runs, methods)
     write(output, f"trial_{trial}", f"Trial: {trial}", sections, {"runs": without_pictures(runs)})

@@ -22,8 +22,9 @@ def aligned(probabilities: Float, classes: NDArray[Any], n_classes: int) -> Floa
 
 
 def binned(predicted: Float, happened: NDArray[np.bool_]) -> list[list[float]]:
-    """Return, per non-empty bin of [0, 1], the number of rows, the mean predicted probability and the observed
-    frequency.
+    """Compute the reliability bins of [0, 1]: number of rows, mean predicted probability and observed frequency.
+
+    Empty bins are omitted.
     """
     number = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(number, minlength=BINS)

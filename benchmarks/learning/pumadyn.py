@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def fit(folder: str, name: str, seed: int) -> dict[str, Any]:
-    """One split."""
+    """Fit one split and return its results."""
     from partirvm import RVMRegressor
 
     split = load_random(folder, name, 6144, 2048, seed)

@@ -53,7 +53,7 @@ COLUMNS = {
 
 
 def partirvm(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """Ours."""
+    """Fit ``RVMRegressor`` with a time limit."""
     from partirvm import RVMRegressor
 
     model = RVMRegressor(tol=1e-5, time_limit=270.0, random_state=0).fit(X, y)
@@ -73,7 +73,7 @@ def nystroem(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
 
 
 def boosting(X: Float, y: Float, X_test: Float) -> tuple[Moments, int | None]:
-    """Trees."""
+    """Fit a gradient boosting of trees."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     return (HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(X_test), None), None

@@ -66,7 +66,7 @@ class FixedMemory:
         return self.held
 
     def reuse(self) -> None:
-        """No-op."""
+        """Do nothing."""
 
 
 ALONE = FixedMemory()

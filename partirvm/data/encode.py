@@ -302,7 +302,7 @@ class Encoder:
             return self._numbers(column, values)
         try:
             return self.levels[column].codes(values)
-        except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
+        except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(
                 f"{self._name}: the column {quoted(column)} holds values that cannot be labels, or values of several "
                 f"types ({error}): convert the values to text."

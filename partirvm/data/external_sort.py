@@ -84,8 +84,8 @@ class ExternalSorter:
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
         for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
-                yield _read_sorted(path, spill.columns)  # no name refers to it, so it is freed after use
-            elif lowest == highest:  # a single key, more records than fit in memory: in order of arrival
+                yield _read_sorted(path, spill.columns)  # without a name the array is freed after use
+            elif lowest == highest:  # more records of a single key than memory can hold: keep the order of arrival
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:

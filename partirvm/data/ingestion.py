@@ -332,8 +332,7 @@ def _moments(tile: Tile) -> Moments:
 
 
 def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
-    """Divide blocks of any length into runs of ``rows`` rows; the last run may be shorter. Each run is a separate
-    array.
+    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter.
 
     >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
     [3, 3, 1]

@@ -145,7 +145,7 @@ def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> 
     try:
         with reading(url):
             return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
-    except FormatError as error:  # an unknown protocol, or one whose package is not installed
+    except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
         raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
 
 

@@ -139,7 +139,7 @@ class LocalFolder:
         flush(self._path(name))
 
     def place(self, name: str) -> str:
-        """The path."""
+        """Return the path of a file or folder."""
         return str(self._path(name))
 
     def sibling(self, name: str) -> Self:

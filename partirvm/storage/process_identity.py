@@ -42,7 +42,7 @@ class Process:
         return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the identity as a JSON object."""
         return asdict(self)
 
     @property
@@ -72,7 +72,7 @@ def started(pid: int) -> str | None:
     stat = PROC / str(pid) / "stat"
     if (PROC / "self" / "stat").exists():
         try:
-            # the name in parentheses may hold anything: count from the last one: state, then 18 more, then the start
+            # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None

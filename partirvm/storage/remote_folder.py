@@ -95,7 +95,7 @@ class RemoteFolder:
         """Return at once: a completed request is durable."""
 
     def place(self, name: str) -> str:
-        """The URL."""
+        """Return the URL of an object."""
         return f"{self.location}/{name}" if name else self.location
 
     def sibling(self, name: str) -> Self:
