@@ -22,7 +22,7 @@ TABLE_2 = {
     "friedman_1": (0.56, 0.69, 1.0, 0.60),
     "abalone": (2.1, 2.1, 2.1, 2.1),
 }
-"""The RMSE of Tables 2–4 by set, for each strategy."""
+"""Table 2: the RMSE of each set and strategy."""
 
 MISPRINT = 0.01
 """The probable value of the last number of Sinc, which seems to be a misprint."""
@@ -33,7 +33,7 @@ TABLE_3 = {
     "friedman_1": (172.8, 149.5, 149.4, 150.7),
     "abalone": (24.6, 21.7, 23.2, 22.1),
 }
-"""The number of relevance vectors of Tables 2–4 by set, for each strategy."""
+"""Table 3: the number of relevance vectors of each set and strategy."""
 
 TABLE_4 = {
     "boston": (4.12, 3.8, 2.9, 2.6),
@@ -41,7 +41,7 @@ TABLE_4 = {
     "friedman_1": (193.7, 140.6, 534.2, 551.7),
     "abalone": (412.7, 34.1, 19.7, 20.6),
 }
-"""The seconds of Tables 2–4 by set, for each strategy."""
+"""Table 4: the seconds of each set and strategy."""
 
 TABLE_6 = {"pumadyn_8fh": 45, "pumadyn_8nm": 134, "pumadyn_32fh": 89, "pumadyn_32nm": 89}
 """The heuristic's P of each set in Table 6."""
