@@ -11,7 +11,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
 from partirvm.backends import LocalExecutor
 from partirvm.core import rprop

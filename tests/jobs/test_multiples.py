@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec

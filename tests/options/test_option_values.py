@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import partirvm
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import (
     AlphaPrior,
     Auto,
