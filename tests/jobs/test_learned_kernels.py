@@ -67,7 +67,7 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
         assert part in text
     plan = str(fitted.plan)
     assert f"learned     {text}" in plan
-    assert "as many as the kernel was learned with" in plan
+    assert "the number of centres in kernel learning" in plan
     assert fitted.plan.partition_size == 240
     assert measured["partition_size"] == 240
     state = open_job(tmp_path / "job").state()
@@ -222,7 +222,7 @@ def test_a_kernel_that_is_learned_again(monkeypatch):
     for entry in again:
         assert entry["candidates"] >= 20
         assert f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations" in entry["text"]
-        assert (": taken" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
+        assert (": kernel accepted" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
     taken = [first, *(entry for entry in again if entry["taken"])]
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
 
