@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass
 from partirvm.options import Request
-from partirvm.planning.cost import Seen
+from partirvm.planning.cost import RowsUsed
 from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import counted
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
@@ -68,9 +68,9 @@ class FitRows:
         """Rows over which σ² is measured, increasing; None for all."""
         return None
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
         """The row counts of a resolved request, for planning."""
-        return Seen(n_rows)
+        return RowsUsed(n_rows)
 
     def text(self, sample: int | None) -> str:
         """Text of a report about these rows; ``sample`` is the size of a sample."""
@@ -92,9 +92,9 @@ class _Sample(FitRows):
         """The sample."""
         return _sample(problem, options, options.sample_rows)
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
         """The number of rows of the sample."""
-        return Seen(int(request.sample_rows), sampled=True)
+        return RowsUsed(int(request.sample_rows), sampled=True)
 
     def text(self, sample: int | None) -> str:
         """The text with the size of the sample."""
@@ -118,9 +118,9 @@ class _Own(FitRows):
             return None
         return _others(problem, options, options.noise_rows)
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
         """Only the rows of the candidates and those for the noise."""
-        return Seen(None, min(request.noise_rows or n_rows, n_rows))
+        return RowsUsed(None, min(request.noise_rows or n_rows, n_rows))
 
     def text(self, sample: int | None) -> str:
         """The text for rows of the fit's own candidates."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.planning.cost import Looking
+from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -43,11 +43,13 @@ class Selection:
     by_gain: bool = False
     weighs_all: bool = False
 
-    def looking(self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool) -> Looking:
+    def candidate_search(
+        self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool
+    ) -> CandidateSearch:
         """The rows or columns that the selection evaluates, for planning."""
         if self.by_error:
-            return Looking(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
-        return Looking(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
+            return CandidateSearch(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
+        return CandidateSearch(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
 
 
 RANDOM = Selection("random")

@@ -245,7 +245,7 @@ def test_refusals(folder, tmp_path):
     independent = RVMRegressor(multi_output="independent")
     for refused in (lambda: submit(independent, train, tmp_path / "no"), lambda: independent.fit(train)):
         with pytest.raises(
-            UsageError, match=r"has 2 targets: one fit gives them shared vectors.*ingest each target by"
+            UsageError, match=r"the 2 targets of .* share their vectors in one fit.*ingest and fit each target"
         ):
             refused()
     with pytest.raises(UsageError, match=r"intervals need a model with one target.*ingest it as DATA"):
