@@ -13,7 +13,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Course, Fit
+from partirvm.likelihoods.base import Fit, RunningFit
 from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.gaussian import Solve, rebase, settle
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
@@ -92,11 +92,11 @@ def _gram(problem: Problem, design: Design) -> GramPass:
     return GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift))))
 
 
-def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[Course]:
+def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[RunningFit]:
     """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
-    courses: list[Course] = [task.begun() for task in tasks]
-    while going := [k for k, course in enumerate(courses) if course.reason is None]:
-        blocks: list[Any] = sample.run(*(courses[k].wanted for k in going))
+    running: list[RunningFit] = [task.begun() for task in tasks]
+    while going := [k for k, course in enumerate(running) if course.reason is None]:
+        blocks: list[Any] = sample.run(*(running[k].next_pass for k in going))
         for k, block in zip(going, blocks, strict=True):
-            courses[k] = courses[k].heard(block, sample.check_interrupted)
-    return courses
+            running[k] = running[k].advance(block, sample.check_interrupted)
+    return running
