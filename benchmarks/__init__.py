@@ -1,1 +1,1 @@
-"""Benchmarks for the claims of the README. Each module runs by itself: ``python -m benchmarks.NAME --help``."""
+"""Benchmarks that support the claims of the README. Run each module by ``python -m benchmarks.NAME --help``."""

@@ -2,19 +2,20 @@
 
     python -m benchmarks.calibration --data DIR [--sets NAME ...] [--output FOLDER]
 
-``RVMRegressor()`` with defaults is fitted to all folds but one and predicts that one: small sets in ``folds`` disjoint
-folds, so that each row is held out once, the largest by one random split, and generated ones in ``draws`` with new
-training and test rows each. The table has, over all held-out rows of a set:
+``RVMRegressor()`` with defaults is fitted to all folds but one, and predicts the remaining fold. Small sets are split
+into ``folds`` disjoint folds, so that each row is held out once. The largest set has one random split. Generated sets
+have ``draws``, each with new training and test rows. Over all held-out rows of a set, the table has
 
-coverage       the fraction inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the mean over
-               draws, since the fit of each draw has its own error
+coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the
+               mean over draws, since fits of different draws differ
 within         whether the coverage is within max(1 point, 2 standard errors) of 95 %
-plain          the same fraction inside mean ± 1.96 std (``hyperparameters=False``)
-NLPD           mean negative log density of ``predict(X, return_std=True)``, nats, of targets in units of their sd
+plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
+NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-Besides the table there is a picture: coverage over level, one line per set. The files NAME.npz of DIR are described in
-``benchmarks/datasets.py`` and ``benchmarks/learning/data.py``; diabetes comes with scikit-learn; the Friedman sets and
-sinc are generated, with the noise of Friedman (1991) (a third of the signal's sd in #2 and #3).
+A picture shows coverage over level, with one line per set. ``benchmarks/datasets.py`` and
+``benchmarks/learning/data.py`` describe the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets
+and sinc are generated with the noise of Friedman (1991); in #2 and #3 the sd of the noise is a third of the sd of the
+signal.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ GOAL = 0.8
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: training and test rows of one split, or a number of disjoint folds; ``rows`` returns its X and y.
+    """A data set of the benchmark: either one split into training and test rows, or a number of disjoint folds.
 
-    Generated sets have ``draws``.
+    ``rows`` returns X and y. Generated sets have ``draws`` of new rows.
     """
 
     train: int = 0
@@ -60,21 +61,21 @@ class Dataset:
 
 
 def friedman_2(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Inputs (rows, 4), impedance of a circuit; noise of a third of its sd is added."""
+    """Generate inputs (rows, 4) and the impedance of a circuit; noise with a third of the sd is added later."""
     X = rng.uniform(size=(rows, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
     smooth = np.sqrt(X[:, 0] ** 2 + (X[:, 1] * X[:, 2] - 1 / (X[:, 1] * X[:, 3])) ** 2)
     return X, smooth + 125.0 * rng.standard_normal(rows)
 
 
 def friedman_3(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Inputs (rows, 4), phase of a circuit; noise of a third of its sd is added."""
+    """Generate inputs (rows, 4) and the phase of a circuit; noise with a third of the sd is added later."""
     X = rng.uniform(size=(rows, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
     smooth = np.arctan((X[:, 1] * X[:, 2] - 1 / (X[:, 1] * X[:, 3])) / X[:, 0])
     return X, smooth + 0.1 * rng.standard_normal(rows)
 
 
 def noisy(smooth: Any, sd: float) -> Any:
-    """A generated set with noise of this sd on training and test rows."""
+    """Return a generator of a set with noise of the given sd on training and test rows."""
 
     def rows(count: int, rng: Any) -> tuple[Float, Float]:
         X, y = smooth(count, rng)
@@ -105,7 +106,7 @@ DATASETS = {
 
 
 def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
-    """The splits of a set; none if its file is not there."""
+    """Yield the splits of a set; no splits if its file is missing."""
     dataset, rng = DATASETS[name], np.random.default_rng(seed)
     if dataset.rows is not None and not dataset.folds:
         for _ in range(dataset.draws):
@@ -118,7 +119,7 @@ def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
         with np.load(path) as file:
             X, y = file["X"], file["y"]
     else:
-        measure.say(f"{path} is not there: {name} is left out")
+        measure.say(f"{path} does not exist: {name} is skipped")
         return
     order = rng.permutation(len(y))
     if dataset.folds:
@@ -132,7 +133,7 @@ def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
 
 
 def run(name: str, folder: str | Path) -> dict[str, Any] | None:
-    """The table row of a set, with its ``curve``, the coverage at ``LEVELS``; None if the data are missing."""
+    """Return the table row of a set, and in ``curve`` the coverage at ``LEVELS``; None if the data are missing."""
     inside: list[NDArray[np.bool_]] = []
     plain: list[NDArray[np.bool_]] = []
     surprise: list[Float] = []
@@ -178,7 +179,7 @@ COLUMNS |= {"plain %": ".1f", "NLPD": ".3f", "seconds": ".0f"}
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    """Coverage over level, a line per set."""
+    """Draw coverage over level, with a line per set."""
     from matplotlib import colormaps
 
     figure, (axis,) = sheets.sheet(1, "Coverage of prediction intervals on held-out rows", 1, (6.6, 5.6))
@@ -196,8 +197,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the requested sets; write the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
-    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets; all unless given")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets or list(DATASETS):

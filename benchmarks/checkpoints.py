@@ -1,10 +1,10 @@
-"""Cost of checkpoints: seconds of a fit with checkpoints, relative to the same fit without.
+"""Cost of checkpoints: seconds of a fit with checkpoints, divided by the seconds of a fit without checkpoints.
 
     python -m benchmarks.checkpoints --data DIR [--rounds R] [--repeats K] [--output FOLDER]
 
-Both are a complete fit into a job's folder, from opening DATA to the last model, with lease, events and models; one
-writes every checkpoint, the other drops it. Each runs in its own process, in turns, and the order alternates.
-``ratio`` is of the medians; ``writing`` is the total time of writing, relative to the fit's.
+Both variants are complete fits into a job folder, from opening DATA to the last model, with lease, events and models.
+Only one variant writes checkpoints. Each fit runs in a separate process, and the two variants alternate. ``ratio`` is a
+ratio of medians; ``writing`` is the total time of writing checkpoints, divided by the time of the fit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ COLUMNS = {
 
 
 def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[str, Any]:
-    """One complete fit in this process; seconds spent on checkpoints, their number, bytes of the last one."""
+    """Run one complete fit in this process, and return the seconds for checkpoints, their number, and the bytes of the
+    last one.
+    """
     writing: list[float] = []
     whole = JobStore.checkpoint
 
@@ -66,7 +68,7 @@ def fit(place: str, case: Case, memory_limit: str, checkpoints: bool) -> dict[st
 
 
 def measure(folder: str, case: Case, memory_limit: str, repeats: int) -> dict[str, Any]:
-    """Fits with and without checkpoints, in turns."""
+    """Run fits with and without checkpoints, alternating."""
     runs: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
         about = apart(ingest, folder, case.name, place)
@@ -93,11 +95,13 @@ def main() -> None:
     """Run the requested case and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
-    parser.add_argument("--case", choices=CASES, default="nyc_green_taxi", help="data set (nyc_green_taxi)")
-    parser.add_argument("--rounds", type=int, help="rounds of each fit; those of the case unless given")
-    parser.add_argument("--memory-limit", default="2GiB", help="of each process (2GiB)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each; medians are quoted (3)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    parser.add_argument("--case", choices=CASES, default="nyc_green_taxi", help="data set (default: nyc_green_taxi)")
+    parser.add_argument("--rounds", type=int, help="rounds of each fit (default: the rounds of the case)")
+    parser.add_argument("--memory-limit", default="2GiB", help="memory limit of each process (default: 2GiB)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of runs of each variant; the table has medians (default: 3)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     case = CASES[options.case]
     if options.rounds is not None:

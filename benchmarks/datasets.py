@@ -1,7 +1,7 @@
-"""The public data sets of the benchmarks, as .npz files in a folder: origin and splits.
+"""The public data sets of the benchmarks, stored as .npz files in a folder: sources and splits.
 
-A file NAME.npz contains float64 ``X`` (N, d) and ``y`` (N,), in raw units, and ``test_mask`` (N, k) if the literature
-uses fixed splits. The sources are:
+A file NAME.npz contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If the literature uses fixed splits, the file
+also contains ``test_mask`` (N, k). The sources are:
 
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
 etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Split:
-    """Training and test rows of one data set; ``deviation`` is the sd of the training target."""
+    """The training and test rows of one data set. ``deviation`` is the sd of the training target."""
 
     name: str
     X: NDArray[np.float64]
@@ -32,12 +32,12 @@ class Split:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the training target, the unit of reported errors."""
+        """The standard deviation of the training target, which is the unit of reported errors."""
         return float(self.y.std())
 
 
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
-    """Read a set and split it: by column ``column`` of its test mask, otherwise 10 % of the rows at random, seed 1."""
+    """Read a set and split it by column ``column`` of its test mask, or without a mask at random (10 % test rows)."""
     with np.load(_path(folder, name)) as file:
         X, y = file["X"], file["y"]
         if "test_mask" in file:
@@ -48,7 +48,7 @@ def load(folder: str | Path, name: str, column: int = 0) -> Split:
 
 
 def load_random(folder: str | Path, name: str, train: int, test: int, seed: int) -> Split:
-    """Read a set and split it at random: ``train`` rows of a permutation by ``seed`` train, ``test`` rows test.
+    """Read a set and split it at random by ``seed`` into ``train`` training rows and ``test`` test rows.
 
     The test rows do not depend on ``train``.
     """
@@ -62,5 +62,5 @@ def load_random(folder: str | Path, name: str, train: int, test: int, seed: int)
 def _path(folder: str | Path, name: str) -> Path:
     path = Path(folder, f"{name}.npz")
     if not path.exists():
-        raise SystemExit(f"{path} does not exist; benchmarks/datasets.py lists the sources")
+        raise SystemExit(f"{path} does not exist: see benchmarks/datasets.py for the sources")
     return path

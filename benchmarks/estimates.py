@@ -1,10 +1,11 @@
-"""Announced seconds of fits beside those they take: by the plan, and by part (learning, passes, dense fits, the rest).
+"""Estimated seconds of fits compared with measured seconds, in total and by part (learning, passes, dense fits, the
+rest).
 
     python -m benchmarks.estimates --data DIR [--only TEXT] [--output FOLDER]
 
-Ten fits, each in a process of its own. ``announced`` are the seconds that the plan states for the whole fit, ``taken``
-the seconds of the call of ``fit``. ``ratio`` is announced ÷ taken and should lie between 2/3 and 3/2. ``DIR`` holds the
-public sets of ``benchmarks.datasets``.
+Ten fits run in separate processes. ``announced`` is the number of seconds that the plan states for the whole fit.
+``taken`` is the measured number of seconds of the call of ``fit``. ``ratio`` is announced ÷ taken, and should lie
+between 2/3 and 3/2. ``DIR`` contains the public sets of ``benchmarks.datasets``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit of ``rows`` rows of a public set, or of generated ones (``data`` empty), with parameters."""
+    """A fit of ``rows`` rows of a public set, or of a generated set if ``data`` is empty, with parameters."""
 
     name: str
     data: str
     rows: int
-    asked: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     classes: bool = False
 
 
@@ -51,9 +52,9 @@ FITS = (
 
 
 def measure(folder: str, fit: Fit) -> dict[str, Any]:
-    """Fit, and compare its plan with its history."""
+    """Run a fit, and compare its plan with its history."""
     split = load_random(folder, fit.data, fit.rows, 0, 0)
-    model = (RVMClassifier if fit.classes else RVMRegressor)(random_state=0, **fit.asked)
+    model = (RVMClassifier if fit.classes else RVMRegressor)(random_state=0, **fit.options)
     began = time.perf_counter()
     model.fit(split.X, split.y)
     taken = time.perf_counter() - began
@@ -83,13 +84,13 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--output", default="benchmarks-results/estimates")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = []
     for fit in FITS:
-        if asked.only in fit.name:
+        if arguments.only in fit.name:
             say(fit.name)
-            rows.append(apart(measure, asked.data, fit))
-    write(asked.output, "estimates", rows, COLUMNS)
+            rows.append(apart(measure, arguments.data, fit))
+    write(arguments.output, "estimates", rows, COLUMNS)
 
 
 if __name__ == "__main__":

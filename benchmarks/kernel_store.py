@@ -1,10 +1,11 @@
-"""Kernel blocks stored in memory, in Zarr, or evaluated again: seconds, peak memory and disk of the same fits.
+"""Comparison of kernel blocks stored in memory, stored in Zarr, or evaluated again: seconds, peak memory and disk
+space.
 
     python -m benchmarks.kernel_store --data DIR [--case NAME] [--repeats 3] [--memory-limit 512MiB]
 
-DIR contains the .npz files of ``benchmarks.datasets``. Each fit runs in its own process, the stores in turns; the table
-has medians. ``digest`` shows that all end in the same model, bit for bit. CPU seconds are those of the process and its
-threads, which depend little on other load.
+DIR contains the .npz files of ``benchmarks.datasets``. Each fit runs in a separate process, and the stores alternate.
+The table has medians. ``digest`` shows that all stores give the same model, bit for bit. CPU seconds are those of the
+process and its threads, and depend little on other load.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ STORES = ("none", "memory", "zarr", "auto")
 
 
 def regression(
-    target: Callable[[Any, Any], Any], **asked: Any
+    target: Callable[[Any, Any], Any], **options: Any
 ) -> Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]]:
-    """A case: which target the rows of a set get, and what the fit is asked."""
-    return lambda X, y: (X, target(X, y), asked)
+    """Make a case from a function of the target and the options of the fit."""
+    return lambda X, y: (X, target(X, y), options)
 
 
 CASES: dict[str, tuple[str, Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]]]] = {
@@ -42,11 +43,11 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], tuple[Any, Any, dict[str, Any]]
     ),
     "skin": ("skin_nonskin", regression(lambda X, y: y, partition_size=64, max_rounds=6, gamma=1.0)),
 }
-"""Name of a case: its data set, and what becomes of it. A case of classes is one line more: its y are labels."""
+"""The cases by name, each with its data set and preparation. Targets that are labels make a classification."""
 
 
 def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
-    """Fit a case in this process."""
+    """Fit a case in this process, and return its measurements."""
     from partirvm.backends import LocalExecutor
     from partirvm.data import as_source
     from partirvm.jobs.driver import MemoryJournal
@@ -56,9 +57,9 @@ def fit(folder: str, case: str, store: str, limit: str) -> dict[str, Any]:
 
     name, make = CASES[case]
     with np.load(_path(folder, name)) as file:
-        X, y, asked = make(file["X"], file["y"].astype(float))
+        X, y, options = make(file["X"], file["y"].astype(float))
     executor, journal = LocalExecutor(), MemoryJournal()
-    parameters = Request(kernel_store=store, memory_limit=limit, **asked)
+    parameters = Request(kernel_store=store, memory_limit=limit, **options)
     source = as_source(X, y, seed=0)
     spec = resolve(source, parameters, executor)
     largest, over = [0], threading.Event()
@@ -102,12 +103,12 @@ def _size(path: Path) -> int:
 
 
 def main() -> None:
-    """Run the cases, print the table."""
+    """Run the cases, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files")
     parser.add_argument("--case", choices=CASES, action="append", help="only this case (may be repeated)")
-    parser.add_argument("--repeats", type=int, default=3, help="fits of each kind (3)")
-    parser.add_argument("--memory-limit", default="1GiB", help="of each fit (1GiB)")
+    parser.add_argument("--repeats", type=int, default=3, help="number of fits of each kind (default: 3)")
+    parser.add_argument("--memory-limit", default="1GiB", help="memory limit of each fit (default: 1GiB)")
     options = parser.parse_args()
     columns = ("seconds", "cpu_seconds", "pass_seconds", "peak_mib", "disk_mib", "evaluated", "kept")
     print(f"{'case':22}{'store':8}" + "".join(f"{name:>13}" for name in columns) + "  digest    plan")

@@ -1,11 +1,11 @@
-"""Data larger than memory: a generated table is ingested and fitted by the command line under a memory limit.
+"""Test of data larger than memory: a generated table is ingested and fitted by the command line under a memory limit.
 
     python -m benchmarks.larger_than_memory [--rows 20000000] [--folder FOLDER] [--output FOLDER]
 
-Writes a Parquet folder of N × 16 float64 inputs, uniform on [−1, 1], with the target
-sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, then a CSV file of a tenth of the rows. Each is ingested and fitted (P = 64,
-three rounds) with ``--memory-limit``; every command runs in its own process, whose peak resident memory is reported by
-the operating system. The lowest possible test RMSE is the noise, 0.3.
+The benchmark writes a Parquet folder of N × 16 float64 inputs, uniform on [−1, 1], and a CSV file with a tenth of the
+rows. The target is sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise. Each source is ingested and fitted with ``--memory-limit``
+(partition size 64, three rounds). Every command runs in a separate process, and the operating system reports its peak
+resident memory. The lowest possible test RMSE is the noise, 0.3.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def blocks(rows: int, seed: int) -> Iterator[Any]:
-    """The table, a block of rows at a time, as Arrow tables."""
+    """Yield the table in blocks of rows, as Arrow tables."""
     import pyarrow as pa
 
     rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def blocks(rows: int, seed: int) -> Iterator[Any]:
 
 
 def write_parquet(folder: Path, rows: int, seed: int = 0) -> dict[str, Any]:
-    """A folder of Parquet files of a million rows."""
+    """Write a folder of Parquet files with a million rows each."""
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
@@ -58,7 +58,7 @@ def write_parquet(folder: Path, rows: int, seed: int = 0) -> dict[str, Any]:
 
 
 def write_csv(path: Path, rows: int, seed: int = 1) -> dict[str, Any]:
-    """One CSV file."""
+    """Write one CSV file."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -72,9 +72,9 @@ def write_csv(path: Path, rows: int, seed: int = 1) -> dict[str, Any]:
 
 
 def command(*arguments: str) -> dict[str, Any]:
-    """Run ``partirvm`` with these arguments; its seconds, its peak resident memory, and its output.
+    """Run ``partirvm`` with the given arguments, and return its seconds, its peak resident memory, and its output.
 
-    The peak of a child process includes the memory of its parent at the fork, so nothing large is allocated here.
+    The peak of a child process includes the memory of its parent at the fork, so the parent allocates nothing large.
     """
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE, text=True)
@@ -92,7 +92,7 @@ def command(*arguments: str) -> dict[str, Any]:
 
 
 def size(path: Path) -> float:
-    """Bytes of a file or of the files in a folder, in 10⁹."""
+    """Return the size of a file, or of all files in a folder, in 10⁹ bytes."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files) / 1e9
 
@@ -115,12 +115,16 @@ def tour(source: Path, rows: int, test: str, place: Path, limit: str) -> list[di
 
 
 def main() -> None:
-    """Generate, run, write the table."""
+    """Generate the data, run the commands, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the Parquet folder (20,000,000)")
-    parser.add_argument("--memory-limit", default="512MiB", help="of each command (512MiB)")
-    parser.add_argument("--folder", help="where to put some 8 GB for the time being (the system's temporary folder)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    parser.add_argument(
+        "--rows", type=int, default=20_000_000, help="number of rows of the Parquet folder (default: 20,000,000)"
+    )
+    parser.add_argument("--memory-limit", default="512MiB", help="memory limit of each command (default: 512MiB)")
+    parser.add_argument(
+        "--folder", help="folder for about 8 GB of temporary files (default: the system's temporary folder)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as name:
         place = Path(name)

@@ -1,4 +1,4 @@
-"""Run functions in a process of their own, and write the results."""
+"""Functions that run a benchmark in a separate process, and write its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def say(text: str) -> None:
 
 
 def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Call ``function`` in a fresh process; its result, that process's ``wall_seconds`` and ``peak_mib`` (VmHWM)."""
+    """Call ``function`` in a new process; return its result with ``wall_seconds`` and ``peak_mib`` (VmHWM) of the
+    process.
+    """
     try:
         return within(None, function, *args, **kwargs)
     except ChildProcessError as error:
@@ -30,7 +32,10 @@ def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) ->
 
 
 def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """``apart`` with a time limit: raises TimeoutError beyond it, ChildProcessError if the process dies."""
+    """Call ``apart`` with a time limit.
+
+    Raises TimeoutError after the limit, ChildProcessError if the process is killed.
+    """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_call, args=(sender, function, args, kwargs))
@@ -42,7 +47,9 @@ def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args
             raise TimeoutError(f"{function.__name__} took more than {seconds:.0f} s")
         result: dict[str, Any] = receiver.recv()
     except EOFError:
-        raise ChildProcessError(f"{function.__name__} died, see above") from None
+        raise ChildProcessError(
+            f"the process of {function.__name__} ended without a result: see its output above"
+        ) from None
     finally:
         process.join()
     return result
@@ -55,7 +62,7 @@ def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwarg
 
 
 def machine() -> dict[str, Any]:
-    """The machine and software of the measurements."""
+    """Return a description of the machine and the software."""
     packages = ("numpy", "scipy", "zarr", "partirvm")
     return {
         "cores": len(os.sched_getaffinity(0)),
@@ -66,7 +73,7 @@ def machine() -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
-    """A Markdown table: ``columns`` maps keys to formats such as ``.3f``; a missing value is left blank."""
+    """Return a Markdown table. ``columns`` maps keys to formats such as ``.3f``; missing values are blank."""
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
     cells = [
         [format(row[key], spec) if row.get(key) is not None else "" for key, spec in columns.items()] for row in rows

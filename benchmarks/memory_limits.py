@@ -2,11 +2,12 @@
 
     python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
 
-Data are generated and ingested once. Each setting runs in its own process, stopped after ``--seconds``; the table has
-one row each: its memory limit, the peak that the plan predicts (the process, the allowance and the formulas of
-``planning.memory`` together), the peak resident memory reported by the operating system (VmHWM), and their ratio. The
-ratio should be between 0.5 and 1.0, and no peak above its limit. A prediction is compared with the plan of the fit
-before it, whose process has ended; an augmented one, which takes as many rows at once as fit, with its limit.
+Data are generated and ingested once. Each setting runs in a separate process, which is stopped after ``--seconds``.
+Each row of the table has a memory limit, a predicted peak, a measured peak, and the ratio of the two peaks. The plan
+predicts the peak as the sum of the process, the allowance and the formulas of ``planning.memory``. The operating system
+reports the measured peak (VmHWM). The ratio should be between 0.5 and 1.0, and no peak should exceed its limit. The
+memory of a prediction is compared with the plan of its fit, which ran earlier in another process. The memory of an
+augmented prediction, which holds as many rows as a fit, is compared with the limit.
 """
 
 from __future__ import annotations
@@ -31,18 +32,24 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A fit of DATA with options under a limit (MiB); ``then`` is the next action on its job, in another process."""
+    """A fit of DATA with options and a memory limit (MiB).
+
+    ``then`` is a following action on its job, in another process.
+    """
 
     name: str
     data: str
     limit: int
-    asked: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     held_out: bool = False
     then: str = ""
 
 
-def numbers(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
-    """Rows of a smooth function of the first two of d inputs, with noise; several targets are phases of it."""
+def regression(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
+    """Return a generator of a regression: a smooth function of the first two of d inputs, with noise.
+
+    Several targets have different phases.
+    """
 
     def rows() -> tuple[Any, Any]:
         rng = np.random.default_rng(7)
@@ -54,29 +61,29 @@ def numbers(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[]
     return rows
 
 
-def labels(n: int, d: int, classes: int) -> Callable[[], tuple[Any, Any]]:
-    """Rows whose class is the slice of a noisy wave in which they lie."""
+def classification(n: int, d: int, classes: int) -> Callable[[], tuple[Any, Any]]:
+    """Return a generator of a classification; the classes are intervals of a noisy wave."""
 
     def rows() -> tuple[Any, Any]:
-        X, y = numbers(n, d, 0.2)()
+        X, y = regression(n, d, 0.2)()
         return X, np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y).astype(str)
 
     return rows
 
 
 DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "80,000 × 4": numbers(80_000, 4),
-    "8,000 × 4": numbers(8_000, 4),
-    "20,000 × 500": numbers(20_000, 500),
-    "2,000 × 500": numbers(2_000, 500),
-    "1,200 × 3, hardly noisy": numbers(1_200, 3, 0.001),
-    "1,200 × 3": numbers(1_200, 3),
-    "400 × 3": numbers(400, 3),
-    "20,000 × 6, 30 targets": numbers(20_000, 6, targets=30),
-    "600 × 6, 30 targets": numbers(600, 6, targets=30),
-    "30,000 × 4, 2 classes": labels(30_000, 4, 2),
-    "6,000 × 8, 50 classes": labels(6_000, 8, 50),
-    "600 × 4, 2 classes": labels(600, 4, 2),
+    "80,000 × 4": regression(80_000, 4),
+    "8,000 × 4": regression(8_000, 4),
+    "20,000 × 500": regression(20_000, 500),
+    "2,000 × 500": regression(2_000, 500),
+    "1,200 × 3, hardly noisy": regression(1_200, 3, 0.001),
+    "1,200 × 3": regression(1_200, 3),
+    "400 × 3": regression(400, 3),
+    "20,000 × 6, 30 targets": regression(20_000, 6, targets=30),
+    "600 × 6, 30 targets": regression(600, 6, targets=30),
+    "30,000 × 4, 2 classes": classification(30_000, 4, 2),
+    "6,000 × 8, 50 classes": classification(6_000, 8, 50),
+    "600 × 4, 2 classes": classification(600, 4, 2),
 }
 
 MANY, SOME = "80,000 × 4", "8,000 × 4"
@@ -86,9 +93,9 @@ TARGETS, FEW_TARGETS = "20,000 × 6, 30 targets", "600 × 6, 30 targets"
 TWO, FIFTY, FEW_OF_TWO = "30,000 × 4, 2 classes", "6,000 × 8, 50 classes", "600 × 4, 2 classes"
 
 
-def rounds(partition: int, number: int, gamma: Any = 2.0, **asked: Any) -> dict[str, Any]:
-    """Options of so many rounds of P candidates."""
-    return {"partition_size": partition, "max_rounds": number, "gamma": gamma, **asked}
+def rounds(partition: int, number: int, gamma: Any = 2.0, **options: Any) -> dict[str, Any]:
+    """Return the options of ``number`` rounds with ``partition`` candidates each."""
+    return {"partition_size": partition, "max_rounds": number, "gamma": gamma, **options}
 
 
 SETTINGS = (
@@ -97,7 +104,7 @@ SETTINGS = (
     Setting("wide P", MANY, 512, rounds(1500, 1, 300.0)),
     Setting("candidates by gain", MANY, 256, rounds(200, 3, selection="gain")),
     Setting("candidates at random, held-out rows", MANY, 256, rounds(300, 3, 100.0, selection="random"), held_out=True),
-    Setting("every row weighed (map-weight)", LESS, 512, rounds(100, 3, 100.0, selection="map-weight")),
+    Setting("weights of every row (map-weight)", LESS, 512, rounds(100, 3, 100.0, selection="map-weight")),
     Setting("partition size measured", MANY, 256, {"gamma": 2.0, "max_rounds": 2}),
     Setting("kernel learned", SOME, 256, rounds(100, 1, "auto")),
     Setting("incremental, a sample", SOME, 256, rounds(400, 6, 30.0, strategy="incremental", fit_rows="sample")),
@@ -133,8 +140,8 @@ SETTINGS = (
             {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge"}),
     Setting("50 classes", FIFTY, 512, rounds(50, 1)),
     Setting("50 classes, each against the rest", FIFTY, 512, rounds(50, 1, multi_class="ovr")),
-    Setting("numbers, blocks in memory", MANY, 256, rounds(100, 3, kernel_store="memory")),
-    Setting("numbers, blocks in Zarr", MANY, 256, rounds(100, 3, kernel_store="zarr")),
+    Setting("regression, blocks in memory", MANY, 256, rounds(100, 3, kernel_store="memory")),
+    Setting("regression, blocks in Zarr", MANY, 256, rounds(100, 3, kernel_store="zarr")),
     Setting("predict with intervals", MANY, 192, rounds(300, 2, 30.0), then="interval"),
     Setting("predict, augmented", MANY, 192, rounds(300, 2, 30.0), then="augment"),
     Setting("evaluate", MANY, 192, rounds(300, 2, 30.0), then="evaluate"),
@@ -142,7 +149,7 @@ SETTINGS = (
 
 
 def make(folder: str, name: str) -> dict[str, Any]:
-    """Ingest rows of this name; held-out rows are of the same kind, and fewer."""
+    """Ingest the data of a name, and a smaller set of held-out rows."""
     from partirvm import ingest
 
     X, y = DATA[name]()
@@ -154,13 +161,13 @@ def make(folder: str, name: str) -> dict[str, Any]:
 
 
 def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
-    """Fit as a job, in this process; what the plan expects."""
+    """Run a fit as a job in this process, and return the plan's predictions."""
     from partirvm import jobs
     from partirvm.options import Request
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
-    parameters = Request(memory_limit=setting.limit << 20, **setting.asked)
+    parameters = Request(memory_limit=setting.limit << 20, **setting.options)
     held_out = str(place / "other.zarr") if setting.held_out else None
     done = jobs.fit(str(place / "train.zarr"), job, parameters, validation=held_out)
     assert done.plan is not None
@@ -172,7 +179,7 @@ def fit(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
 
 def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
-    """Predict or evaluate, in this process."""
+    """Predict or evaluate in this process."""
     from partirvm import predict
 
     warnings.simplefilter("ignore")
@@ -188,7 +195,7 @@ def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
 
 def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
-    """A row of the table."""
+    """Run a setting, and return its table row."""
     job = str(Path(folder, "job-" + "".join(c if c.isalnum() else "-" for c in setting.name)))
     about = {"setting": setting.name, "data": setting.data, "limit_mib": setting.limit}
     try:
@@ -205,12 +212,14 @@ def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Ingest, fit, write the table."""
+    """Ingest the data, run the fits, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="settings whose name or data hold this text")
-    parser.add_argument("--seconds", type=float, default=120.0, help="most seconds of each process (120)")
-    parser.add_argument("--folder", help="where to put some 300 MB for the time being (the system's temporary folder)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of the table (benchmarks/results)")
+    parser.add_argument("--only", default="", help="run only settings whose name or data contain this text")
+    parser.add_argument("--seconds", type=float, default=120.0, help="maximum seconds of each process (default: 120)")
+    parser.add_argument(
+        "--folder", help="folder for about 300 MB of temporary files (default: the system's temporary folder)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as folder:

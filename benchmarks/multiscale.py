@@ -1,12 +1,14 @@
-"""Several widths at once, and categories: RMSE, NLPD, vectors and seconds at equal numbers of candidates.
+"""Several widths in one model, and categorical features: RMSE, NLPD, vectors and seconds for equal numbers of
+candidates.
 
     python -m benchmarks.multiscale --data DIR [--case NAME ...] [--rows N] [--output FOLDER]
 
-Cases are ``etopo20``, the demo's terrain (``terrain``: needs matplotlib, no data) and ``nyc_green_taxi``, whose two
-zone ids are categorical. All variants of a case have the same training and test rows and the same number of candidates.
-``learn`` learns the widths before the fit; its seconds are included. HistGradientBoosting uses the 254 most frequent
-zones of each kind as categories, the others as missing. RMSE and NLPD are of held-out rows, in units of the training
-target's sd; ``cpu`` are seconds of all threads, which depend less on other load than wall seconds.
+The cases are ``etopo20``, the demo's terrain (``terrain``: needs matplotlib but no data) and ``nyc_green_taxi``, whose
+two zone ids are categorical. All variants of a case have the same training and test rows and the same number of
+candidates. ``learn`` learns the widths before the fit; its seconds are included. HistGradientBoosting uses the 254 most
+frequent zones of each kind as categories, and treats all other zones as missing. RMSE and NLPD are for held-out rows,
+in units of the sd of the training target. ``cpu`` are seconds of all threads, which depend less on other load than wall
+seconds.
 
 Measured on parts of the data, on a busy machine of two cores (``--case etopo20 --rows 15000 --partition-size 120``):
 
@@ -20,7 +22,7 @@ Measured on parts of the data, on a busy machine of two cores (``--case etopo20 
     etopo20     learn × 1, 8         15,000         480      305   29  0.3367  0.328
     ==========  ===================  ======  ==========  =======  ===  ======  =====
 
-and ``--rows 100000`` of etopo20 (1,000 candidates; the last two ways were not reached):
+and ``--rows 100000`` of etopo20 (1,000 candidates; the last two variants were not run):
 
     etopo20     gamma 50            100,000       1,000      728   14  0.2632  0.083
     etopo20     gamma 50 × 1, 8     100,000       1,000      832   14  0.2930  0.191
@@ -35,16 +37,16 @@ and the demo's terrain (``--case terrain --rows 20000 --partition-size 150``, 90
     terrain     learn                20,000         900      466   23  0.2687  0.103
     terrain     learn × 1, 8         20,000         900      453   27  0.2681  0.101
 
-On these parts, at equal numbers of candidates, several fixed widths protect against a wrong one and do not improve on a
-good one: half of the candidates or more are too narrow to be useful. Hence the default is one width, and the demo keeps
-its own. Learned together they gained 3 % of RMSE over one learned width on 15,000 rows of etopo20, nothing on terrain.
-There the learned width, 28, is optimal for the 500 centres that it was learned from; for 900 candidates a width of 80
-is better by a ninth.
+On these data, at equal numbers of candidates, several fixed widths protect against a wrong width. They do not improve
+on a good width, because at least half of the candidates are too narrow to be useful. Therefore the default is one
+width, and the demo keeps one width. Several learned widths reduced RMSE by 3 % compared with one learned width on
+15,000 rows of etopo20, but not on terrain. On terrain the learned width, 28, is optimal for the 500 centres used in
+learning; for 900 candidates a width of 80 is better by a ninth.
 
-nyc_green_taxi, 100,000 rows, 900 candidates, in one run: learned widths with numeric zones 0.4370 (200 vectors,
-14 CPU s), as categories 0.4022 (502, 39); boosting with numeric zones 0.4001 (10 CPU s), as categories 0.3802
-(30). With given kernels: one width for all 0.4369 (373), without zones 0.4396 (173), categories at scale
-0.4063 (591).
+One run on nyc_green_taxi with 100,000 rows and 900 candidates gave these RMSE. Learned widths with numeric zones:
+0.4370 (200 vectors, 14 CPU s), with categories: 0.4022 (502, 39). Boosting with numeric zones: 0.4001 (10 CPU s), with
+categories: 0.3802 (30). Given kernels: one width for all inputs 0.4369 (373), without zones 0.4396 (173), categories at
+scale 0.4063 (591).
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import grouped
 from benchmarks.datasets import Split, load_random
+from benchmarks.estimator_parameters import grouped
 from benchmarks.measure import apart, say, write
 from partirvm import RVMRegressor
 from partirvm.data import Columns, as_source
@@ -69,12 +71,12 @@ from partirvm.errors import PartirvmWarning
 ZONES = ("PULocationID", "DOLocationID")
 TAXI = ("log_distance", "sin_hour", "cos_hour", "dayofweek", "sin_doy", "cos_doy", "year", *ZONES)
 LEVELS = 254
-"""Maximum number of categories of HistGradientBoosting, besides missing."""
+"""Maximum number of categories of HistGradientBoosting, without the category of missing values."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A data set: test rows, candidates of a round, rounds, and the options of each variant by name."""
+    """A data set: number of test rows, candidates of a round, rounds, and the options of each variant by name."""
 
     name: str
     test_rows: int
@@ -138,7 +140,7 @@ COLUMNS = {
 
 
 def split_of(folder: str, case: Case, rows: int | None) -> Split:
-    """The case's rows in random order, seed 0; ``rows`` training rows, or all that are not test rows."""
+    """Return the rows of a case in random order (seed 0), split into test rows and at most ``rows`` training rows."""
     if case.name != "terrain":
         return load_random(folder, case.name, rows or 10**9, case.test_rows, 0)
     from partirvm.cli.terrain import load_terrain
@@ -151,7 +153,7 @@ def split_of(folder: str, case: Case, rows: int | None) -> Split:
 
 
 def fit(folder: str, case: Case, way: str, rows: int | None, memory_limit: str) -> dict[str, Any]:
-    """One fit and its scores, in this process."""
+    """Run one fit in this process, and return its scores."""
     split, options = split_of(folder, case, rows), dict(case.ways[way])
     about = {"data": case.name, "way": way, "rows": len(split.y)}
     if "boosting" in options:
@@ -183,7 +185,7 @@ def fit(folder: str, case: Case, way: str, rows: int | None, memory_limit: str) 
 
 
 def _coded(split: Split) -> tuple[Any, Any, Columns]:
-    """Rows with codes in place of the zones, as made by ``ingest --categorical``."""
+    """Return rows with codes in place of the zones, as ``ingest --categorical`` makes them."""
     X, X_test, categories = split.X.copy(), split.X_test.copy(), {}
     for name in ZONES:
         j = TAXI.index(name)
@@ -196,7 +198,7 @@ def _coded(split: Split) -> tuple[Any, Any, Columns]:
 
 
 def _boosted(split: Split, *, categories: bool) -> dict[str, Any]:
-    """The same with scikit-learn's HistGradientBoosting with default options."""
+    """Return the scores of scikit-learn's HistGradientBoosting with default options."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     X, X_test, zones = split.X.copy(), split.X_test.copy(), [TAXI.index(name) for name in ZONES] if categories else []
@@ -214,15 +216,17 @@ def _boosted(split: Split, *, categories: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the cases asked for and write the table."""
+    """Run the requested cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
-    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets; all unless given")
-    parser.add_argument("--way", nargs="+", help="names of ways; all unless given")
-    parser.add_argument("--rows", type=int, help="training rows at most; all unless given")
-    parser.add_argument("--partition-size", type=int, help="candidates of a round; each case has its own unless given")
-    parser.add_argument("--memory-limit", default="3GiB", help="of each process (3GiB)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets (default: all)")
+    parser.add_argument("--way", nargs="+", help="names of variants (default: all)")
+    parser.add_argument("--rows", type=int, help="maximum number of training rows (default: all)")
+    parser.add_argument(
+        "--partition-size", type=int, help="number of candidates per round (default: depends on the case)"
+    )
+    parser.add_argument("--memory-limit", default="3GiB", help="memory limit of each process (default: 3GiB)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     rows = []
     for case in map(CASES.__getitem__, options.case):

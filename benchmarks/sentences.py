@@ -1,10 +1,10 @@
-"""Sentences drawn at random from docstrings, comments, messages, help and the README, for a reader to judge.
+"""A random sample of sentences from docstrings, comments, messages, help and the README, to be judged by a reader.
 
     python -m benchmarks.sentences [--draw 100] [--seed 0] [--root FOLDER]
 
-Prints one sentence a line, with the file and line where it stands. Equal parts come from docstrings, from comments and
+The program prints one sentence per line, with its file and line. Equal parts come from docstrings, from comments and
 messages (texts of exceptions, warnings, plans and reports), from the help of options and commands, and from README.md.
-A reader who knows scikit-learn but not this code says of each whether it is understood at first reading.
+A reader who knows scikit-learn but not this code judges whether each sentence is understood at first reading.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 Found = tuple[str, str]
-"""Where a sentence stands, and the sentence."""
+"""A sentence, preceded by its file and line."""
 
 SHORTEST = 5
-"""Fewest words of a sentence."""
+"""Minimum number of words of a sentence."""
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text: without its code blocks, sections, tables and doctests."""
+    """Yield the sentences of a text, without code blocks, sections, tables and doctests."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         lines = [line.strip() for line in paragraph.splitlines()]
         if any(re.match(r">>>|[|`$#]{1,3}|-{3,}|\.venv|python -m|partirvm ", line) for line in lines):
@@ -37,7 +37,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def of_module(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Docstrings, messages and help of a module: the kind, the text and its line."""
+    """Yield kind, text and line of the docstrings, messages and help texts of a module."""
     tree = ast.parse(path.read_text())
     docs = set()
     for node in ast.walk(tree):
@@ -66,7 +66,7 @@ def of_module(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def found(root: Path) -> dict[str, list[Found]]:
-    """All sentences below ``root`` by kind."""
+    """Return all sentences of the files below ``root``, by kind."""
     every: dict[str, list[Found]] = {"docstring": [], "message": [], "help": [], "readme": []}
     for path in sorted((root / "partirvm").rglob("*.py")):
         for kind, text, line in of_module(path):
@@ -76,17 +76,17 @@ def found(root: Path) -> dict[str, list[Found]]:
 
 
 def main() -> None:
-    """Draw and print."""
+    """Print a random sample of sentences of each kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--root", type=Path, default=Path())
-    asked = parser.parse_args()
-    rng = np.random.default_rng(asked.seed)
-    every = found(asked.root)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    every = found(options.root)
     for kind, texts in every.items():
-        print(f"# {kind}: {asked.draw // len(every)} of {len(texts)}")
-        for index in rng.choice(len(texts), min(asked.draw // len(every), len(texts)), replace=False):
+        print(f"# {kind}: {options.draw // len(every)} of {len(texts)}")
+        for index in rng.choice(len(texts), min(options.draw // len(every), len(texts)), replace=False):
             print("{}\t{}".format(*texts[index]))
 
 

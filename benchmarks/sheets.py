@@ -1,4 +1,4 @@
-"""Figures with several panels for the benchmarks. Drawn with the Agg canvas, so that no screen is needed."""
+"""Figures with several panels for the benchmarks. The Agg canvas is used, so that no screen is needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from benchmarks.measure import say
 INK, GRID = "#222222", "#dddddd"
 
 PANEL = (4.6, 3.4)
-"""Width and height of a panel in inches."""
+"""Default width and height of a panel in inches."""
 
 DPI = 150
 
 
 def sheet(panels: int, title: str, columns: int = 2, panel: tuple[float, float] = PANEL) -> tuple[Any, list[Any]]:
-    """A figure with this number of panels and of columns, and a title; their axes."""
+    """Make a figure with a title and the given numbers of panels and columns; return the figure and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,11 +1,11 @@
-"""The working set on real data: seconds, peak memory, test RMSE and NLPD, vectors, and the ratio R.
+"""The working set on real data: seconds, peak memory, test RMSE and NLPD, vectors, and the ratio R defined below.
 
     python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections] [--output FOLDER]
 
-R is the seconds of a whole fit, from opening DATA to the last model, divided by the seconds of one *bare pass* at the
-final number of vectors, which only reads the same tiles, evaluates the same kernel columns and sums one symmetric
-product ΦᵀΦ over them. ``bare_rate`` is the flop rate of that pass as a fraction of the machine's ``dgemm`` rate,
-counting only M² flops per row. RMSE and NLPD are of held-out rows, in units of the training target's sd.
+R is the time of a whole fit, from opening DATA to the last model, divided by the time of one *bare pass* at the final
+number of vectors. The bare pass only reads the same tiles, evaluates the same kernel columns, and sums one symmetric
+product ΦᵀΦ. ``bare_rate`` is the flop rate of the bare pass as a fraction of the machine's ``dgemm`` rate, counting
+only M² flops per row for M vectors. RMSE and NLPD are for held-out rows, in units of the sd of the training target.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Float = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Case:
-    """One fit: data set, width, candidates per round, rounds."""
+    """A fit: data set, width, candidates per round, rounds."""
 
     name: str
     gamma: float
@@ -66,7 +66,7 @@ COLUMNS = {
 
 
 def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
-    """Make DATA of the training and the test rows of a set."""
+    """Make DATA from the training and the test rows of a set."""
     split = load(folder, name)
     partirvm.ingest((split.X, split.y), f"{target}/train.zarr")
     partirvm.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
@@ -74,7 +74,7 @@ def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
 
 
 def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, Any]:
-    """One whole fit in this process."""
+    """Run one whole fit in this process, and return its measurements."""
     began = time.perf_counter()
     parameters = Request(
         gamma=case.gamma,
@@ -90,12 +90,12 @@ def fit(place: str, case: Case, selection: str, memory_limit: str) -> dict[str, 
 
 
 def evaluate(place: str) -> dict[str, Any]:
-    """Scores on the test rows."""
+    """Compute the scores of the model on the test rows."""
     return predict.evaluate(f"{place}/job", f"{place}/test.zarr")
 
 
 def bare_pass(model: Model, source: ZarrSource) -> float:
-    """Seconds of one pass that reads the tiles, evaluates the model's columns and sums ΦᵀΦ."""
+    """Return the seconds of one pass that reads the tiles, evaluates the model's columns and sums ΦᵀΦ."""
 
     def gram(number: int) -> Float:
         X = source.tile(number).X
@@ -109,7 +109,7 @@ def bare_pass(model: Model, source: ZarrSource) -> float:
 
 
 def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
-    """Flops per second of a square matrix product on all cores: the median of a few."""
+    """Return the flops per second of a square matrix product on all cores: the median of several runs."""
     a = np.random.default_rng(0).standard_normal((size, size))
     seconds = []
     with threadpool_limits(usable_cores(), user_api="blas"):
@@ -122,7 +122,7 @@ def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
 
 
 def bare(place: str, repeats: int) -> dict[str, Any]:
-    """The bare pass at the final number of vectors, and how near it is to ``dgemm``."""
+    """Measure the bare pass at the final number of vectors, and its flop rate compared with ``dgemm``."""
     (newest,) = sorted(Path(place).glob("model-*"))[-1:]
     model, source = load_model(str(newest)), ZarrSource(f"{place}/train.zarr")
     seconds = median(bare_pass(model, source) for _ in range(repeats))
@@ -131,7 +131,7 @@ def bare(place: str, repeats: int) -> dict[str, Any]:
 
 
 def measure(folder: str, case: Case, selection: str, memory_limit: str, repeats: int) -> dict[str, Any]:
-    """All figures of one case, each part in its own process; fit and bare pass in turns."""
+    """Measure all quantities of one case, each in a separate process; fits and bare passes alternate."""
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
         about = apart(ingest, folder, case.name, place)
         fits, passes = [], []
@@ -159,14 +159,16 @@ def measure(folder: str, case: Case, selection: str, memory_limit: str, repeats:
 
 
 def main() -> None:
-    """Run the cases asked for and write the table."""
+    """Run the requested cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
-    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets; all unless given")
-    parser.add_argument("--selections", action="store_true", help="compare error, random and gain")
-    parser.add_argument("--memory-limit", default="2GiB", help="of each process (2GiB)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each fit; the median is quoted (3)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of the tables (benchmarks/results)")
+    parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES), help="data sets (default: all)")
+    parser.add_argument("--selections", action="store_true", help="compare the selections error, random and gain")
+    parser.add_argument("--memory-limit", default="2GiB", help="memory limit of each process (default: 2GiB)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of runs of each fit; the table has the median (default: 3)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     selections = ("error", "random", "gain") if options.selections else ("auto",)
     rows = [

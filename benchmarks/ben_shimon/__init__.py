@@ -1,1 +1,1 @@
-"""The experiments of Ben-Shimon & Shmilovici (2006), repeated: ``python -m benchmarks.ben_shimon --help``."""
+"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): ``python -m benchmarks.ben_shimon --help``."""

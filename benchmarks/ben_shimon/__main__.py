@@ -1,4 +1,4 @@
-"""The experiments of Ben-Shimon & Shmilovici (2006), repeated: Tables 2–4, 6 and 7–9, Figures 1 and 2, and extensions.
+"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9, Figures 1 and 2, extensions.
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
@@ -6,14 +6,15 @@
 6             the working set over P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
 figures       Figures 1 and 2: vectors and RMSE over time
-likelihoods   the rows used by the posterior: all rows, a sample, its partition; ``literal`` is the scheme of the paper,
-              whose last fit also uses its candidates' rows only, and whose fits end at P/2 vectors
-growth        seconds where rows double
+likelihoods   the rows that the posterior uses: all rows, a sample, or the partition; ``literal`` is the scheme of the
+              paper: its last fit also uses only the rows of the candidates, and its fits end at P/2 vectors
+growth        seconds as the number of rows doubles
 tradeoff      RMSE over vectors, for several P and widths
 
-All competitors use the same splits, seed and width, in turns in one process. A table that would take longer than
-``--minutes`` has fewer splits, the same for all competitors of a set; the tables state the number.
-DIR: see ``benchmarks/datasets.py``; sizes and noise of the generated sets: ``benchmarks/ben_shimon/data.py``.
+All competitors use the same splits, seed and width. Their fits alternate in one process. If a table would take longer
+than ``--minutes``, all competitors use fewer splits of a set; the tables state the number of splits. P is the partition
+size. ``benchmarks/datasets.py`` describes the files in DIR; ``benchmarks/ben_shimon/data.py`` states the sizes and the
+noise of the generated sets.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ TABLES = tuple(name for part in PARTS for name in part.tables)
 def write_part(
     part: Part, fits: list[dict[str, Any]], sections: list[Section], about: dict[str, Any], output: Path
 ) -> None:
-    """Write ben_shimon_PART.md and .json, and print the text."""
+    """Write the files ben_shimon_PART.md and ben_shimon_PART.json, and print the text."""
     output.mkdir(parents=True, exist_ok=True)
     head = ", ".join(
-        f"{key} {value}" for key, value in {**about["machine"], **about["asked"]}.items() if value is not None
+        f"{key} {value}" for key, value in {**about["machine"], **about["settings"]}.items() if value is not None
     )
     texts = [f"# Ben-Shimon & Shmilovici (2006): {part.name.replace('_', ' ')}", head, NOTE]
     texts += [f"## {heading}\n\n{text}" for heading, text in sections]
@@ -51,36 +52,32 @@ def write_part(
 
 
 NOTE = (
-    "Mean ± standard deviation over random splits, the same for every competitor; beside it the paper's mean. Errors "
-    "are in the target's own units, on rows never seen; those of sinc and friedman_1 are against noise-free targets."
+    "Mean ± standard deviation over random splits, which all competitors share, and the paper's mean. Errors "
+    "are in units of the target, on test rows; the test targets of sinc and friedman_1 have no noise."
 )
 
 
 def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -> None:
-    """One part: its fits, its text."""
+    """Run the fits of one part, and write its text."""
     began = time.perf_counter()
     fits, sections = part.run(datasets, settings, output)
     seconds = time.perf_counter() - began
-    asked = {"repeats": settings.repeats, "rows at most": settings.rows, "seconds in all": round(seconds)}
-    write_part(part, fits, sections, {"machine": machine(), "asked": asked}, output)
+    settings_text = {"repeats": settings.repeats, "maximum rows": settings.rows, "seconds in all": round(seconds)}
+    write_part(part, fits, sections, {"machine": machine(), "settings": settings_text}, output)
     say(f"{part.name}: {seconds:.0f} s")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested tables and write them."""
+    """Run the requested parts and write their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
-    parser.add_argument(
-        "--table", nargs="+", choices=TABLES, default=TABLES, metavar="N", help="tables; all unless given"
-    )
-    parser.add_argument(
-        "--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets; all in DIR unless given"
-    )
-    parser.add_argument("--repeats", type=int, default=10, help="random splits (10)")
-    parser.add_argument("--minutes", type=float, help="most minutes of a part (1 to 8, see PARTS)")
-    parser.add_argument("--rows", type=int, help="at most so many training rows, for a quick look")
-    parser.add_argument("--widths", action="store_true", help="only find the widths again, by cross-validation")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--table", nargs="+", choices=TABLES, default=TABLES, metavar="N", help="tables (default: all)")
+    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all in DIR)")
+    parser.add_argument("--repeats", type=int, default=10, help="number of random splits (default: 10)")
+    parser.add_argument("--minutes", type=float, help="maximum minutes of a part (default: 1 to 8, see PARTS)")
+    parser.add_argument("--rows", type=int, help="maximum number of training rows, for a short run")
+    parser.add_argument("--widths", action="store_true", help="only choose the widths again, by cross-validation")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output, wanted = Path(options.output), tuple(options.sets) if options.sets else None
     warm_up()
@@ -95,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         datasets = available(options.data, part.sets, wanted)
         if not datasets:
-            say(f"{part.name}: none of its data sets")
+            say(f"{part.name}: no data sets are available")
             continue
         gammas = widths(datasets, options.data, options.rows)
         settings = Settings(options.data, options.repeats, options.rows, gammas, 60 * (options.minutes or part.minutes))

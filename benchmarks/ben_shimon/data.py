@@ -1,13 +1,14 @@
 """The data sets of Ben-Shimon & Shmilovici (2006): sizes, splits, widths.
 
-A split is a random permutation of the rows by a seed: the first ``train`` rows train, the next ``test`` rows test. A
-generated set is drawn anew for each seed. The paper gives neither the sizes nor the noise of the generated sets. Here:
+A split is a random permutation of the rows by a seed. The first ``train`` rows are training rows, and the next ``test``
+rows are test rows. A generated set is generated again for each seed. The paper states neither the sizes nor the noise
+of the generated sets. These benchmarks use
 
 sinc          y = sin(x)/x + 0.1·noise, x uniform on [−10, 10]; 1,000 training rows, 1,000 noise-free test rows
 friedman_1    y = 10 sin(π x₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + noise, ten inputs uniform on [0, 1], five of them
               irrelevant; noise sd 1; 3,000 training rows, 1,000 noise-free test rows
 
-The others are files NAME.npz in a folder, see ``benchmarks/datasets.py``; missing ones are left out.
+All other sets are files NAME.npz in a folder, see ``benchmarks/datasets.py``. Missing files are skipped.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from benchmarks.datasets import Split, load_random
 Float = NDArray[np.float64]
 
 SINC_NOISE = 0.1
-"""Standard deviation of the noise of Sinc's training targets."""
+"""Standard deviation of the noise in the training targets of Sinc."""
 
 FRIEDMAN_NOISE = 1.0
-"""Standard deviation of the noise of Friedman#1's training targets: Friedman's own choice."""
+"""Standard deviation of the noise in the training targets of Friedman#1, as in Friedman's paper."""
 
 
 def sinc(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Inputs (rows, 1) and noise-free targets."""
+    """Generate inputs (rows, 1) and noise-free targets of Sinc."""
     X = rng.uniform(-10, 10, size=(rows, 1))
     return X, np.sinc(X[:, 0] / np.pi)
 
 
 def friedman(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Inputs (rows, 10) and noise-free targets."""
+    """Generate inputs (rows, 10) and noise-free targets of Friedman#1."""
     X = rng.uniform(size=(rows, 10))
     smooth = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
     return X, smooth
@@ -47,12 +48,12 @@ def friedman(rows: int, rng: Any) -> tuple[Float, Float]:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One set: its name, sizes, the Gaussian width, and its generator if it is generated.
+    """A data set: its name, sizes, the Gaussian width, and the generator of a generated set.
 
-    ``gamma`` refers to standardised inputs. It comes from 5-fold cross-validation on the training rows of split 0:
-    ``python -m benchmarks.ben_shimon --data DIR --widths`` prints it again. None: found before the first fit.
-    Friedman#1's is the second best: its error hardly differs from that at half the gamma (1.127 against 1.123), where
-    ``basic`` ends in a poor optimum.
+    ``gamma`` refers to standardised inputs. The values come from 5-fold cross-validation on the training rows of split
+    0; ``python -m benchmarks.ben_shimon --data DIR --widths`` repeats it. If ``gamma`` is None, the width is chosen
+    before the first fit. For Friedman#1 the second-best width is used. Its error (1.127) hardly differs from the error
+    at half the gamma (1.123), where ``basic`` ends in a poor optimum.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Dataset:
     noise: float = 0.0
 
     def split(self, folder: str | Path, seed: int, rows: int | None = None) -> Split:
-        """Training and test rows of this seed; ``rows`` caps the training rows."""
+        """Return the training and test rows for a seed; ``rows`` is the maximum number of training rows."""
         train = min(self.train, rows or self.train)
         if self.generate is None:
             return load_random(folder, self.name, train, self.test, seed)
@@ -73,7 +74,7 @@ class Dataset:
         return Split(self.name, X, y, *self.generate(self.test, rng))
 
     def present(self, folder: str | Path) -> bool:
-        """True if the set is available in this folder."""
+        """Return True if the set is available in this folder."""
         return self.generate is not None or Path(folder, f"{self.name}.npz").exists()
 
 
@@ -94,20 +95,20 @@ DATASETS = {
         Dataset("pumadyn_32nm", 6144, 2048, 0.000977),
     )
 }
-"""All sets. The paper splits Boston 481/25, Abalone 3341/836 and the pumadyn sets 6144/2048."""
+"""All data sets. The paper splits Boston 481/25, Abalone 3341/836 and the pumadyn sets 6144/2048."""
 
 SMALL = ("boston", "sinc", "friedman_1", "abalone")
-"""The sets of Tables 2–4."""
+"""The data sets of Tables 2–4."""
 
 PUMADYN = tuple(name for name in DATASETS if name.startswith("pumadyn"))
-"""The sets of Tables 7–9."""
+"""The data sets of Tables 7–9."""
 
 TABLE_6 = ("pumadyn_8fh", "pumadyn_8nm", "pumadyn_32fh", "pumadyn_32nm")
-"""The sets of Table 6."""
+"""The data sets of Table 6."""
 
 
 def available(folder: str | Path, names: tuple[str, ...], wanted: tuple[str, ...] | None = None) -> list[Dataset]:
-    """The named sets that are requested and available; prints the missing ones."""
+    """Return the named sets that are available in the folder, and print the names of missing sets."""
     chosen = [DATASETS[name] for name in names if wanted is None or name in wanted]
     missing = [dataset.name for dataset in chosen if not dataset.present(folder)]
     if missing:

@@ -1,4 +1,7 @@
-"""The pictures: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off. Lines in, a PNG out."""
+"""Pictures of the results: Figures 1 and 2 (vectors and RMSE over time), growth, and the trade-off.
+
+The functions draw lines of results to PNG files.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ Lines = list[dict[str, Any]]
 STAR = "#d4a017"
 
 COLOURS = {"basic": "#8a8a8a", "split-merge": "#c8553d", "incremental": "#3b6ea8", "working-set": "#3d8f5f"}
-"""Of the strategies."""
+"""The colours of the strategies."""
 
 MARKERS = {"split-merge": "s", "incremental": "o", "working-set": "^"}
 
 RAMP = ("#b9d4ee", "#7fb0dc", "#3b6ea8", "#274a73", "#12233a")
-"""Of widths, from wide kernels to narrow ones."""
+"""The colours of widths, from wide kernels to narrow kernels."""
 
 AREA = 1.3
-"""Of a dot, in square points, per P to the power of 0.7."""
+"""The area of a dot in square points, divided by P to the power of 0.7."""
 
 CROWD = 45
-"""Points of a curve beyond which they get no markers."""
+"""Maximum number of points of a curve that is drawn with markers."""
 
 
 def _plain(axis: Any) -> None:
-    """Plain numbers on a logarithmic axis, few of them."""
+    """Label a logarithmic axis with a few plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -37,7 +40,7 @@ def _plain(axis: Any) -> None:
 
 
 def over_time(traces: Lines, key: str, path: Path) -> None:
-    """Figure 1 (``key`` "vectors") or 2 ("rmse"): a panel per set, a curve per strategy, seconds across."""
+    """Draw Figure 1 (``key`` "vectors") or 2 ("rmse"): a panel per set, a curve per strategy, seconds on the x axis."""
     sets = list(dict.fromkeys(trace["data"] for trace in traces))
     number, what = {"vectors": (1, "Relevance vectors"), "rmse": (2, "Test RMSE")}[key]
     figure, axes = sheet(len(sets), f"Figure {number}. {what} over the seconds of a fit")
@@ -65,7 +68,7 @@ def over_time(traces: Lines, key: str, path: Path) -> None:
 
 
 def _mark_paper(panel: Any, name: str, key: str) -> None:
-    """A line at the paper's number for the working set."""
+    """Draw a line at the paper's number for the working set."""
     theirs: Any = paper.rmse(name, "working-set") if key == "rmse" else paper.vectors(name, "working-set")
     if theirs is None:
         return
@@ -74,7 +77,9 @@ def _mark_paper(panel: Any, name: str, key: str) -> None:
 
 
 def growth(lines: Lines, path: Path) -> None:
-    """Seconds over rows, both logarithmic: a panel per strategy, a curve per likelihood, slopes 1 and 2 for the eye."""
+    """Draw seconds over rows on logarithmic axes: a panel per strategy, a curve per likelihood, and lines of slopes 1
+    and 2.
+    """
     strategies = list(dict.fromkeys(line["competitor"].split(", ")[0] for line in lines))
     figure, axes = sheet(len(strategies), "Seconds of a fit over rows, P = 50 (Friedman#1)")
     colours = dict(zip(range(4), ("#3d8f5f", "#3b6ea8", "#b07aa1", "#c8553d"), strict=True))
@@ -99,7 +104,7 @@ def growth(lines: Lines, path: Path) -> None:
 
 
 def _slopes(panel: Any, lines: Lines) -> None:
-    """Dotted lines that double and quadruple where rows double, through the middle of the first sizes."""
+    """Draw dotted lines of slopes 1 and 2 through the middle of the first sizes."""
     first, last = min(line["rows"] for line in lines), max(line["rows"] for line in lines)
     start = sorted(line["seconds"] for line in lines if line["rows"] == first)[0]
     top = panel.get_ylim()[1]
@@ -110,7 +115,7 @@ def _slopes(panel: Any, lines: Lines) -> None:
 
 
 def tradeoff(rows: Lines, path: Path) -> None:
-    """RMSE over vectors: a panel per set, a colour per width, a dot per P, the paper's point as a star."""
+    """Draw RMSE over vectors: a panel per set, a colour per width, a dot per P, and a star for the paper's result."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
     sizes = ", ".join(str(size) for size in sorted({row["P"] for row in rows}))
     figure, axes = sheet(

@@ -1,7 +1,8 @@
-"""Fits of competitors on the same random splits, in turns in one process, and their results.
+"""Fits of competitors on the same random splits. The fits of all competitors alternate in one process.
 
-A *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole ``fit`` call),
-rmse on the test rows, vectors, and from the history: lines (fits of basic RVMs), iterations, heuristic_seconds, ended.
+The result of a *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole
+``fit`` call), rmse on the test rows, vectors, and from the history lines (fits of basic RVMs), iterations,
+heuristic_seconds, ended.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import grouped
 from benchmarks.ben_shimon.data import Dataset
 from benchmarks.datasets import Split
+from benchmarks.estimator_parameters import grouped
 from benchmarks.measure import say
 from partirvm import RVMRegressor
 from partirvm.errors import PartirvmWarning
@@ -26,7 +27,7 @@ Fit = dict[str, Any]
 
 @dataclass(frozen=True)
 class Competitor:
-    """A name for the tables, and the options of the fit."""
+    """A competitor in a comparison: its name in the tables, and the options of its fit."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -34,7 +35,7 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings: data folder, splits, maximum training rows, widths by set, seconds per table."""
+    """The settings of a run: data folder, splits, maximum training rows, widths by set, seconds per table."""
 
     folder: str
     repeats: int
@@ -44,7 +45,7 @@ class Settings:
 
 
 def warm_up() -> None:
-    """A small fit of each kind, so that no competitor's time includes loading libraries."""
+    """Run a small fit of each kind, so that no measured time includes loading libraries."""
     X = np.random.default_rng(0).uniform(-3, 3, size=(300, 1))
     for strategy in ("basic", "working-set"):
         fit_once(
@@ -53,10 +54,10 @@ def warm_up() -> None:
 
 
 def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
-    """One fit: its cost and its scores."""
+    """Run one fit, and return its cost and its scores."""
     estimator = RVMRegressor(gamma=gamma, random_state=seed, **grouped(competitor.options))
     with warnings.catch_warnings():
-        # Duplicate rows and the heuristic's caps are properties of these data, the same for all competitors.
+        # Warnings on duplicate rows and the heuristic's limits concern these data, and all competitors alike.
         warnings.simplefilter("ignore", PartirvmWarning)
         began, cpu_began = time.perf_counter(), time.process_time()
         estimator.fit(split.X, split.y)
@@ -87,10 +88,10 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
 def compare(
     title: str, dataset: Dataset, competitors: Sequence[Competitor], settings: Settings, share: float
 ) -> list[Fit]:
-    """All competitors on one split after another, in an order that rotates with the split.
+    """Fit all competitors on one split after another, in an order that rotates with the split.
 
-    Another split begins only if it is expected to end within ``share`` seconds; the first always runs. So all
-    competitors have the same splits.
+    The first split always runs. A further split starts only if it is expected to end within ``share`` seconds.
+    Therefore all competitors have the same splits.
     """
     fits: list[Fit] = []
     began = time.perf_counter()
@@ -113,7 +114,10 @@ def compare(
 def compare_all(
     title: str, datasets: Iterable[Dataset], competitors: Sequence[Competitor], settings: Settings
 ) -> list[Fit]:
-    """``compare`` on each set; they share the seconds of a table evenly, and unused seconds go to the next set."""
+    """Run ``compare`` on each set.
+
+    All sets have equal shares of the seconds of a table, and unused seconds go to the next set.
+    """
     datasets, fits, left = list(datasets), [], settings.budget
     for number, dataset in enumerate(datasets):
         began = time.perf_counter()
@@ -123,6 +127,6 @@ def compare_all(
 
 
 def turned(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
-    """The competitors in cyclic order, starting with another one."""
+    """Return the competitors in cyclic order, starting with the competitor number ``by``."""
     by %= max(len(competitors), 1)
     return [*competitors[by:], *competitors[:by]]

@@ -1,4 +1,4 @@
-"""The goals of the tables, each with its number, its bound, and whether it is met."""
+"""The goals of the tables. Each goal has a result, a bound, and a mark that states whether the bound is met."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from benchmarks.ben_shimon.tables import heuristic_quality, names, ratios_to_bas
 from benchmarks.measure import table
 
 VECTORS = 1.5
-"""Maximum number of vectors, as a multiple of the paper's (the upper end of its range)."""
+"""Maximum number of vectors, divided by the paper's number (the upper end of its range)."""
 
 TIMES = {"abalone": 0.5, "friedman_1": 1.5}
-"""Maximum seconds of a strategy, as a multiple of those of ``basic`` in the same run; other ratios are only shown."""
+"""Maximum seconds of a strategy, divided by the seconds of ``basic`` in the same run. The other ratios have no goal."""
 
 HEURISTIC = 1.5
-"""Maximum seconds at the heuristic's P, as a multiple of those at the best P."""
+"""Maximum seconds at the heuristic's P, divided by the seconds at the best P."""
 
 GROWTH = 2.3
-"""Maximum growth of seconds per doubling of rows, for fit rows whose cost is linear."""
+"""Maximum growth of seconds per doubling of rows, for fits of linear cost."""
 
 COLUMNS = {"goal": "", "data": "", "competitor": "", "reached": ".4g", "bound": ".4g", "met": ""}
 
 
 def goal(what: str, name: str, competitor: str, reached: float, bound: float) -> dict[str, Any]:
-    """One table row; ``bound`` is an upper bound."""
+    """Return one table row; ``bound`` is an upper bound."""
     met = "yes" if reached <= bound else "NO"
     return {"goal": what, "data": name, "competitor": competitor, "reached": reached, "bound": bound, "met": met}
 
 
 def accuracy_goals(fits: list[Fit]) -> list[dict[str, Any]]:
-    """RMSE ≤ the paper's mean + one standard deviation, and vectors ≤ 1.5 × the paper's, of the partition strategies.
+    """Return two goals per strategy: RMSE ≤ the paper's mean + one standard deviation, and vectors ≤ 1.5 × the paper's
+    number.
 
-    The paper's standard deviations are unknown; those of our own splits are used instead.
+    The paper's standard deviations are unknown; the standard deviations of our own splits are used instead.
     """
     goals = []
     for name in names(fits, "data"):
@@ -52,7 +53,7 @@ def accuracy_goals(fits: list[Fit]) -> list[dict[str, Any]]:
 
 
 def time_goals(fits: list[Fit]) -> list[dict[str, Any]]:
-    """Seconds ÷ seconds of ``basic`` in the same run."""
+    """Return the goals of seconds ÷ seconds of ``basic`` in the same run."""
     return [
         goal("seconds ÷ basic", name, strategy, fmean(ratios_to_basic(fits, name, strategy)), TIMES[name])
         for name in names(fits, "data")
@@ -63,7 +64,7 @@ def time_goals(fits: list[Fit]) -> list[dict[str, Any]]:
 
 
 def heuristic_goals(fits: list[Fit]) -> list[dict[str, Any]]:
-    """Seconds at the heuristic's P ÷ seconds at the best P."""
+    """Return the goals of seconds at the heuristic's P ÷ seconds at the best P."""
     return [
         goal(
             "time at the heuristic's P ÷ at the best",
@@ -77,7 +78,7 @@ def heuristic_goals(fits: list[Fit]) -> list[dict[str, Any]]:
 
 
 def growth_goals(rows: list[dict[str, Any]], linear: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Largest growth of seconds per doubling of rows, for the competitors whose cost should be linear."""
+    """Return the goals of the largest growth of seconds per doubling of rows, for competitors of linear cost."""
     return [
         goal("growth per doubling", "friedman_1", name, max(factors), GROWTH)
         for name in linear
@@ -86,5 +87,5 @@ def growth_goals(rows: list[dict[str, Any]], linear: tuple[str, ...]) -> list[di
 
 
 def goals_text(goals: list[dict[str, Any]]) -> str:
-    """The table of goals."""
+    """Return the table of goals as Markdown."""
     return table(goals, COLUMNS)

@@ -1,8 +1,8 @@
-"""How the cost grows: rows doubled at fixed P and width, on Friedman#1-like data.
+"""Growth of the cost: the number of rows doubles at fixed P and width, on data like Friedman#1.
 
-``sample`` and ``partition`` with a fixed number of noise rows are linear in the rows; ``partition`` with the residual
-of all rows and ``full`` are quadratic. A run whose predicted time exceeds ``LONGEST`` seconds is left out, and so are
-all larger ones of the same competitor.
+The cost of ``sample``, and of ``partition`` with a fixed number of noise rows, is linear in the number of rows. The
+cost of ``full``, and of ``partition`` with the residuals of all rows, is quadratic. A run is skipped if its predicted
+time exceeds ``LONGEST`` seconds, and all larger runs of its competitor are skipped too.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ TEST_ROWS = 2_000
 PARTITION_SIZE = 50
 
 GAMMA = 0.0125
-"""The width of Friedman#1's table, used for all sizes."""
+"""The width of the Friedman#1 tables, used for all sizes."""
 
 NOISE_ROWS = 2_000
-"""Rows whose residual gives σ² in ``partition, fixed noise rows``."""
+"""Number of rows whose residuals estimate σ² in ``partition, fixed noise rows``."""
 
 LONGEST = 60.0
 """Maximum predicted seconds of a run."""
 
 QUICK, RUNS = 10.0, 3
-"""Fits shorter than ``QUICK`` seconds are run ``RUNS`` times, in turns; the table has the median."""
+"""Fits shorter than ``QUICK`` seconds are repeated ``RUNS`` times, alternating with other fits; the table has the
+median.
+"""
 
 LIKELIHOODS: dict[str, dict[str, Any]] = {
     "sample": {"fit_rows": "sample"},
@@ -50,16 +52,22 @@ COMPETITORS = tuple(
 )
 
 LINEAR = tuple(one.name for one in COMPETITORS if one.options["fit_rows"] == "sample" or "noise_rows" in one.options)
-"""Competitors whose cost should be linear in the rows."""
+"""The competitors whose cost should be linear in the number of rows."""
 
 COLUMNS = {
     "competitor": "", "rows": ",", "seconds": ".2f", "factor": ".2f", "vectors": "", "rmse": ".3f", "runs": ""
 }  # fmt: skip
-"""``seconds`` are CPU seconds of all cores, which depend little on other load; ``factor``: over half the rows."""
+"""``seconds`` are CPU seconds of all cores, which depend little on other load.
+
+``factor`` is the ratio to the seconds for half the number of rows.
+"""
 
 
 def data(rows: int) -> Split:
-    """Friedman#1 of this many training rows; the first rows are the same whatever their number."""
+    """Generate Friedman#1 with the given number of training rows.
+
+    The first rows are the same for every number of rows.
+    """
     rng = np.random.default_rng(0)
     X_test, y_test = friedman(TEST_ROWS, rng)
     X, smooth = friedman(rows, rng)
@@ -68,7 +76,7 @@ def data(rows: int) -> Split:
 
 
 def growth(sizes: tuple[int, ...] = ROWS, longest: float = LONGEST) -> list[dict[str, Any]]:
-    """One line per competitor and number of rows, those of a competitor together."""
+    """Return one line per competitor and number of rows, sorted by competitor."""
     lines: dict[str, list[dict[str, Any]]] = {one.name: [] for one in COMPETITORS}
     for rows in sizes:
         split = data(rows)
@@ -101,7 +109,7 @@ def _line(name: str, rows: int, fits: list[dict[str, Any]], before: list[dict[st
 
 
 def _affordable(before: list[dict[str, Any]], rows: int, longest: float) -> bool:
-    """True if the predicted time is at most ``longest`` seconds, or if nothing is known yet."""
+    """Return True if the predicted time is at most ``longest`` seconds, or if there is no earlier run."""
     if not before:
         return rows == min(ROWS[0], rows)
     last = before[-1]
@@ -110,5 +118,5 @@ def _affordable(before: list[dict[str, Any]], rows: int, longest: float) -> bool
         return False
     affordable: bool = last["seconds"] * factor <= longest
     if not affordable:
-        say(f"growth: {rows:,} rows, {last['competitor']}: left out, it would take {last['seconds'] * factor:.0f} s")
+        say(f"growth: {rows:,} rows, {last['competitor']}: skipped, predicted time {last['seconds'] * factor:.0f} s")
     return affordable

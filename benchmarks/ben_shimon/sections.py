@@ -1,4 +1,4 @@
-"""The parts of the benchmark: each runs its fits and returns the results as headings and Markdown."""
+"""The parts of the benchmark. Each part runs its fits, and returns the results as headings and Markdown."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from benchmarks.ben_shimon.tradeoff import tradeoff, tradeoff_rows
 from benchmarks.measure import table
 
 Section = tuple[str, str]
-"""A heading and its text."""
+"""A section of the results: a heading and its text."""
 
 Answer = tuple[list[Fit], list[Section]]
-"""The fits of a part, and the text of its results."""
+"""The result of a part: its fits, and the text of its sections."""
 
 THREE = paper.STRATEGIES[1:]
 
@@ -52,17 +52,17 @@ OF_TRADEOFF = ("boston", "sinc", "friedman_1", "abalone", *TABLE_6)
 
 
 def size_of(name: str) -> int | str:
-    """P of a set in the paper: 50, or the heuristic's value for the pumadyn sets."""
+    """Return the paper's P of a set: 50, or the heuristic's value for the pumadyn sets."""
     return "auto" if name in PUMADYN else paper.PARTITION_SIZE
 
 
 def three(name: str) -> list[Competitor]:
-    """The partition strategies with the P of this set."""
+    """Return the three partition strategies with the P of a set."""
     return [Competitor(one, {"strategy": one, "partition_size": size_of(name)}) for one in THREE]
 
 
 def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Tables 2–4."""
+    """Run the fits of Tables 2–4."""
     competitors = [Competitor("basic", {"strategy": "basic"}), *three("boston")]
     fits = compare_all("tables 2-4", datasets, competitors, settings)
     sections = [
@@ -71,13 +71,13 @@ def small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
         ("Table 4: seconds", by_competitor(fits, SECONDS)),
         ("Seconds ÷ those of `basic`", ratios(fits)),
         ("Goals", goals_text(accuracy_goals(fits) + time_goals(fits))),
-        ("What was run", what_was_run(fits)),
+        ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
 
 
 def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Table 6."""
+    """Run the fits of Table 6."""
     named: list[tuple[str, int | str]] = [(str(size), size) for size in paper.PARTITION_SIZES]
     competitors = [
         Competitor(name, {"strategy": "working-set", "partition_size": size})
@@ -90,26 +90,26 @@ def sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
         ("Table 6: the working set over P", partition_sizes(fits)),
         ("Time at the heuristic's P ÷ time at the best P", table(quality, columns)),
         ("Goals", goals_text(heuristic_goals(fits))),
-        ("What was run", what_was_run(fits)),
+        ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
 
 
 def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Tables 7–9."""
+    """Run the fits of Tables 7–9."""
     fits = compare_all("tables 7-9", datasets, three("pumadyn_8nm"), settings)
     sections = [
         ("Table 7: RMSE", by_competitor(fits, RMSE)),
         ("Table 8: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
         ("Table 9: seconds", by_competitor(fits, SECONDS)),
         ("Goals", goals_text(accuracy_goals(fits))),
-        ("What was run", what_was_run(fits)),
+        ("Data sets and settings", what_was_run(fits)),
     ]
     return fits, sections
 
 
 def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Every likelihood with every strategy."""
+    """Run every likelihood with every strategy."""
     fits: list[Fit] = []
     for dataset in datasets:
         competitors = [
@@ -124,17 +124,17 @@ def likelihoods(datasets: list[Dataset], settings: Settings, output: Path) -> An
         for quantity in (RMSE, RELEVANCE_VECTORS, SECONDS)
         for strategy in THREE
     ]
-    return fits, [*sections, ("What was run", what_was_run(fits))]
+    return fits, [*sections, ("Data sets and settings", what_was_run(fits))]
 
 
 def _only(fits: list[Fit], strategy: str) -> list[Fit]:
-    """The fits of one strategy, by the name of their likelihood alone."""
+    """Return the fits of one strategy, named only by their likelihood."""
     own = [fit for fit in fits if fit["competitor"].startswith(f"{strategy}, ")]
     return [{**fit, "competitor": fit["competitor"].removeprefix(f"{strategy}, ")} for fit in own]
 
 
 def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Figures 1 and 2."""
+    """Run the fits of Figures 1 and 2, and draw both figures."""
     lines = traces(datasets, {dataset.name: size_of(dataset.name) for dataset in datasets}, settings)
     for number, key in ((1, "vectors"), (2, "rmse")):
         figures.over_time(lines, key, output / f"ben_shimon_figure_{number}.png")
@@ -142,7 +142,7 @@ def pictures(datasets: list[Dataset], settings: Settings, output: Path) -> Answe
 
 
 def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Growth of cost."""
+    """Run the fits of the growth table, and draw its figure."""
     lines = growth()
     figures.growth(lines, output / "ben_shimon_growth.png")
     sections = [
@@ -153,7 +153,7 @@ def doubling(datasets: list[Dataset], settings: Settings, output: Path) -> Answe
 
 
 def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
-    """Trade-off."""
+    """Run the fits of the trade-off, and draw its figure."""
     fits = tradeoff(datasets, settings)
     rows = tradeoff_rows(fits)
     figures.tradeoff(rows, output / "ben_shimon_tradeoff.png")
@@ -163,7 +163,8 @@ def curves(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
 
 @dataclass(frozen=True)
 class Part:
-    """A part: its names for ``--table``, its data sets, the maximum minutes of its fits, and its function.
+    """A part of the benchmark: its names for ``--table``, its data sets, the maximum minutes of its fits, and its
+    function.
 
     All parts together take less than half an hour on two cores.
     """
@@ -184,4 +185,4 @@ PARTS = (
     Part("growth", ("growth",), ("friedman_1",), 4, doubling),
     Part("tradeoff", ("tradeoff",), OF_TRADEOFF, 3, curves),
 )
-"""All parts, in the order in which they run."""
+"""All parts in their order of execution."""

@@ -1,4 +1,4 @@
-"""Markdown tables of the fits with the paper's numbers, and of the goals and whether they are met."""
+"""Markdown tables of the fits with the paper's numbers, and of the goals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmarks.ben_shimon.fits import Fit
 from benchmarks.measure import table
 
 NEAR_BEST = 1.02
-"""RMSE values within this factor of the best count as equal to it."""
+"""RMSE values within this factor of the best RMSE count as equal to the best."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of a table: its title, its key in a fit, and the paper's number for a set and a strategy as text."""
+    """A quantity of a table: its title, its key in a fit, and a function that returns the paper's number as text."""
 
     title: str
     key: str
@@ -31,28 +31,28 @@ SECONDS = Quantity("seconds of a fit", "seconds", paper.seconds)
 
 
 def values(fits: Iterable[Fit], key: str, **where: Any) -> list[float]:
-    """Values of a quantity over all fits that match ``where``, in the order of the splits."""
+    """Return the values of a quantity over all fits that match ``where``, in the order of the splits."""
     chosen = [fit for fit in fits if all(fit[name] == value for name, value in where.items())]
     return [fit[key] for fit in sorted(chosen, key=lambda fit: int(fit["split"]))]
 
 
 def names(fits: Iterable[Fit], key: str) -> list[Any]:
-    """The different values of a key, in order of appearance."""
+    """Return the different values of a key, in order of appearance."""
     return list(dict.fromkeys(fit[key] for fit in fits))
 
 
 def spread(numbers: Sequence[float]) -> float:
-    """Standard deviation over splits; 0 for a single one."""
+    """Return the standard deviation over splits; 0 for a single split."""
     return stdev(numbers) if len(numbers) > 1 else 0.0
 
 
 def decimals(number: float, digits: int = 3) -> int:
-    """Decimals for this number of significant digits."""
+    """Return the number of decimals that shows ``digits`` significant digits."""
     return 0 if not number else max(0, digits - 1 - math.floor(math.log10(abs(number))))
 
 
 def mean_and_spread(numbers: Sequence[float]) -> str:
-    """``1.17 ± 0.02``, three digits of the mean."""
+    """Format mean and standard deviation like ``1.17 ± 0.02``, with three digits of the mean."""
     if not numbers:
         return ""
     mean = fmean(numbers)
@@ -61,7 +61,7 @@ def mean_and_spread(numbers: Sequence[float]) -> str:
 
 
 def printed(number: Any) -> str:
-    """A number of the paper: one value, or a range."""
+    """Format a number of the paper: one value, or a range."""
     if number is None:
         return ""
     if isinstance(number, tuple):
@@ -71,7 +71,7 @@ def printed(number: Any) -> str:
 
 
 def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = True) -> str:
-    """One row per set; per competitor our mean ± sd over splits, and the paper's number if there is one."""
+    """Return a table with one row per set: for each competitor our mean ± sd over splits, and the paper's number."""
     competitors, rows = sorted_names(fits), []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
@@ -85,12 +85,14 @@ def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = Tru
 
 
 def sorted_names(fits: list[Fit]) -> list[str]:
-    """Competitors in the order of split 0, where nothing is turned."""
+    """Return the competitors in the order of split 0, which is not rotated."""
     return names([fit for fit in fits if fit["split"] == 0], "competitor")
 
 
 def ratios(fits: list[Fit]) -> str:
-    """Seconds of each strategy divided by those of ``basic``, split by split, and the paper's ratio."""
+    """Return a table of the seconds of each strategy divided by the seconds of ``basic`` on each split, and the paper's
+    ratio.
+    """
     rows = []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
@@ -103,13 +105,13 @@ def ratios(fits: list[Fit]) -> str:
 
 
 def ratios_to_basic(fits: list[Fit], name: str, strategy: str) -> list[float]:
-    """Seconds over those of ``basic``, split by split."""
+    """Return the seconds divided by the seconds of ``basic``, for each split."""
     basic = values(fits, "seconds", data=name, competitor="basic")
     return [a / b for a, b in zip(values(fits, "seconds", data=name, competitor=strategy), basic, strict=True)]
 
 
 def what_was_run(fits: list[Fit]) -> str:
-    """Sizes, width, P and number of splits of each set."""
+    """Return a table of the sizes, width, P and number of splits of each set."""
     rows = []
     for name in names(fits, "data"):
         own = [fit for fit in fits if fit["data"] == name]
@@ -127,7 +129,7 @@ def what_was_run(fits: list[Fit]) -> str:
 
 
 def partition_sizes(fits: list[Fit]) -> str:
-    """Table 6: one row per set and P; the heuristic's is marked, and its seconds include the choice of P."""
+    """Return Table 6 with one row per set and P. The heuristic's P is marked; its seconds include the choice of P."""
     rows = []
     for name in names(fits, "data"):
         for competitor in sorted_names(fits):
@@ -150,7 +152,10 @@ def partition_sizes(fits: list[Fit]) -> str:
 
 
 def heuristic_quality(fits: list[Fit]) -> list[dict[str, Any]]:
-    """Per set: seconds at the heuristic's P over those at the fastest P, and at the fastest of nearly least RMSE."""
+    """Compare the heuristic's P with the best P of each set, by seconds and RMSE.
+
+    Seconds are divided by the seconds at the fastest P, and by the seconds at the fastest P with nearly minimum RMSE.
+    """
     lines = []
     for name in names(fits, "data"):
         own = {one: values(fits, "seconds", data=name, competitor=one) for one in sorted_names(fits)}

@@ -1,8 +1,8 @@
-"""What a fit had reached at each moment: vectors and test RMSE over seconds, for Figures 1 and 2.
+"""Traces of a fit for Figures 1 and 2: number of vectors and test RMSE over seconds.
 
-Every model that a run saves is kept and scored after the run, so that scoring takes no time of it. Split-and-merge
-saves its last model alone: its fits are counted level by level, and their errors come from a second run of the same
-bits, which scores every fit on the way.
+Every model that a run saves is kept and scored after the run, so that scoring takes no time of the run. Split-and-merge
+saves only its last model. Its vectors are counted at the end of each level. Its errors come from a second run with the
+same bits, in which every fit is scored during the run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import grouped
 from benchmarks.ben_shimon.data import Dataset
 from benchmarks.ben_shimon.fits import Settings, say
 from benchmarks.datasets import Split
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor
 from partirvm.backends import executor_for
 from partirvm.data import as_source
@@ -33,25 +33,25 @@ STRATEGIES = ("split-merge", "incremental", "working-set")
 
 @dataclass
 class KeepingJournal(MemoryJournal):
-    """Keeps every model with the moment at which it was there."""
+    """A journal that keeps every model with the time of its saving."""
 
     began: float = field(default_factory=time.perf_counter)
     kept: list[tuple[float, Model]] = field(default_factory=list)
     moments: list[float] = field(default_factory=list)
 
     def save(self, model: Model) -> None:
-        """Keep this model too."""
+        """Keep the model and the time."""
         super().save(model)
         self.kept.append((time.perf_counter() - self.began, model))
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Note when this line came."""
+        """Keep the time of a history line."""
         super().record(entry)
         self.moments.append(time.perf_counter() - self.began)
 
 
 def _run(split: Split, gamma: float, seed: int, options: dict[str, Any], *, score: bool = False) -> KeepingJournal:
-    """One whole fit by the service, as the estimator does it, with a journal that keeps everything."""
+    """Run one whole fit as the estimator does, with a journal that keeps every model."""
     parameters = RVMRegressor(gamma=gamma, random_state=seed, **grouped(options)).parameters()
     executor, journal = executor_for(None), KeepingJournal()
     held_out = as_source(split.X_test, split.y_test) if score else None
@@ -68,7 +68,7 @@ def _rmse(model: Model, split: Split) -> float:
 
 
 def trace_rounds(split: Split, gamma: float, seed: int, options: dict[str, Any]) -> dict[str, list[float]]:
-    """Seconds, vectors and test RMSE after every round."""
+    """Return seconds, vectors and test RMSE after every round."""
     journal = _run(split, gamma, seed, options)
     return {
         "seconds": [moment for moment, _ in journal.kept],
@@ -78,14 +78,14 @@ def trace_rounds(split: Split, gamma: float, seed: int, options: dict[str, Any])
 
 
 def trace_levels(split: Split, gamma: float, seed: int, options: dict[str, Any]) -> dict[str, list[float]]:
-    """Seconds, vectors of all parts together and their mean test RMSE, at the end of every level."""
+    """Return seconds, the number of vectors of all parts, and their mean test RMSE, at the end of every level."""
     journal = _run(split, gamma, seed, options)
     scored = _run(split, gamma, seed, options, score=True).history
     seconds, vectors, rmse = [], [], []
     waiting: list[int] = []
     for level in sorted({line["level"] for line in journal.history if line["kind"] == "part"}):
         parts = [k for k, line in enumerate(journal.history) if line["kind"] == "part" and line["level"] == level]
-        # An odd part waits a level: it counts still.
+        # A part without a partner is not merged at this level, but its vectors count.
         waiting = [journal.history[k]["vectors"] for k in parts] + waiting[2 * len(parts) :]
         seconds.append(journal.moments[parts[-1]])
         vectors.append(float(sum(waiting)))
@@ -97,7 +97,7 @@ def trace_levels(split: Split, gamma: float, seed: int, options: dict[str, Any])
 
 
 def traces(datasets: list[Dataset], sizes: dict[str, Any], settings: Settings) -> list[dict[str, Any]]:
-    """One line per set and strategy, on split 0."""
+    """Return one line per set and strategy, on split 0."""
     lines = []
     for dataset in datasets:
         split, gamma = dataset.split(settings.folder, 0, settings.rows), settings.gammas[dataset.name]

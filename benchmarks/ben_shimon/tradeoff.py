@@ -1,6 +1,7 @@
-"""RMSE over vectors and over P, for several widths: how far missed goals depend on P and width.
+"""RMSE over vectors and over P for several widths. The results show how P and width affect goals that are not met.
 
-A working set with each P and each width, on the same splits; and the three strategies at the width of the tables.
+A working set is fitted with each P and each width on the same splits. All three strategies are fitted at the width of
+the tables.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from benchmarks.ben_shimon.fits import Competitor, Settings, fit_once, say
 from benchmarks.ben_shimon.tables import mean_and_spread, names, printed, values
 
 SIZES = (25, 50, 100, 200, 400)
-"""P."""
+"""The partition sizes P."""
 
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Widths, as multiples of the width of the tables."""
+"""Widths as multiples of the width of the tables."""
 
 SPLITS = 3
 """Maximum number of splits per point."""
@@ -26,13 +27,13 @@ COLUMNS = {"data": "", "gamma": "g", "P": "", "splits": "", "RMSE": "", "vectors
 
 
 def tradeoff(datasets: list[Dataset], settings: Settings) -> list[dict[str, Any]]:
-    """All fits: sets × splits × widths × P; each set ends after its share of the table's seconds."""
+    """Run all fits: sets × splits × widths × P. Each set ends after its share of the table's seconds."""
     fits: list[dict[str, Any]] = []
     for dataset in datasets:
         fits += _fits(dataset, settings, settings.budget / len(datasets))
         points = [fit for fit in fits if fit["data"] == dataset.name]
         best = min(points, key=lambda fit: fit["rmse"])
-        say(f"tradeoff: {dataset.name}: {len(points)} fits, least RMSE {best['rmse']:.4g} with {best['vectors']}")
+        say(f"tradeoff: {dataset.name}: {len(points)} fits, minimum RMSE {best['rmse']:.4g} with {best['vectors']}")
     return fits
 
 
@@ -54,7 +55,7 @@ def _fits(dataset: Dataset, settings: Settings, share: float) -> list[dict[str, 
 
 
 def tradeoff_rows(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per set, width and P."""
+    """Return one row per set, width and P."""
     rows = []
     for name in names(fits, "data"):
         theirs, most = paper.rmse(name, "working-set"), paper.vectors(name, "working-set")

@@ -1,8 +1,9 @@
-"""One Gaussian width per data set, by 5-fold cross-validation on the training rows of split 0.
+"""Choice of one Gaussian width per data set by 5-fold cross-validation on the training rows of split 0.
 
-A working set with P = 100 is fitted to four fifths of the rows and scored on the rest. First, on at most ``ROWS`` rows,
-gamma·d takes powers of 2; then, on all training rows, steps of √2 around the best of them, further towards narrow
-kernels than towards wide ones, since more rows allow narrower ones, and further on while the error decreases.
+A working set with P = 100 is fitted to four fifths of the rows and scored on the remaining rows. The first search uses
+at most ``ROWS`` rows, and gamma·d takes powers of 2. The second search uses all training rows, in steps of √2 around
+the best value. It tries more narrow kernels than wide kernels, since more rows allow narrower kernels, and continues
+while the error decreases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from benchmarks.ben_shimon.fits import Competitor, fit_once, say
 from benchmarks.datasets import Split
 
 ROWS = 1500
-"""Training rows of the first search."""
+"""Maximum number of training rows of the first search."""
 
 FOLDS = 5
 
@@ -25,13 +26,13 @@ POWERS = (-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 """Binary logarithms of gamma·d in the first search."""
 
 NEARER = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
-"""Binary logarithms in the second search, relative to the best of the first."""
+"""Binary logarithms of gamma·d in the second search, relative to the best value of the first search."""
 
 MODEL = Competitor("width", {"strategy": "working-set", "partition_size": 100})
 
 
 def cross_validate(split: Split, gamma: float) -> float:
-    """Root of the mean squared error over the folds' held-out rows. Rows are in random order already."""
+    """Return the root mean squared error over the held-out rows of all folds. The rows are already in random order."""
     fold = np.arange(len(split.y)) % FOLDS
     squares = 0.0
     for number in range(FOLDS):
@@ -42,7 +43,7 @@ def cross_validate(split: Split, gamma: float) -> float:
 
 
 def errors_of(split: Split, powers: Iterable[float]) -> dict[float, float]:
-    """Cross-validated error by the binary logarithm of gamma·d."""
+    """Return the cross-validated error by the binary logarithm of gamma·d."""
     errors = {}
     for power in powers:
         errors[power] = cross_validate(split, 2**power / split.X.shape[1])
@@ -51,7 +52,7 @@ def errors_of(split: Split, powers: Iterable[float]) -> dict[float, float]:
 
 
 def find_width(dataset: Dataset, folder: str, rows: int | None = None) -> dict[str, Any]:
-    """The width of least error, that error, and the errors of the widths around it."""
+    """Return the width of minimum error, this error, and the errors of the neighbouring widths."""
     whole = dataset.split(folder, 0, rows)
     few = dataset.split(folder, 0, min(ROWS, len(whole.y)))
     first = errors_of(few, POWERS)
@@ -74,11 +75,14 @@ def find_width(dataset: Dataset, folder: str, rows: int | None = None) -> dict[s
 
 
 COLUMNS = {"data": "", "rows": ",", "gamma": "", "power": "g", "rmse": ".4g", "next_best": ".4g"}
-"""Columns of the table; ``power`` is log₂(gamma·d), ``next_best`` the lower error of the two neighbouring widths."""
+"""The columns of the table.
+
+``power`` is log₂(gamma·d); ``next_best`` is the lower error of the two neighbouring widths.
+"""
 
 
 def widths(datasets: Iterable[Dataset], folder: str, rows: int | None = None) -> dict[str, float]:
-    """The width of each set: the recorded one, or one found now if there is none."""
+    """Return the width of each set: the recorded width, or a newly chosen width if there is none."""
     return {
         dataset.name: find_width(dataset, folder, rows)["gamma"] if dataset.gamma is None else dataset.gamma
         for dataset in datasets

@@ -1,4 +1,4 @@
-"""The pictures: reliability curves of each set, and decision boundaries where there are two inputs."""
+"""Pictures of the results: reliability curves of each set, and decision boundaries of sets with two inputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COLOURS = dict(zip(METHODS, ("#c8553d", "#7a1f5c", "#3b6ea8", "#3d8f5f", "#b07aa
 CLASSES = ("#3b6ea8", "#c8553d")
 
 FEWEST = 20
-"""Test rows, over all splits, that a bin of a reliability curve needs to be shown."""
+"""Minimum number of test rows, over all splits, for a bin of a reliability curve."""
 
 BOUNDARIES = ("ripley_250", "banana")
-"""Sets of the second picture."""
+"""The data sets in the picture of decision boundaries."""
 
 
 def pooled(run: Run) -> np.ndarray[Any, Any]:
-    """Mean predicted probability and share per bin, over all splits: (bins, 2)."""
+    """Return the mean predicted probability and the observed frequency per bin, over all splits: (bins, 2)."""
     sums: dict[int, np.ndarray[Any, Any]] = {}
     for fit in run["fits"]:
         for rows, mean, share in fit["reliability"]:
@@ -37,10 +37,10 @@ def pooled(run: Run) -> np.ndarray[Any, Any]:
 
 
 def reliability(runs: list[Run], path: Path) -> None:
-    """A panel per set, a curve per method: what happened over what was predicted."""
+    """Draw a panel per set and a curve per method: observed frequency over predicted probability."""
     sets = [(name, own) for name, own in ordered(runs, list(METHODS)) if any(one["fits"] for one in own)]
     title = (
-        "Reliability: how often it happened over the probability predicted (class 1; several classes: the predicted)"
+        "Reliability: observed frequency over predicted probability (class 1; with several classes: predicted class)"
     )
     figure, axes = sheet(len(sets), title, columns=4, panel=(3.3, 3.1))
     for panel, (name, own) in zip(axes, sets, strict=True):
@@ -59,12 +59,14 @@ def reliability(runs: list[Run], path: Path) -> None:
 
 
 def boundaries(runs: list[Run], folder: str, path: Path) -> None:
-    """A row per set, a panel per method: probability of class 1, the boundary, training rows and vectors, split 0."""
+    """Draw a row per set and a panel per method: probability of class 1, boundary, training rows and vectors of split
+    0.
+    """
     methods = [method for method in METHODS if any(find(runs, name, method) for name in BOUNDARIES)]
     sets = [name for name in BOUNDARIES if any(find(runs, name, method) for method in methods)]
     if not sets or not all(DATASETS[name].present(folder) for name in sets):
         return
-    title = "Probability of class 1, its ½ as a line; rings: vectors (split 0, standardised inputs)"
+    title = "Probability of class 1, with a line at ½; rings: vectors (split 0, standardised inputs)"
     figure, axes = sheet(len(methods) * len(sets), title, columns=len(methods), panel=(2.7, 2.6))
     places = [(name, method) for name in sets for method in methods]
     for panel, (name, method) in zip(axes, places, strict=True):
@@ -80,7 +82,7 @@ def boundaries(runs: list[Run], folder: str, path: Path) -> None:
 
 
 def paint(panel: Any, drawn: dict[str, Any], split: Any) -> None:
-    """One panel."""
+    """Draw one panel."""
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("classes", (CLASSES[0], "#ffffff", CLASSES[1]))

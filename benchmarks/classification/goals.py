@@ -1,4 +1,4 @@
-"""The goals of the benchmark, each with its number, its bound, and whether it is met."""
+"""The goals of the benchmark. Each goal has a result, a bound, and a mark that states whether the bound is met."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.measure import table
 OURS, LEARNED = "partirvm", "learned"
 
 VECTORS = 2.5
-"""Maximum number of vectors, as a multiple of Tipping's RVM."""
+"""Maximum number of vectors, divided by the number of Tipping's RVM."""
 
 SETS_WON = 5
-"""Number of sets on which log loss must be better than the calibrated SVC's."""
+"""Minimum number of sets on which our log loss must be better than the calibrated SVC's."""
 
 MOONS = {"log_loss": 0.205, "vectors": 15.0}
 
@@ -24,13 +24,13 @@ SPEED = 20.0
 """Minimum ratio of fastrvm's seconds to ours on moons."""
 
 SKIN_ERROR = 0.005
-"""Of unseen colours."""
+"""Maximum error on colours that are not in the training rows."""
 
 COLUMNS = {"goal": "", "data": "", "reached": ".4g", "bound": "", "met": ""}
 
 
 def goal(what: str, name: str, reached: float, bound: float, *, least: bool = False) -> dict[str, Any]:
-    """One table row; ``bound`` is the maximum, or with ``least`` the minimum."""
+    """Return one table row; ``bound`` is the maximum, or with ``least`` the minimum."""
     met = reached >= bound if least else reached <= bound
     return {
         "goal": what,
@@ -42,7 +42,9 @@ def goal(what: str, name: str, reached: float, bound: float, *, least: bool = Fa
 
 
 def published_goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """Error (%) within one standard error of the published RVM's or better, and vectors ≤ 2.5 × its."""
+    """Return two goals per set: error (%) ≤ published RVM's error + one standard error, and vectors ≤ 2.5 × the
+    published number.
+    """
     goals = []
     for name, theirs in TIPPING.items():
         if (run := find(runs, name, OURS)) is None:
@@ -55,7 +57,7 @@ def published_goals(runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def log_loss_difference(runs: list[Run], name: str, method: str = OURS) -> float | None:
-    """Our log loss minus the calibrated SVC's, over the splits that both have; None without common splits."""
+    """Return our log loss minus the calibrated SVC's, over the common splits; None without common splits."""
     ours, svc = find(runs, name, method), find(runs, name, "svc")
     if ours is None or svc is None:
         return None
@@ -63,7 +65,10 @@ def log_loss_difference(runs: list[Run], name: str, method: str = OURS) -> float
 
 
 def log_loss_goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """On how many sets the log loss is better than the calibrated SVC's: at widths of the grid, and at learned ones."""
+    """Return goals of the number of sets on which our log loss is better than the calibrated SVC's.
+
+    One goal is for widths of the grid, the other goal for learned widths.
+    """
     names, goals = dict.fromkeys(run["data"] for run in runs), []
     for method in (OURS, LEARNED):
         found = {name: log_loss_difference(runs, name, method) for name in names}
@@ -71,12 +76,12 @@ def log_loss_goals(runs: list[Run]) -> list[dict[str, Any]]:
         if compared:
             won = [name for name, difference in compared.items() if difference < 0]
             said = f"{', '.join(won) or 'none'} (of {len(compared)})"
-            goals.append(goal(f"sets of better log loss than svc: {method}", said, len(won), SETS_WON, least=True))
+            goals.append(goal(f"sets with better log loss than svc: {method}", said, len(won), SETS_WON, least=True))
     return goals
 
 
 def moons_goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """Log loss, vectors, and seconds against fastrvm's."""
+    """Return the goals of moons: log loss, vectors, and seconds divided by fastrvm's."""
     ours, theirs = find(runs, "moons", OURS), find(runs, "moons", "fastrvm")
     if ours is None:
         return []
@@ -88,16 +93,16 @@ def moons_goals(runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def skin_goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """Error on colours that are not in the training rows."""
+    """Return the goal of the error on colours that are not in the training rows."""
     run = find(runs, "skin_nonskin", OURS)
     return [goal("error on unseen colours", "skin_nonskin", fmean(values(run, "error")), SKIN_ERROR)] if run else []
 
 
 def goals(runs: list[Run]) -> list[dict[str, Any]]:
-    """All goals for which there are runs."""
+    """Return all goals for which there are runs."""
     return published_goals(runs) + log_loss_goals(runs) + moons_goals(runs) + skin_goals(runs)
 
 
 def goals_text(runs: list[Run]) -> str:
-    """The table of goals."""
+    """Return the table of goals as Markdown."""
     return table(goals(runs), COLUMNS)

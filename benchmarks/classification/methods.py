@@ -1,4 +1,4 @@
-"""The methods: construction, the grid of cross-validation, and the number of vectors.
+"""The compared methods: construction, grid of cross-validation, and number of vectors.
 
 partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
 learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
@@ -8,8 +8,8 @@ nystroem     ``LogisticRegression`` on 200 Nystroem features
 gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to 1,000 rows
 boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
 
-Kernel methods share one grid of widths: gamma = 2^p / d on standardised inputs, whose 1/(d·var) is 1/d, p = −7 … 4.
-Beside it svc and nystroem choose C of 1, 10, 100.
+Kernel methods share one grid of widths: gamma = 2^p / d with p = −7 … 4, on standardised inputs, for which 1/(d·var) is
+1/d. In addition, svc and nystroem choose C from 1, 10 and 100.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 
 POWERS = tuple(range(-7, 5))
-"""Binary logarithms of gamma·d."""
+"""The binary logarithms of gamma·d in the grid of widths."""
 
 COSTS = (1.0, 10.0, 100.0)
 
@@ -37,37 +37,37 @@ Parameters = dict[str, Any]
 
 
 def widths(features: int) -> list[Parameters]:
-    """The grid of Gaussian widths."""
+    """Return the grid of Gaussian widths."""
     return [{"gamma": 2.0**power / features} for power in POWERS]
 
 
 def widths_and_costs(features: int) -> list[Parameters]:
-    """The grid of widths, each with every C."""
+    """Return the grid of widths, combined with every C."""
     return [{**width, "C": cost} for width in widths(features) for cost in COSTS]
 
 
 def nothing(features: int) -> list[Parameters]:
-    """No parameter."""
+    """Return a grid without parameters."""
     return [{}]
 
 
 def length(features: int) -> list[Parameters]:
-    """Where the evidence begins: the length scale of gamma = 1/d."""
+    """Return the initial length scale, which equals gamma = 1/d; the evidence is maximised from this value."""
     return [{"length_scale": (0.5 * features) ** 0.5}]
 
 
 def trees(features: int) -> list[Parameters]:
-    """Numbers of boosting iterations."""
+    """Return the grid of numbers of boosting iterations."""
     return [{"max_iter": number} for number in TREES]
 
 
 @dataclass(frozen=True)
 class Method:
-    """Construction of an estimator from chosen parameters and a seed; the grid for d features; vectors of a fitted one.
+    """A method of the comparison: constructor, grid of parameters for d features, and vectors of a fitted estimator.
 
-    ``vectors`` returns the points (n, d), or their number if only that is known, or None. ``quick`` are parameters
-    used in cross-validation only; ``max_rows`` the maximum number of training rows; ``borrows`` the method whose
-    chosen parameters it uses.
+    ``vectors`` returns the points (n, d), their number if the points are unknown, or None. ``quick`` contains
+    parameters for cross-validation only. ``max_rows`` is the maximum number of training rows. ``borrows`` names the
+    method whose chosen parameters are used.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Method:
     borrows: str | None = None
 
     def missing(self) -> bool:
-        """True if the required package (or the name in it) is missing."""
+        """Return True if the required package, or the required name in the package, is missing."""
         module, _, name = self.needs.partition(":")
         try:
             return bool(name) and not hasattr(importlib.import_module(module), name)
@@ -89,7 +89,7 @@ class Method:
 
 
 def make_svc(parameters: Parameters, seed: int) -> Any:
-    """A support vector machine with Platt's probabilities."""
+    """Make a support vector machine with Platt's probabilities."""
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.svm import SVC
 
@@ -97,7 +97,7 @@ def make_svc(parameters: Parameters, seed: int) -> Any:
 
 
 def make_nystroem(parameters: Parameters, seed: int) -> Any:
-    """Logistic regression on Nystroem features; sets of fewer rows have fewer features."""
+    """Make a logistic regression on Nystroem features; the number of features is at most the number of rows."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -107,7 +107,7 @@ def make_nystroem(parameters: Parameters, seed: int) -> Any:
 
 
 def make_gp(parameters: Parameters, seed: int) -> Any:
-    """A Gaussian process; k = a·exp(−r²/2l²), a and l by evidence, as is its custom: no cross-validation."""
+    """Make a Gaussian process with k = a·exp(−r²/2l²); a and l are chosen by evidence, without cross-validation."""
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -116,21 +116,21 @@ def make_gp(parameters: Parameters, seed: int) -> Any:
 
 
 def make_boosting(parameters: Parameters, seed: int) -> Any:
-    """Gradient boosting of trees."""
+    """Make a gradient boosting of trees."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(**parameters, early_stopping=False, random_state=seed)
 
 
 def make_fastrvm(parameters: Parameters, seed: int) -> Any:
-    """fastrvm's RVC, which has no seed."""
+    """Make fastrvm's RVC, which has no seed."""
     from fastrvm import RVC
 
     return RVC(kernel="rbf", fit_intercept=True, **parameters)
 
 
 def make_partirvm(options: Parameters) -> Callable[[Parameters, int], Any]:
-    """Our own, with these options."""
+    """Return a constructor of ``RVMClassifier`` with the given options."""
 
     def make(parameters: Parameters, seed: int) -> Any:
         from partirvm import RVMClassifier
@@ -166,7 +166,7 @@ METHODS = {
 
 
 def value_of(text: str) -> Any:
-    """A Python literal, or the text itself.
+    """Convert a text to a Python value; a text that is not a literal is returned unchanged.
 
     >>> value_of("True"), value_of("0.5"), value_of("working-set")
     (True, 0.5, 'working-set')
@@ -178,7 +178,8 @@ def value_of(text: str) -> Any:
 
 
 def method_of(name: str) -> Method:
-    """The method of a name, or ``partirvm`` with the options that follow it; KeyError for an unknown one.
+    """Return the method of a name, or ``partirvm`` with the options after the name. Raises ``KeyError`` for an unknown
+    name.
 
     >>> method_of("partirvm moderate=True").borrows
     'partirvm'
@@ -195,11 +196,11 @@ def method_of(name: str) -> Method:
 
 
 BASIC_ROWS = 4000
-"""Maximum number of training rows for the strategy that makes every row a candidate."""
+"""Maximum number of training rows for the strategy in which every row is a candidate."""
 
 
 def points(vectors: Any) -> tuple[int | None, Sequence[Sequence[float]]]:
-    """The number of vectors, and where they are if that is known."""
+    """Return the number of vectors, and the vectors if they are known."""
     if vectors is None or isinstance(vectors, int):
         return vectors, []
     return len(vectors), np.round(vectors, 4).tolist()

@@ -1,4 +1,4 @@
-"""Tipping (2001), Table 2 and §3.2 as recalled: test error in per cent and vectors, of an SVM and of his RVM."""
+"""Results of Tipping (2001), Table 2 and §3.2, from memory: test error in per cent and vectors of SVM and RVM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Published:
-    """Error (%) and number of vectors."""
+    """Published error (%) and number of vectors."""
 
     svm_error: float
     rvm_error: float
@@ -22,4 +22,6 @@ TIPPING = {
     "titanic": Published(22.1, 23.0, 94, 65),
     "german": Published(22.6, 22.2, 411, 13),
 }
-"""banana, titanic and german are means over Rätsch's splits; of these the benchmark has the first ten."""
+"""Published results by set. banana, titanic and german are means over all of Rätsch's splits; this benchmark uses the
+first ten splits.
+"""

@@ -1,4 +1,4 @@
-"""Output of the runs: Markdown, JSON, two pictures, and the tables of a trial."""
+"""Reports of the runs: Markdown, JSON, two pictures, and the tables of a trial."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from benchmarks.classification.tables import by_set, published
 from benchmarks.measure import machine
 
 NOTE = (
-    "Mean ± standard deviation over splits, the same for every method. Seconds are of one fit with the parameters that "
-    "cross-validation chose (`tuning s`: of that, all splits); MiB is the peak resident memory (VmHWM) of the process "
-    "that did the fits, with interpreter, libraries and data; ECE has 15 bins; passes are those over the training rows."
+    "Mean ± standard deviation over splits, which all methods share. Seconds are for one fit with the parameters "
+    "chosen by cross-validation; `tuning s` is the time of cross-validation for all splits. MiB is the peak resident "
+    "memory (VmHWM) of the process of the fits, with interpreter, libraries and data. ECE has 15 bins. Passes are "
+    "passes over the training rows."
 )
 
 
 def versions() -> dict[str, str]:
-    """Versions of the compared packages, if installed."""
+    """Return the versions of the installed packages in the comparison."""
     found = {}
     for name in ("scikit-learn", "fastrvm"):
         try:
@@ -33,12 +34,12 @@ def versions() -> dict[str, str]:
 
 
 def about() -> dict[str, Any]:
-    """The machine and the versions."""
+    """Return a description of the machine and the package versions."""
     return {**machine(), **versions()}
 
 
 def write(output: Path, name: str, title: str, sections: list[tuple[str, str]], content: dict[str, Any]) -> None:
-    """Write NAME.md and NAME.json and print the text."""
+    """Write NAME.md and NAME.json, and print the text."""
     output.mkdir(parents=True, exist_ok=True)
     head = ", ".join(f"{key} {value}" for key, value in about().items())
     texts = [f"# {title}", head, NOTE, *(f"## {heading}\n\n{text}" for heading, text in sections)]
@@ -48,7 +49,7 @@ def write(output: Path, name: str, title: str, sections: list[tuple[str, str]], 
 
 
 def without_pictures(runs: list[Run]) -> list[Run]:
-    """The runs without the values that only pictures need."""
+    """Return the runs without the values that are needed only for pictures."""
     unwanted = ("picture", "reliability")
     return [
         {**run, "fits": [{key: fit[key] for key in fit if key not in unwanted} for fit in run["fits"]]} for run in runs
@@ -56,11 +57,11 @@ def without_pictures(runs: list[Run]) -> list[Run]:
 
 
 def report(runs: list[Run], folder: str, output: Path) -> None:
-    """classification.md, .json, reliability.png, boundaries.png."""
+    """Write classification.md, classification.json, reliability.png and boundaries.png."""
     sections = [
         *by_set(runs, list(METHODS)),
-        ("Tipping (2001), recalled: error % ± standard error / vectors", published(runs)),
-        ("What was to be shown", goals_text(runs)),
+        ("Tipping (2001), from memory: error % ± standard error / vectors", published(runs)),
+        ("Goals", goals_text(runs)),
     ]
     content = {"runs": without_pictures(runs), "goals": goals(runs)}
     write(output, "classification", "Classification", sections, content)
@@ -69,6 +70,6 @@ def report(runs: list[Run], folder: str, output: Path) -> None:
 
 
 def trial_report(trial: str, runs: list[Run], methods: list[str], output: Path) -> None:
-    """trial_NAME.md, .json."""
+    """Write trial_NAME.md and trial_NAME.json."""
     sections = by_set(runs, methods)
     write(output, f"trial_{trial}", f"Trial: {trial}", sections, {"runs": without_pictures(runs)})

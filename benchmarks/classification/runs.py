@@ -1,8 +1,8 @@
-"""One method on one set: parameters are chosen in one process, fits run in another, and results are stored in files.
+"""Runs of one method on one set. One process chooses the parameters, another process fits, and the results are stored
+in files.
 
-A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process
-of the fits, including interpreter, libraries and data), tuning_seconds; or instead of fits a ``note`` with the reason
-why there are none.
+A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process of
+the fits, including interpreter, libraries and data), tuning_seconds. A run without fits has a ``note`` with the reason.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ from benchmarks.measure import say, within
 Run = dict[str, Any]
 
 GRID = 80
-"""Points per side of the grid of a picture of two inputs."""
+"""Number of points per side of the grid in a picture of two inputs."""
 
 HARD = 2
-"""A process is stopped at this × its time limit; no split is started that would not end within it."""
+"""A process is stopped after this number times its time limit.
+
+A split starts only if it is expected to end within the limit.
+"""
 
 SHOWN = 1000
-"""Maximum number of vectors in a picture."""
+"""Maximum number of vectors shown in a picture."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Data folder, output folder, maximum number of splits, seconds of a process, whether to tune again."""
+    """The settings: data folder, output folder, maximum number of splits, seconds of a process, and whether to tune
+    again.
+    """
 
     folder: str
     output: Path
@@ -47,16 +52,18 @@ class Settings:
 
 
 def warm_up(name: str, parameters: Parameters) -> None:
-    """A small fit, so that no method's time includes loading libraries."""
+    """Run a small fit, so that no measured time includes loading libraries."""
     from sklearn.datasets import make_moons
 
     X, y = make_moons(60, noise=0.3, random_state=0)
-    with suppress(ValueError):  # fastrvm cannot predict without vectors, which may happen with these few rows
+    with suppress(ValueError):  # fastrvm cannot predict without vectors, and these few rows may give no vectors
         method_of(name).make(parameters, 0).fit(X, y).predict_proba(X)
 
 
 def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> dict[str, Any]:
-    """One fit: scores on the test rows, vectors, passes, seconds; a picture of split 0 for two inputs."""
+    """Run one fit, and return scores on the test rows, vectors, passes and seconds; for split 0 with two inputs also a
+    picture.
+    """
     method = method_of(name)
     estimator = method.make(parameters, number)
     began = time.perf_counter()
@@ -80,7 +87,7 @@ def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> di
 
 
 def picture(estimator: Any, split: Split, places: Any) -> dict[str, Any]:
-    """The probability of class 1 on a grid over the training rows, and the vectors."""
+    """Return the probability of class 1 on a grid over the training rows, and the vectors."""
     low, high = split.X.min(axis=0), split.X.max(axis=0)
     low, high = low - 0.1 * (high - low), high + 0.1 * (high - low)
     sides = [np.linspace(low[axis], high[axis], GRID) for axis in range(2)]
@@ -95,7 +102,10 @@ def picture(estimator: Any, split: Split, places: Any) -> dict[str, Any]:
 
 
 def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], seconds: float) -> dict[str, Any]:
-    """The fits of a method on the splits that have parameters, within the time limit; the first split always runs."""
+    """Run the fits of a method on the splits that have parameters, within the time limit.
+
+    The first split always runs.
+    """
     fits: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -111,12 +121,12 @@ def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], se
 
 
 def place(output: Path, kind: str, name: str, method: str) -> Path:
-    """The file of one method on one set: ``kind`` is "runs" or "chosen"."""
+    """Return the path of the file of one method on one set; ``kind`` is "runs" or "chosen"."""
     return output / kind / f"{name}--{method.replace(' ', '_')}.json"
 
 
 def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, Any]:
-    """Parameters chosen by cross-validation for each split: stored, from another method, or found now."""
+    """Return the parameters of each split: stored, chosen for another method, or newly chosen by cross-validation."""
     owner = method_of(method).borrows or method
     path = place(settings.output, "chosen", name, owner)
     if path.exists() and (settings.keep_widths or owner != method):
@@ -129,7 +139,7 @@ def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, A
 
 
 def run(name: str, method: str, settings: Settings) -> Run:
-    """Choose, fit, store: the run, also if it has only a note."""
+    """Choose parameters, fit, store and return the run, which may have only a note."""
     about: Run = {"data": name, "method": method}
     try:
         about |= attempt(name, method, settings)
@@ -143,7 +153,7 @@ def run(name: str, method: str, settings: Settings) -> Run:
 
 
 def attempt(name: str, method: str, settings: Settings) -> Run:
-    """The fits, or a note; raises TimeoutError or ChildProcessError if a process fails."""
+    """Return the fits or a note. Raises TimeoutError or ChildProcessError if a process fails."""
     if method_of(method).missing():
         return {"fits": [], "note": f"{method_of(method).needs} is not installed"}
     rows, most = len(DATASETS[name].split(settings.folder, 0).y), method_of(method).max_rows
@@ -156,7 +166,7 @@ def attempt(name: str, method: str, settings: Settings) -> Run:
 
 
 def summary(about: Run) -> str:
-    """A line of progress."""
+    """Return a line of progress."""
     means = {key: float(np.mean([fit[key] for fit in about["fits"]])) for key in ("error", "log_loss", "seconds")}
     return (
         f"{len(about['fits'])} splits, error {means['error']:.4f}, log loss {means['log_loss']:.4f}, "
@@ -165,5 +175,5 @@ def summary(about: Run) -> str:
 
 
 def kept(output: Path) -> list[Run]:
-    """All runs in a folder."""
+    """Read all runs in a folder."""
     return [json.loads(path.read_text()) for path in sorted((output / "runs").glob("*.json"))]

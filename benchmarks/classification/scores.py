@@ -1,4 +1,4 @@
-"""Scores of predicted probabilities, the same for all methods: error, log loss, calibration."""
+"""Scores of predicted probabilities for all methods: error, log loss, calibration."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 BINS = 15
-"""Bins of equal width in the expected calibration error and in reliability curves."""
+"""Number of bins of equal width in the expected calibration error and in reliability curves."""
 
 
 def aligned(probabilities: Float, classes: NDArray[Any], n_classes: int) -> Float:
-    """Columns for all classes 0 … K − 1, with 0 for those that training did not show."""
+    """Return columns for all classes 0 … K − 1; classes without training rows have probability 0."""
     whole = np.zeros((len(probabilities), n_classes))
     whole[:, np.asarray(classes).astype(np.int64)] = probabilities
     return whole
 
 
 def binned(predicted: Float, happened: NDArray[np.bool_]) -> list[list[float]]:
-    """Per bin of [0, 1]: rows, mean predicted probability, share that happened; empty bins are left out."""
+    """Compute the reliability bins of [0, 1]: number of rows, mean predicted probability and observed frequency.
+
+    Empty bins are omitted.
+    """
     number = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(number, minlength=BINS)
     sums = (np.bincount(number, weights=values, minlength=BINS) for values in (predicted, happened.astype(np.float64)))
@@ -31,15 +34,16 @@ def binned(predicted: Float, happened: NDArray[np.bool_]) -> list[list[float]]:
 
 
 def calibration_error(bins: list[list[float]]) -> float:
-    """Σ_b n_b/n · abs(share − mean probability), Naeini et al. 2015."""
+    """Compute the expected calibration error Σ_b n_b/n · abs(frequency − mean probability) (Naeini et al. 2015)."""
     return sum(rows * abs(share - mean) for rows, mean, share in bins) / sum(rows for rows, _, _ in bins)
 
 
 def scores(probabilities: Float, y: Int) -> dict[str, Any]:
-    """error, log_loss, ece of P (n, K) and codes y (n,), and ``reliability``, the bins of a calibration curve.
+    """Compute error, log_loss and ece of probabilities (n, K) and codes y (n,), and ``reliability``, the bins of a
+    curve.
 
-    The ECE is that of the predicted class (the most probable one). The curve is that of class 1 where there are two,
-    else of the predicted class.
+    The ECE is for the predicted (most probable) class. The curve is for class 1 of two classes, and for the predicted
+    class of more than two.
     """
     from sklearn.metrics import accuracy_score, log_loss
 

@@ -1,4 +1,4 @@
-"""Runs → Markdown tables: one per set, published and measured figures, and trials."""
+"""Markdown tables of runs: one table per set, published and measured results, and trials."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ QUANTITIES = {
     "error %": "error", "log loss": "log_loss", "ECE": "ece", "vectors": "vectors", "passes": "passes",
     "seconds": "seconds",
 }  # fmt: skip
-"""Title of a column: key of a fit. Means ± standard deviations over splits."""
+"""The title of each column, and the key of its value in a fit. Values are means ± standard deviations over splits."""
 
 COLUMNS = dict.fromkeys(("method", *QUANTITIES, "tuning s", "MiB", "gamma·d", "splits", "note"), "")
 
 
 def find(runs: list[Run], name: str, method: str) -> Run | None:
-    """The run of a method on a set, if it has fits."""
+    """Return the run of a method on a set, or None if there are no fits."""
     return next((one for one in runs if (one["data"], one["method"]) == (name, method) and one["fits"]), None)
 
 
 def values(run: Run, key: str) -> list[float]:
-    """A quantity of all fits that have it, errors as fractions."""
+    """Return the values of a quantity over all fits that report the quantity; errors are fractions."""
     return [fit[key] for fit in run["fits"] if fit[key] is not None]
 
 
 def standard_error(run: Run) -> float:
-    """Of the mean error: over splits, or binomial where there is one."""
+    """Return the standard error of the mean error over splits, or the binomial standard error for a single split."""
     errors = values(run, "error")
     if len(errors) > 1:
         return stdev(errors) / len(errors) ** 0.5
@@ -39,7 +39,7 @@ def standard_error(run: Run) -> float:
 
 
 def line(run: Run) -> dict[str, Any]:
-    """A row of a set's table."""
+    """Return a row of the table of a set."""
     row: dict[str, Any] = {"method": run["method"], "note": run.get("note", "")}
     if not run["fits"]:
         return row
@@ -53,13 +53,13 @@ def line(run: Run) -> dict[str, Any]:
 
 
 def ordered(runs: list[Run], methods: list[str]) -> list[tuple[str, list[Run]]]:
-    """The runs of each set, in the order of the sets and of these methods."""
+    """Return the runs of each set, in the order of the sets and of the given methods."""
     by_set = [(name, [one for one in runs if one["data"] == name]) for name in DATASETS]
     return [(name, sorted(own, key=lambda one: methods.index(one["method"]))) for name, own in by_set if own]
 
 
 def by_set(runs: list[Run], methods: list[str]) -> list[tuple[str, str]]:
-    """A heading and a table for each set."""
+    """Return a heading and a table for each set."""
     sections = []
     for name, own in ordered(runs, methods):
         sizes = next((f"{one['rows']:,} × {one['features']} → {one['test_rows']:,}" for one in own if one["fits"]), "")
@@ -70,7 +70,7 @@ def by_set(runs: list[Run], methods: list[str]) -> list[tuple[str, str]]:
 
 
 def published(runs: list[Run]) -> str:
-    """Tipping's figures (recalled), and ours."""
+    """Return a table of Tipping's results (quoted from memory) and ours."""
     rows = []
     for name, theirs in TIPPING.items():
         row: dict[str, Any] = {"data": name, "SVM, published": f"{theirs.svm_error:g} / {theirs.svm_vectors:g}"}

@@ -1,4 +1,4 @@
-"""Comparisons of our own options that decide their defaults. All variants use the widths chosen for ``partirvm``."""
+"""Comparisons of options of partirvm that decide the defaults. All variants use the widths chosen for ``partirvm``."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from benchmarks.classification.data import DATASETS
 
 @dataclass(frozen=True)
 class Trial:
-    """Names of the methods, evaluated when it runs, and of the sets for which it is meaningful."""
+    """A trial: a function that returns the names of the methods, and the names of suitable data sets."""
 
     methods: Callable[[], list[str]]
     sets: tuple[str, ...] = tuple(DATASETS)
 
 
 def selections() -> list[str]:
-    """A working set with each selection of candidates in the package."""
+    """Return a working set with each selection of candidates in the package."""
     from partirvm.strategies.selection import SELECTIONS
 
     return [f"partirvm strategy=working-set selection={name}" for name in SELECTIONS]
 
 
 LARGER = ("banana", "german", "cancer", "digits", "moons", "pendigits", "skin_nonskin")
-"""Sets with enough rows for a working set to be one."""
+"""The data sets with enough rows for a working set that is smaller than the data."""
 
 TRIALS = {
     "selection": Trial(selections, LARGER),

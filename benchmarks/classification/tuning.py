@@ -1,4 +1,4 @@
-"""Cross-validation on the training rows: the same folds for every method, with log loss as the criterion."""
+"""Cross-validation on the training rows by log loss, with equal folds for all methods."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from benchmarks.classification.scores import aligned, scores
 FOLDS = 5
 
 ROWS = 1000
-"""Maximum number of training rows used, at random."""
+"""Maximum number of training rows used; more rows are reduced to a random sample."""
 
 
 def few(split: Split, number: int) -> Split:
-    """The rows used, the same for every method."""
+    """Return the rows for cross-validation, which all methods share."""
     rows = np.random.default_rng(number).permutation(len(split.y))[:ROWS]
     return split.part(rows, rows[:0])
 
 
 def log_loss_of(method: Method, parameters: Parameters, split: Split, number: int) -> float:
-    """Mean log loss over the folds' held-out rows; infinite if a fit fails."""
+    """Return the mean log loss over the held-out rows of all folds; infinite if a fit fails."""
     from sklearn.model_selection import StratifiedKFold
 
     total = 0.0
@@ -38,13 +38,13 @@ def log_loss_of(method: Method, parameters: Parameters, split: Split, number: in
             probabilities = aligned(probabilities, fitted.classes_, split.n_classes)
             total += len(test) * scores(probabilities, part.y_test)["log_loss"]
         except (ArithmeticError, AttributeError, ValueError):
-            # fastrvm lacks its attributes after a failure; others raise. Such a width is not chosen.
+            # After a failure fastrvm has no fitted attributes, and other methods raise. Such a width is not chosen.
             return math.inf
     return total / len(split.y)
 
 
 def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) -> dict[str, Any]:
-    """Parameters chosen for each split, within the time limit; the first split is always included."""
+    """Choose parameters for each split, within the time limit. The first split is always included."""
     method, dataset = method_of(method_name), DATASETS[name]
     chosen, began = [], time.perf_counter()
     for number in range(splits):
@@ -54,7 +54,7 @@ def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) 
         split = few(dataset.split(folder, number), number)
         grid = method.grid(split.X.shape[1])
         with warnings.catch_warnings():
-            # Unconverged fits at unsuitable widths, constant features, duplicate rows: known, and the same for all.
+            # Warnings of unconverged fits, constant features and duplicate rows are expected for all methods.
             warnings.simplefilter("ignore")
             losses = [log_loss_of(method, parameters, split, number) for parameters in grid] if grid[1:] else [None]
         best = losses.index(min(losses)) if grid[1:] else 0

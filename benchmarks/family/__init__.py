@@ -1,1 +1,1 @@
-"""The small examples of RVM papers and of other libraries, repeated: ``python -m benchmarks.family``."""
+"""Repetition of small examples of RVM papers and of other libraries: ``python -m benchmarks.family``."""

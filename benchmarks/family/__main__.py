@@ -1,11 +1,11 @@
-"""The small examples of the literature, with the published figures.
+"""Small examples of the literature, compared with the published results.
 
     python -m benchmarks.family --data DIR [--tables goals report] [--draws 100] [--output FOLDER]
 
-``goals``: sinc with the linear spline kernel without noise, with uniform and with Gaussian noise, and mcycle with a
-Gaussian kernel, each with its figure in Tipping (2001), a KTH report, or kernlab, and a note on differences.
-``report``: five folds of the KTH report's sets, with our seconds of a fit; each set is stored in its own file in
-FOLDER/family/runs, and existing files are not computed again. Seconds are CPU seconds.
+``goals``: sinc with the linear spline kernel (without noise, with uniform noise and with Gaussian noise), and mcycle
+with a Gaussian kernel. Each case has the result of Tipping (2001), a KTH report or kernlab, and a note on differences.
+``report``: five folds of the data sets of the KTH report, with our seconds of a fit. Each set is stored in a separate
+file in FOLDER/family/runs, and existing files are not computed again. Seconds are CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLES = ("goals", "report")
 
 
 def write_goals(folder: str, draws: int, output: Path) -> None:
-    """Run the cases, write the table and the reasons of differences from the published figures."""
+    """Run the cases, and write the table and the reasons for differences from the published results."""
     rows = []
     for goal in goals.GOALS:
         rows.append(goal.row(folder, draws))
@@ -49,12 +49,14 @@ def write_report(folder: str, output: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested tables and write them."""
+    """Run the requested tables and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="which (all)")
-    parser.add_argument("--draws", type=int, default=100, help="draws of each kind of noise (100)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument(
+        "--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="table (default: all)"
+    )
+    parser.add_argument("--draws", type=int, default=100, help="number of draws of each kind of noise (default: 100)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output = Path(options.output) / "family"
     if "goals" in options.tables:

@@ -2,13 +2,14 @@
 
 sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, section 4.1), with or without noise
 cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows
-friedman_2, friedman_3      scikit-learn's, with noise of sd 0.1; 300 rows
+friedman_2, friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows
 linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
-cancer      Wisconsin breast cancer (diagnostic), 569 × 30, as scikit-learn brings it along
+cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
 boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``, ``benchmarks/learning/data.py``
 
-Sizes and noise of cos, Friedman 2 and 3, linear are those of the public code of four students of KTH
-(``run_dataset.py``), which has all experiments of the report; it is not certain that it produced the printed figures.
+The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four students of KTH
+(``run_dataset.py``). This code contains all experiments of the report; it is not certain that the printed results come
+from this code.
 """
 
 from __future__ import annotations
@@ -24,43 +25,43 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 UNIFORM_NOISE = 0.2
-"""Half the width of the uniform noise of sinc; its sd is 0.2/√3 = 0.1155."""
+"""Half the width of the uniform noise of sinc; the sd is 0.2/√3 = 0.1155."""
 
 GAUSSIAN_NOISE = 0.2
 """Standard deviation of the Gaussian noise of sinc."""
 
 
 def sinc(points: int = 100) -> tuple[Float, Float]:
-    """Equidistant x (points, 1) of [−10, 10], and sin|x|/|x| there, (points,)."""
+    """Return equidistant x (points, 1) in [−10, 10], and sin|x|/|x| at these points, (points,)."""
     x = np.linspace(-10.0, 10.0, points)
     return x[:, None], np.sinc(x / np.pi)
 
 
 def uniform_noise(rows: int, seed: int) -> Float:
-    """Noise uniform on ±0.2, (rows,)."""
+    """Draw noise that is uniform on ±0.2, (rows,)."""
     return np.random.default_rng(seed).uniform(-UNIFORM_NOISE, UNIFORM_NOISE, rows)
 
 
 def gaussian_noise(rows: int, seed: int) -> Float:
-    """Noise of sd 0.2, (rows,)."""
+    """Draw Gaussian noise of sd 0.2, (rows,)."""
     return GAUSSIAN_NOISE * np.random.default_rng(seed).standard_normal(rows)
 
 
 def cos(rows: int = 30, seed: int = 0) -> tuple[Float, Float]:
-    """Inputs (rows, 1), noisy targets (rows,)."""
+    """Generate inputs (rows, 1) and noisy targets (rows,) of the cosine."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 10, size=(rows, 1))
     return X, np.cos(X[:, 0]) + 0.1 * rng.standard_normal(rows)
 
 
 def linear(rows: int = 100, seed: int = 0) -> tuple[Float, Float]:
-    """Points (rows, 2), classes 0 and 1 (rows,) that a line through the origin parts."""
+    """Generate points (rows, 2), and classes 0 and 1 (rows,) that a line through the origin separates."""
     X = np.random.default_rng(seed).uniform(-5, 5, size=(rows, 2))
     return X, (X.sum(axis=1) > 0).astype(np.float64)
 
 
 def friedman(number: int, rows: int = 300, seed: int = 0) -> tuple[Float, Float]:
-    """Friedman 2 or 3: inputs (rows, 4), noisy targets (rows,)."""
+    """Generate inputs (rows, 4) and noisy targets (rows,) of Friedman 2 or 3."""
     from sklearn import datasets
 
     made = getattr(datasets, f"make_friedman{number}")(rows, noise=0.1, random_state=seed)
@@ -68,7 +69,7 @@ def friedman(number: int, rows: int = 300, seed: int = 0) -> tuple[Float, Float]
 
 
 def cancer() -> tuple[Float, Float]:
-    """Inputs (569, 30), classes 0 and 1."""
+    """Return inputs (569, 30) and classes 0 and 1."""
     from sklearn.datasets import load_breast_cancer
 
     X, y = load_breast_cancer(return_X_y=True)
@@ -76,24 +77,26 @@ def cancer() -> tuple[Float, Float]:
 
 
 def read(folder: str | Path, name: str) -> tuple[Float, Float]:
-    """X (N, d) and y (N,) of NAME.npz; SystemExit if it does not exist."""
+    """Read X (N, d) and y (N,) from NAME.npz. Raises SystemExit if the file does not exist."""
     path = Path(folder, f"{name}.npz")
     if not path.exists():
-        raise SystemExit(f"{path} does not exist; benchmarks/family/data.py lists the sources")
+        raise SystemExit(f"{path} does not exist: see benchmarks/family/data.py for the sources")
     with np.load(path) as file:
         return file["X"], file["y"]
 
 
 @dataclass(frozen=True)
 class ReportSet:
-    """A set of the report: how it is made (None: it is a file), whether its target is a class."""
+    """A data set of the report: the function that makes the set (None: read from a file), and whether the target is a
+    class.
+    """
 
     name: str
     make: Callable[..., tuple[Any, Any]] | None = None
     classes: bool = False
 
     def rows(self, folder: str | Path) -> tuple[Float, Float]:
-        """X (N, d), y (N,)."""
+        """Return X (N, d) and y (N,)."""
         return read(folder, self.name) if self.make is None else self.make()
 
 
@@ -106,4 +109,4 @@ REPORT_SETS = (
     ReportSet("linear", linear, classes=True),
     ReportSet("cancer", cancer, classes=True),
 )
-"""Those of its Tables 1 and 2, as far as they can be had."""
+"""The data sets of Tables 1 and 2 of the report that are available."""

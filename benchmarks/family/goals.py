@@ -1,7 +1,7 @@
-"""Small problems with published figures: vectors, error and noise of our fits, and reasons for differences.
+"""Small problems with published results: vectors, error and noise of our fits, and reasons for differences.
 
-Fits have default options except where a case states others; the linear spline kernel, which has no width, is used on
-unscaled inputs. A row is: case, draws, vectors (median over the draws), most (maximum of vectors), error (median),
+Fits have default options, unless a case states other options. The linear spline kernel has no width and is used on
+unscaled inputs. A row contains case, draws, vectors (median over the draws), most (maximum of vectors), error (median),
 noise (median of the estimated sd, or the variance for mcycle), goal, met, published, why.
 """
 
@@ -40,7 +40,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """Results of one fit: vectors, error, noise in the case's measure, CPU seconds."""
+    """The results of one fit: vectors, error, noise (sd or variance, depending on the case), and CPU seconds."""
 
     vectors: int
     error: float | None
@@ -50,7 +50,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Goal:
-    """A case: its fits given folder and draws, the condition of its goal, the published figure, the difference."""
+    """A case: a function that runs its fits, the condition of its goal, the published result, and the reason of a
+    difference.
+    """
 
     name: str
     run: Callable[[str, int], Sequence[Fit]]
@@ -60,7 +62,7 @@ class Goal:
     why: str
 
     def row(self, folder: str, draws: int) -> Row:
-        """The line of the table."""
+        """Return the row of the table for this case."""
         fits = self.run(folder, draws)
         errors = [fit.error for fit in fits if fit.error is not None]
         row: Row = {
@@ -77,7 +79,7 @@ class Goal:
 
 
 def timed(model: RVMRegressor, X: Float, y: Float) -> float:
-    """Fit; returns CPU seconds."""
+    """Fit the model, and return the CPU seconds."""
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartirvmWarning)  # mcycle has equal inputs
@@ -86,12 +88,12 @@ def timed(model: RVMRegressor, X: Float, y: Float) -> float:
 
 
 def spline(**options: Any) -> RVMRegressor:
-    """An RVM with the linear spline kernel on unscaled inputs."""
+    """Make an RVM with the linear spline kernel on unscaled inputs."""
     return RVMRegressor(kernel="linear-spline", standardize=False, random_state=0, **options)
 
 
 def without_noise(folder: str, draws: int) -> list[Fit]:
-    """Largest error on 1,001 points for 100 training points."""
+    """Return a fit to 100 points without noise, and its largest error on 1,001 points."""
     X, y = sinc()
     model = spline(noise_variance=FIXED_NOISE**2)
     seconds = timed(model, X, y)
@@ -101,7 +103,7 @@ def without_noise(folder: str, draws: int) -> list[Fit]:
 
 
 def with_noise(noise: Callable[[int, int], Float]) -> Callable[[str, int], list[Fit]]:
-    """RMS error to the true function at the 100 points, one fit per draw of the noise."""
+    """Return a function that fits each draw of the noise; errors are RMS errors to the true function."""
 
     def run(folder: str, draws: int) -> list[Fit]:
         X, truth = sinc()
@@ -117,7 +119,7 @@ def with_noise(noise: Callable[[int, int], Float]) -> Callable[[str, int], list[
 
 
 def motorcycle(bias: bool) -> Callable[[str, int], list[Fit]]:
-    """mcycle with kernlab's sigma = 0.1; noise is the variance."""
+    """Return a function that fits mcycle with kernlab's sigma = 0.1; noise is the variance."""
 
     def run(folder: str, draws: int) -> list[Fit]:
         model = RVMRegressor(gamma=0.1, standardize=False, fit_intercept=bias, random_state=0)
@@ -134,8 +136,9 @@ GOALS = (
         "≤ 13 vectors, largest error ≤ 0.015",
         lambda row: row["most"] <= 13 and row["error"] <= 0.015,
         "Tipping (2001): 9, 0.0070",
-        "As many vectors; the error is measured on 1,001 points. The evidence, 305.0 nats, hardly tells such fits "
-        "apart: other strategies and seeds end with 8 to 11 vectors at 302.8 to 305.8 nats, errors of 0.0064 to 0.012.",
+        "The number of vectors is equal; our error is measured on 1,001 points. The evidence, 305.0 nats, hardly "
+        "differs between such fits: other strategies and seeds give 8 to 11 vectors, 302.8 to 305.8 nats and errors "
+        "of 0.0064 to 0.012.",
     ),
     Goal(
         "sinc, uniform noise ±0.2",
@@ -143,7 +146,7 @@ GOALS = (
         "median ≤ 9 vectors, RMS error ≤ 0.04",
         lambda row: row["vectors"] <= 9 and row["error"] <= 0.04,
         "Tipping (2001), one draw: 6, 0.0245",
-        "One draw against the median of many; the sd of the noise is 0.1155.",
+        "The paper has one draw, this row the median of many draws; the sd of the noise is 0.1155.",
     ),
     Goal(
         "sinc, Gaussian noise of sd 0.2",
@@ -151,8 +154,8 @@ GOALS = (
         "",
         lambda row: True,
         "KTH report, one draw: 11, σ̂ = 0.205",
-        "One draw against the median of many. Here a fit ends when the evidence stands still, and then drops columns "
-        "that it would rather be without; when the report's ended is not known.",
+        "The report has one draw, this row the median of many draws. Here a fit ends when the evidence is constant; "
+        "then columns that lower the evidence are removed. The report does not state its stopping rule.",
     ),
     Goal(
         "mcycle, gamma = 0.1",
@@ -160,7 +163,8 @@ GOALS = (
         "4–8 vectors, noise variance 440–520",
         lambda row: 4 <= row["vectors"] <= 8 and 440 <= row["noise"] <= 520,
         "kernlab: 5, 497",
-        "kernlab has no bias and leaves the target's mean in it; here the mean is removed and a bias offered.",
+        "kernlab has no bias and does not subtract the mean of the target; here the mean is subtracted, and a bias "
+        "is a candidate.",
     ),
     Goal(
         "mcycle, no bias",
@@ -168,7 +172,7 @@ GOALS = (
         "",
         lambda row: True,
         "kernlab: 5, 497",
-        "Not kernlab's model either: the mean (−25.5) is removed all the same, and vectors must hold the flat part "
-        "before 14 ms at +25.5. On the target as it is a dense MacKay iteration ends with 6 vectors (4 places), 475.",
+        "This model also differs from kernlab's: the mean (−25.5) is subtracted, and vectors must represent the flat "
+        "part before 14 ms at +25.5. On the raw target a dense MacKay iteration ends with 6 vectors (4 places), 475.",
     ),
 )

@@ -1,8 +1,9 @@
-"""The sets of the KTH report, by its protocol: five folds, mean squared error or accuracy, vectors, seconds of a fit.
+"""The data sets of the KTH report with its protocol: five folds, mean squared error or accuracy, vectors, seconds of a
+fit.
 
-Its code cuts folds in row order; here they are random, since the available files have another order. The printed
-figures of its Tables 1 and 2 are not available and not repeated: the table has only our results, with one fixed width
-("scale") and with the default, which learns it.
+The code of the report makes folds in row order. Here folds are random, since the available files have a different row
+order. The printed results of the report's Tables 1 and 2 are not available. Therefore the table has only our results,
+with one fixed width ("scale") and with the default, a learned width.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ COLUMNS = {
 
 
 def folds(rows: int) -> NDArray[np.int64]:
-    """The fold of each row (rows,), at random; sizes differ by one at most, larger folds first."""
+    """Assign each row to a random fold (rows,). The sizes of folds differ by at most one, with larger folds first."""
     return np.random.default_rng(0).permutation(np.sort(np.arange(rows) % FOLDS))
 
 
 def fit(X: Float, y: Float, X_test: Float, y_test: Float, gamma: str, classes: bool) -> dict[str, Any]:
-    """One fold: squared error or fraction of correct classes, vectors, sd of the noise, CPU seconds."""
+    """Fit one fold, and return squared error or accuracy, vectors, sd of the noise, and CPU seconds."""
     model = (RVMClassifier if classes else RVMRegressor)(gamma=gamma, random_state=0)
     began = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartirvmWarning)  # test folds that lie far from every vector
+        warnings.simplefilter("ignore", PartirvmWarning)  # some test rows are far from every vector
         model.fit(X, y)
         seconds = time.process_time() - began
         guess = model.predict(X_test)
@@ -57,7 +58,7 @@ def fit(X: Float, y: Float, X_test: Float, y_test: Float, gamma: str, classes: b
 
 
 def row(one: ReportSet, folder: str, gamma: str) -> dict[str, Any]:
-    """The line of the table: means over the folds, and the variance of the target."""
+    """Return the row of the table: means over the folds, and the variance of the target."""
     X, y = one.rows(folder)
     fold = folds(len(y))
     parts = [(fold != number, fold == number) for number in range(FOLDS)]

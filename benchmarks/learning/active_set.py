@@ -1,16 +1,18 @@
-"""With and without an active set: time, accuracy and vectors, as the TMB paper's Table 6 compares them.
+"""Fits with and without an active set: time, accuracy and vectors, as in Table 6 of the TMB paper.
 
     python -m benchmarks.learning.active_set --data DIR --output DIR [--repeats 3] [--minutes 5]
 
-Small sets, so that all N rows can be candidates at once (``basic``: no active set). Beside it working sets that differ
-in ``selection`` alone: ``map-weight``, the paper's active set as ``partirvm.strategies.active_set`` reads it, and this
-library's own. All have the same width, learned once for each split (not counted in the times), and P = 50 candidates a
-round. Regression: 70 % of the rows train, of abalone 1,000; error is RMSE in units of the training target's sd.
-Classification: the public splits of Ripley's sets; error is the fraction of wrong classes. Every line is a mean over
-splits at random (one, where the split is public). ``candidates`` are rows that were candidates, in all rounds.
+The sets are small, so that all N rows can be candidates at once (``basic``: no active set). The other fits are working
+sets that differ only in ``selection``: ``map-weight``, the paper's active set as ``partirvm.strategies.active_set``
+interprets it, and the selections of this library. All fits of a split have the same width, which is learned once and
+not counted in the times, and P = 50 candidates a round. Regression uses 70 % of the rows as training rows (1,000 rows
+of abalone); the error is RMSE in units of the sd of the training target. Classification uses the public splits of
+Ripley's sets; the error is the fraction of wrong classes. Every line is a mean over random splits, or the result of the
+public split. ``candidates`` is the number of rows that were candidates, over all rounds.
 
-Measured, three random splits, or the public one (error and vectors; seconds of all rows at once, of map-weight and of
-the default's own selection: error, of classes gain):
+Measured on three random splits, or on the public split. The columns of fits have error and vectors. The last column has
+seconds of all rows at once, of map-weight, and of the default selection (error for regression, gain for
+classification):
 
     ==========  =====  ==============  ==============  ==============  ==============  ===================
     set         rows   all rows        map-weight      gain            error           seconds
@@ -23,8 +25,9 @@ the default's own selection: error, of classes gain):
     pima          200  0.214, 3        0.205, 5        0.208, 6        0.196, 5        0.10, 0.09, 0.17
     ==========  =====  ==============  ==============  ==============  ==============  ===================
 
-The paper's active set admits a fifth of the rows or fewer, and stops before the others' error is reached on concrete,
-airfoil and abalone. Working sets by error come within 2 % of all rows at once but on airfoil (7 %).
+The paper's active set contains at most a fifth of the rows. On concrete, airfoil and abalone it stops before it reaches
+the error of the other fits. Working sets by error come within 2 % of the error of all rows at once, except on airfoil
+(7 %).
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from partirvm.errors import PartirvmWarning
 Float = NDArray[np.float64]
 
 SETS = {"boston": 0.7, "concrete": 0.7, "airfoil": 0.7, "abalone": 1000, "ripley_synth": None, "pima_ripley": None}
-"""Rows that train: a share, a number, or None for the public split."""
+"""The training rows of each set: a fraction, a number, or None for the public split."""
 
 SELECTIONS = ("map-weight", "gain", "error", "random")
 P = 50
@@ -54,7 +57,7 @@ MOST_TEST = 2000
 
 
 def split(folder: str, name: str, repeat: int) -> tuple[Float, Any, Float, Any]:
-    """Training and test rows of a set's split number ``repeat``."""
+    """Return the training and test rows of split number ``repeat`` of a set."""
     with np.load(Path(folder, f"{name}.npz")) as file:
         X, y, share = file["X"], file["y"], SETS[name]
         if share is None:
@@ -66,7 +69,7 @@ def split(folder: str, name: str, repeat: int) -> tuple[Float, Any, Float, Any]:
 
 
 def compare(folder: str, name: str, repeat: int) -> list[dict[str, Any]]:
-    """A line for each way on this split."""
+    """Return one line for each variant on this split."""
     X, y, X_test, y_test = split(folder, name, repeat)
     kind = RVMClassifier if SETS[name] is None else RVMRegressor
     gamma = kind(gamma="learn", max_rounds=1, random_state=repeat).fit(X, y).gamma_
@@ -100,7 +103,7 @@ def compare(folder: str, name: str, repeat: int) -> list[dict[str, Any]]:
 
 
 def mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of the same set and way as one."""
+    """Average the lines of each set and variant."""
     keys = list(dict.fromkeys((row["set"], row["way"]) for row in rows))
     groups = [[row for row in rows if (row["set"], row["way"]) == key] for key in keys]
     return [
@@ -118,12 +121,12 @@ COLUMNS |= {"rounds": ".1f", "passes": ".0f", "log evidence": ".1f", "seconds": 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run it and write the table."""
+    """Run the comparison and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
-    parser.add_argument("--repeats", type=int, default=3, help="splits of each set (3)")
-    parser.add_argument("--minutes", type=float, default=5, help="begin no split after so long (5)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser.add_argument("--repeats", type=int, default=3, help="number of splits of each set (default: 3)")
+    parser.add_argument("--minutes", type=float, default=5, help="minutes after which no split starts (default: 5)")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     rows: list[dict[str, Any]] = []

@@ -1,9 +1,10 @@
-"""The data sets of the learning benchmark, and how they are split.
+"""The data sets of the learning benchmark, and their splits.
 
-Split k of a set is a random permutation of its rows by seed 100 + k: the first ``train`` rows train, the next ``test``
-rows test. 70/30 where the whole set is used; of larger sets a part, as much as cross-validation can pay for. sinc and
-friedman_1 are generated (``benchmarks/ben_shimon/data.py``), cancer and digits come with scikit-learn; the others are
-files NAME.npz in a folder, see ``benchmarks/datasets.py`` and ``benchmarks/classification/data.py``; moreover
+Split k of a set is a random permutation of its rows by seed 100 + k: the first ``train`` rows are training rows, the
+next ``test`` rows are test rows. Small sets are split 70/30. Of larger sets only some rows are used, so that
+cross-validation takes acceptable time. sinc and friedman_1 are generated (``benchmarks/ben_shimon/data.py``); cancer
+and digits are from scikit-learn. All other sets are files NAME.npz in a folder, see ``benchmarks/datasets.py``,
+``benchmarks/classification/data.py`` and this list:
 
 auto        ISLR: 392 cars × 7, miles per gallon              concrete    UCI: 1030 × 8, compressive strength
 airfoil     UCI: 1503 × 5, sound pressure                     mcycle      MASS: 133 × 1, acceleration of a head
@@ -27,10 +28,10 @@ FIRST_SEED = 100
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set: rows that train and test, default splits, and where its rows come from.
+    """A data set: numbers of training and test rows, default number of splits, and source of its rows.
 
-    ``rows`` gives X and y of a split's seed for a generated or bundled set; the others are read from ``file``. With
-    ``smooth`` the test rows of a generated set come from another draw, without noise.
+    ``rows`` returns X and y for the seed of a split of a generated or bundled set; all other sets are read from
+    ``file``. If ``smooth`` is true, the test rows of a generated set come from another draw without noise.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Dataset:
     noise: float = 0.0
 
     def split(self, folder: str | Path, number: int) -> Split:
-        """Split ``number``, in raw units; the labels of classes are 0 … K − 1."""
+        """Return split ``number``, in raw units; class labels are 0 … K − 1."""
         rng = np.random.default_rng(FIRST_SEED + number)
         if self.noise:
             assert self.rows is not None
@@ -63,12 +64,12 @@ class Dataset:
         return (X, np.unique(y, return_inverse=True)[1].astype(np.float64)) if self.classes else (X, y)
 
     def present(self, folder: str | Path) -> bool:
-        """Whether it can be had from this folder."""
+        """Return True if the set is available in this folder."""
         return self.rows is not None or Path(folder, f"{self.file or self.name}.npz").exists()
 
 
 def bundled(name: str) -> Callable[[int, Any], tuple[NDArray[Any], NDArray[Any]]]:
-    """A set that scikit-learn brings along."""
+    """Return a function that reads a data set of scikit-learn."""
 
     def rows(count: int, rng: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         from sklearn import datasets

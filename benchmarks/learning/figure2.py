@@ -1,16 +1,17 @@
-"""Miles per gallon on weight: the TMB paper's Figure 2, one learned width beyond the range of its training rows.
+"""Miles per gallon by weight, as in Figure 2 of the TMB paper: one learned width beyond the range of the training rows.
 
     python -m benchmarks.learning.figure2 --data DIR --output DIR
 
-The Auto set (R package ISLR, 392 cars): the 300 lightest train, the 92 heaviest test. An RVM of one input and of all
-training rows, with one width learned by the evidence; reported are vectors, evidence, the fraction of training and of
-test rows inside the 95 % interval of a new noisy target, and RMSE. The paper has 4 vectors, and coverages of 94.1 % and
-100 %, which we read as training and test (282 or 283 of 300 rows would be 94.0 or 94.3 %). The evidence hardly knows
-the width here: RVMs of gamma 0.003 and of 1.6 differ by 6 nats of −890, and all the difference is where no row trains.
-Measured: Gaussian 6 vectors, 94.3 and 51.1 % from gamma 1; 12 vectors, 94.0 and 96.7 % from 0.1; Matérn 3/2 4 vectors,
-94.0 and 98.9 % (91 of 92 cars).
+The data are the Auto set (R package ISLR, 392 cars). The 300 lightest cars are training rows, and the 92 heaviest cars
+are test rows. The model is an RVM of one input with all training rows as candidates and one width learned by the
+evidence. The results are vectors, evidence, RMSE, and the fractions of training and of test rows inside the 95 %
+interval of a new noisy target. The paper has 4 vectors, and coverages of 94.1 % and 100 %, which we interpret as
+training and test (282 or 283 of 300 rows would be 94.0 or 94.3 %). The evidence hardly depends on the width here: RVMs
+of gamma 0.003 and of 1.6 differ by 6 nats of −890. They differ only where there are no training rows. Measured:
+Gaussian 6 vectors, 94.3 and 51.1 % from gamma 1; 12 vectors, 94.0 and 96.7 % from 0.1; Matérn 3/2 4 vectors, 94.0 and
+98.9 % (91 of 92 cars).
 
-DIR holds auto.npz with ``X`` (392, d), ``y`` and ``columns``, the names of X, ``weight`` among them.
+DIR contains auto.npz with ``X`` (392, d), ``y``, and ``columns``, the names of X, which include ``weight``.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Z95 = 1.959963984540054
 
 
 def load(folder: str) -> tuple[Float, Float]:
-    """Weight (n, 1) in pounds and miles per gallon (n,), the lightest first."""
+    """Read weight (n, 1) in pounds and miles per gallon (n,), sorted by weight."""
     path = Path(folder, "auto.npz")
     if not path.exists():
-        raise SystemExit(f"{path} is not there; it is the Auto set of R's ISLR, mpg as y")
+        raise SystemExit(f"{path} does not exist: make this file from the Auto set of R's ISLR, with mpg as y")
     with np.load(path) as file:
         weight = file["X"][:, file["columns"].tolist().index("weight")]
         order = np.argsort(weight, kind="stable")
@@ -45,7 +46,9 @@ def load(folder: str) -> tuple[Float, Float]:
 
 
 def fit(weight: Float, mpg: Float, name: str, kernel: Any) -> tuple[RVMRegressor, dict[str, Any]]:
-    """A fit to the lightest cars, whose width is learned from that of ``kernel`` on, and its line of the table."""
+    """Fit the lightest cars with a width learned from the initial width of ``kernel``; return the model and its table
+    row.
+    """
     model = RVMRegressor(kernel=kernel, gamma="learn", strategy="basic", random_state=0)
     began = time.perf_counter()
     model.fit(weight[:TRAIN], mpg[:TRAIN])
@@ -71,7 +74,11 @@ KERNELS: dict[str, Any] = {
     "Matérn 5/2, from gamma 0.1": Matern52(0.1),
     "Matérn 3/2, from gamma 0.1": Matern32(0.1),
 }
-"""1 is where "learn" begins with one input; from 0.1 it finds the optimum of more evidence."""
+"""The kernels with the initial gamma of learning. "learn" starts at gamma 1 for one input. From gamma 0.1, learning
+finds the optimum of larger evidence.
+
+With one input "learn" starts at 1; from 0.1 it finds the optimum of larger evidence.
+"""
 
 PAPER = {"fit": "paper", "vectors": 4, "train coverage": 0.941, "test coverage": 1.0}
 COLUMNS = {
@@ -86,8 +93,8 @@ COLUMNS |= {"train rmse": ".2f", "test rmse": ".2f", "seconds": ".1f"}
 
 
 def figure(model: RVMRegressor, weight: Float, mpg: Float, path: Path) -> None:
-    """Cars, mean, 95 % interval and vectors over weight."""
-    drawn, (axis,) = sheets.sheet(1, "Miles per gallon on weight: 300 lightest cars train", 1, (7, 4))
+    """Draw cars, mean, 95 % interval and vectors over weight."""
+    drawn, (axis,) = sheets.sheet(1, "Miles per gallon by weight: the 300 lightest cars are training rows", 1, (7, 4))
     grid = np.linspace(weight.min() - 50, weight.max() + 50, 400)[:, None]
     mean, std = model.predict(grid, return_std=True)
     low, high = mean - Z95 * std, mean + Z95 * std
@@ -105,10 +112,10 @@ def figure(model: RVMRegressor, weight: Float, mpg: Float, path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run it and write the table and the picture."""
+    """Run the fits, and write the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of auto.npz")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     weight, mpg = load(options.data)
     fits = [fit(weight, mpg, name, kernel) for name, kernel in KERNELS.items()]

@@ -1,14 +1,15 @@
 """Methods to choose a kernel's width, compared on the same splits: errors, vectors, seconds.
 
 auto, learn, learn-per-feature      the default fit with that ``gamma``
-scale, 2^-3 … 2^3                   the same with that gamma, or that multiple of "scale"
-cv                                  cross-validation of default fits over 2^-3 … 2^3, then a fit with the best: 10 folds
-                                    for up to ``MANY`` training rows, 5 for more; squared error, for classes log loss
+scale, 2^-3 … 2^3                   the default fit with gamma "scale", or with this multiple of "scale"
+cv                                  cross-validation of default fits over 2^-3 … 2^3, then a fit with the best width;
+                                    10 folds for up to ``MANY`` training rows, 5 for more; squared error (regression) or
+                                    log loss (classification)
 
-"Best width" is the one of 2^-3 … 2^3 with the lowest mean error on the *test* rows: a lower bound for any method that
-chooses one width per set. Cross-validation takes most of the time; it may be run on fewer splits, and is compared on
-these. Seconds are CPU seconds, of choosing or learning and of the fit together; they depend little on other load.
-Each fit is stored in its own file.
+"Best width" is the width of 2^-3 … 2^3 with the lowest mean error on the *test* rows: a lower bound for any method that
+chooses one width per set. Cross-validation takes most of the time. It may be run on fewer splits, and is compared only
+on these splits. Seconds are CPU seconds of choosing or learning and of the fit together, and depend little on other
+load. Each fit is stored in a separate file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.measure import say, table
 from partirvm import RVMClassifier, RVMRegressor
 
 POWERS = range(-3, 4)
-"""Binary logarithms of gamma/scale that are tried; scale is 1/d, as inputs are standardised."""
+"""The binary logarithms of gamma/scale in the grid. The scale is 1/d, because inputs are standardised."""
 
 WIDTHS = tuple(f"2^{power}" for power in POWERS if power)
 
@@ -42,7 +43,7 @@ Fit = dict[str, Any]
 
 
 def score(split: Split, gamma: Any, seed: int, classes: bool) -> tuple[Fit, Any]:
-    """Errors on the test rows and what else is quoted, of a default fit with this gamma; the model."""
+    """Run a default fit with this gamma; return errors on the test rows, further results, and the model."""
     model = (RVMClassifier if classes else RVMRegressor)(gamma=gamma, random_state=seed).fit(split.X, split.y)
     found: Fit = {"vectors": int(model.n_relevance_vectors_)}
     if classes:
@@ -58,10 +59,13 @@ def score(split: Split, gamma: Any, seed: int, classes: bool) -> tuple[Fit, Any]
 
 
 def cross_validate(split: Split, gamma: float, seed: int, classes: bool) -> float:
-    """Mean squared error, or log loss, over the folds' held-out rows. Rows are in random order already."""
+    """Return the mean squared error or log loss over the held-out rows of all folds.
+
+    The rows are already in random order.
+    """
     folds = FOLDS if len(split.y) <= MANY else FEWER_FOLDS
     fold = np.arange(len(split.y)) % folds
-    if classes:  # each fold has its share of every class
+    if classes:  # every fold contains all classes in equal fractions
         fold[np.argsort(split.y, kind="stable")] = np.arange(len(split.y)) % folds
     total = 0.0
     for number in range(folds):
@@ -72,16 +76,16 @@ def cross_validate(split: Split, gamma: float, seed: int, classes: bool) -> floa
 
 
 def chosen_width(split: Split, seed: int, classes: bool) -> float:
-    """The width of least cross-validated error."""
+    """Return the width with the minimum cross-validated error."""
     widths = [2.0**power / split.X.shape[1] for power in POWERS]
     return widths[int(np.argmin([cross_validate(split, gamma, seed, classes) for gamma in widths]))]
 
 
 def fit(dataset: Dataset, folder: str, number: int, method: str) -> Fit:
-    """One method on one split."""
+    """Run one method on one split."""
     split = dataset.split(folder, number)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # unconverged fits at unfit widths, duplicate rows: the same for all
+        warnings.simplefilter("ignore")  # warnings of unconverged fits and duplicate rows concern all methods
         began = time.process_time()
         gamma: Any = method
         if method == "cv":
@@ -98,7 +102,7 @@ def fit(dataset: Dataset, folder: str, number: int, method: str) -> Fit:
 
 
 def run(names: list[str], methods: Iterable[str], folder: str, output: Path, repeats: int | None) -> None:
-    """The requested fits that are not stored yet: the first split of every set, then the second, and so on."""
+    """Run the requested fits that are not stored yet: the first split of every set, then the second, and so on."""
     for number in range(repeats or max(DATASETS[name].repeats for name in names)):
         for name in names:
             for method in methods if number < (repeats or DATASETS[name].repeats) else ():
@@ -113,9 +117,10 @@ def run(names: list[str], methods: Iterable[str], folder: str, output: Path, rep
 
 @dataclass(frozen=True)
 class Results:
-    """Stored results of a set: by method an array of each quantity, over splits that all methods except cv have done.
+    """The stored results of a set: for each method an array of each quantity, over splits that all methods except cv
+    have done.
 
-    ``compared`` are the positions of those splits that cv has done as well.
+    ``compared`` contains the positions of the splits that cv has also done.
     """
 
     name: str
@@ -123,15 +128,15 @@ class Results:
     compared: list[int]
 
     def mean(self, method: str, key: str) -> float:
-        """Over the splits; of cv, and of ``auto÷cv``'s auto, over those that it has done."""
+        """Return the mean over the splits. For cv, and for auto in ``auto÷cv``, only splits of cv count."""
         return float(self.values[method][key].mean())
 
     def best_width(self, key: str) -> float:
-        """The lowest mean of any one width."""
+        """Return the lowest mean of any single width."""
         return min(self.mean(method, key) for method in ("scale", *WIDTHS))
 
     def ratio(self, key: str) -> str:
-        """auto over cv, of means, with the standard error of the mean difference."""
+        """Return the ratio of the means of auto and cv, with the standard error of the mean difference."""
         if not self.compared:
             return ""
         auto, other = self.values["auto"][key][self.compared], self.values["cv"][key]
@@ -144,7 +149,7 @@ QUANTITIES = ("rmse", "nlpd", "log_loss", "error", "vectors", "seconds")
 
 
 def kept(output: Path, name: str) -> Results | None:
-    """Stored results of a set; None if no split is complete."""
+    """Read the stored results of a set; None if no split is complete."""
     methods = (*METHODS, *WIDTHS)
     numbers = set.intersection(*({path.name for path in (output / name / m).glob("*.json")} for m in methods))
     if not numbers:
@@ -162,7 +167,7 @@ def kept(output: Path, name: str) -> Results | None:
 
 
 def errors(results: list[Results], key: str) -> str:
-    """A Markdown table of an error: means over splits, and ratios."""
+    """Return a Markdown table of an error: means over splits, and ratios."""
     rows = []
     for one in results:
         row: dict[str, Any] = {"data": one.name, "splits": len(one.values["auto"][key])}
@@ -176,7 +181,7 @@ def errors(results: list[Results], key: str) -> str:
 
 
 def costs(results: list[Results]) -> str:
-    """A Markdown table of vectors and seconds."""
+    """Return a Markdown table of vectors and seconds."""
     rows = []
     for one in results:
         row: dict[str, Any] = {"data": one.name}
@@ -195,7 +200,7 @@ ERRORS = {"RMSE": "rmse", "NLPD, target's sd 1": "nlpd", "Log loss": "log_loss",
 
 
 def main(names: list[str], folder: str, output: Path, repeats: int | None) -> None:
-    """Run what is missing, and write the tables of all results into OUTPUT/forms.md."""
+    """Run the missing fits, and write the tables of all results into OUTPUT/forms.md."""
     output = output / "forms"
     output.mkdir(parents=True, exist_ok=True)
     run(names, (*METHODS, *WIDTHS, "cv"), folder, output, repeats)

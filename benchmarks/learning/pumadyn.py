@@ -2,8 +2,8 @@
 
     python -m benchmarks.learning.pumadyn --data DIR [--sets NAME ...] [--repeats 5] [--output FOLDER]
 
-``RVMRegressor`` with defaults, which learn one width per feature. Mean and sd over splits; ``inputs`` are the features
-of relevance ≥ 1e-3, with the number of splits that selected them if not all did.
+``RVMRegressor`` with defaults learns one width per feature. The table has mean and sd over splits. ``inputs`` are the
+features with relevance ≥ 1e-3. A feature selected in only some splits has the number of these splits in brackets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.datasets import load_random
 from benchmarks.measure import apart, say, write
 
 GOALS = {"pumadyn_32nm": 0.0070, "pumadyn_8nm": 0.96, "pumadyn_8fh": 3.16, "pumadyn_32fh": 0.021}
-"""Goal of RMSE, in the target's units."""
+"""The goals of RMSE, in units of the target."""
 
 COLUMNS = {
     "data": "",
@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def fit(folder: str, name: str, seed: int) -> dict[str, Any]:
-    """One split."""
+    """Fit one split and return its results."""
     from partirvm import RVMRegressor
 
     split = load_random(folder, name, 6144, 2048, seed)
@@ -56,7 +56,7 @@ def fit(folder: str, name: str, seed: int) -> dict[str, Any]:
 
 
 def line(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """A set's line of the table."""
+    """Return the table row of a set."""
     errors = [run["rmse"] for run in runs]
     chosen = Counter(j for run in runs for j in run["inputs"])
     inputs = ", ".join(f"{j}" if n == len(runs) else f"{j} ({n})" for j, n in sorted(chosen.items()))
@@ -66,12 +66,12 @@ def line(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the splits and write the table down."""
+    """Run the splits and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--sets", nargs="+", default=list(GOALS), metavar="NAME")
-    parser.add_argument("--repeats", type=int, default=5, help="splits, of seeds 0, 1, … (5)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of splits, with seeds 0, 1, … (default: 5)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets:

@@ -2,8 +2,9 @@
 
     python -m benchmarks.learning.rivals --data DIR [--sets kin40k protein] [--methods NAME ...] [--output FOLDER]
 
-Public test masks (the first), inputs and target standardised by training moments, every method in a process of its own
-with two threads. RMSE and NLPD (where a method has one) are in units of the training target's sd.
+The benchmark uses the first public test mask. Inputs and target are standardised by training moments. Every method runs
+in a separate process with two threads. RMSE and NLPD (if a method has it) are in units of the sd of the training
+target.
 
 partirvm    ``RVMRegressor(time_limit=270)``, no option tuned by hand; ``tol=1e-5``
 svgp        GPyTorch: stochastic variational GP, 500 inducing points, a width per feature, batches of 1,024, 15 epochs
@@ -12,7 +13,7 @@ nystroem    ``Nystroem`` with 1,000 components, γ = 1/d, and ``BayesianRidge``
 boosting    ``HistGradientBoostingRegressor``, its defaults
 svr         ``SVR(C=10)`` with γ = 1/d on 8,000 random rows, the maximum for its time limit
 
-GPyTorch 1.15 and PyTorch 2.13 (CPU) were used; methods whose package is missing are left out.
+GPyTorch 1.15 and PyTorch 2.13 (CPU) were used. Methods whose package is missing are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from benchmarks.measure import say, within, write
 
 Float = NDArray[np.float64]
 Moments = tuple[Float, Float | None]
-"""Mean and variance of the test rows, (n,) each; variance is None if a method has none."""
+"""Mean and variance of the test rows, (n,) each; the variance is None if a method has no variance."""
 
 SECONDS = 540.0
 """Time limit of a method in seconds."""
@@ -52,7 +53,7 @@ COLUMNS = {
 
 
 def partirvm(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """Ours."""
+    """Fit ``RVMRegressor`` with a time limit."""
     from partirvm import RVMRegressor
 
     model = RVMRegressor(tol=1e-5, time_limit=270.0, random_state=0).fit(X, y)
@@ -61,7 +62,7 @@ def partirvm(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
 
 
 def nystroem(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """Random features of the kernel matrix, and a linear model with evidence."""
+    """Fit random features of the kernel matrix, and a linear model with evidence."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import BayesianRidge
     from sklearn.pipeline import make_pipeline
@@ -72,14 +73,14 @@ def nystroem(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
 
 
 def boosting(X: Float, y: Float, X_test: Float) -> tuple[Moments, int | None]:
-    """Trees."""
+    """Fit a gradient boosting of trees."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     return (HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(X_test), None), None
 
 
 def svr(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """Support vectors of some rows."""
+    """Fit a support vector regression to a sample of the rows."""
     from sklearn.svm import SVR
 
     rows = np.random.default_rng(0).permutation(len(X))[:8000]
@@ -88,7 +89,7 @@ def svr(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
 
 
 def svgp(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """A variational posterior of inducing values, learned by batches (Hensman et al. 2013)."""
+    """Fit a variational posterior of inducing values by batches (Hensman et al. 2013)."""
     import gpytorch
     import torch
 
@@ -114,11 +115,11 @@ def svgp(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
             search.zero_grad()
             (-bound(model(points[rows]), target[rows])).backward()
             search.step()
-    return _told(model, likelihood, X_test), 500
+    return _predicted(model, likelihood, X_test), 500
 
 
 def sgpr(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
-    """The collapsed bound with inducing points (Titsias 2009)."""
+    """Fit a Gaussian process by the collapsed bound with inducing points (Titsias 2009)."""
     import gpytorch
     import torch
 
@@ -144,10 +145,10 @@ def sgpr(X: Float, y: Float, X_test: Float) -> tuple[Moments, int]:
         search.zero_grad()
         (-bound(model(points), target)).backward()
         search.step()
-    return _told(model, likelihood, X_test), 512
+    return _predicted(model, likelihood, X_test), 512
 
 
-def _told(model: Any, likelihood: Any, X_test: Float) -> Moments:
+def _predicted(model: Any, likelihood: Any, X_test: Float) -> Moments:
     import gpytorch
     import torch
 
@@ -166,11 +167,11 @@ METHODS: dict[str, tuple[str, Callable[[Float, Float, Float], tuple[Moments, int
     "boosting": ("sklearn", boosting),
     "svr": ("sklearn", svr),
 }
-"""What each needs, and how it predicts test rows after a fit."""
+"""The package that each method needs, and the function that fits and predicts."""
 
 
 def measured(folder: str, name: str, method: str) -> dict[str, Any]:
-    """One line of the table, but for memory."""
+    """Return one line of the table, without memory."""
     split = load(folder, name)
     shift, scale = split.X.mean(axis=0), split.X.std(axis=0)
     X, X_test = (split.X - shift) / scale, (split.X_test - shift) / scale
@@ -190,18 +191,18 @@ def measured(folder: str, name: str, method: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run each method on each set, and write the table down."""
+    """Run each method on each set, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument("--sets", nargs="+", default=["kin40k", "protein"], metavar="NAME")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets:
         for method in options.methods:
             if importlib.util.find_spec(METHODS[method][0]) is None:
-                say(f"{method} is left out: {METHODS[method][0]} is not installed")
+                say(f"{method} is skipped: {METHODS[method][0]} is not installed")
                 continue
             try:
                 rows.append(within(SECONDS, measured, options.data, name, method))

@@ -1,24 +1,26 @@
-"""Which features are selected, on Breiman's waveforms: the experiment of the TMB paper's Figure 1.
+"""Selection of features on Breiman's waveforms: the experiment of the TMB paper's Figure 1.
 
     python -m benchmarks.learning.waveform --output DIR [--sets 30] [--minutes 15]
 
-Classes 1 and 2 of the three waves of Breiman et al. (1984, "Classification and regression trees", §2.6.2): a row is
-u·h1 + (1 − u)·h2 + ε in the one and u·h1 + (1 − u)·h3 + ε in the other, with u uniform in [0, 1], ε standard normal,
-and triangular base waves of 21 points (``WAVES``). 19 features of noise, standard normal, follow. 400 rows train, 2,000
-fresh ones test; each set has its own draw.
+The data are classes 1 and 2 of the three waves of Breiman et al. (1984, "Classification and regression trees", §2.6.2).
+A row of class 1 is u·h1 + (1 − u)·h2 + ε, and a row of class 2 is u·h1 + (1 − u)·h3 + ε. u is uniform in [0, 1], ε is
+standard normal, and the base waves are triangular with 21 points (``WAVES``). 19 features of standard normal noise
+follow. Each set is a new draw of 400 training rows and 2,000 test rows.
 
-Features 1 and 21 carry almost no signal: the base waves are 0 there. A feature is selected where its relevance is at
-least ``threshold``. Reported for each setting: how many of the 21 signal features are selected in more than half of the
-sets, the mean and the range of the noise features' frequencies, test error, vectors, evaluations and seconds. Fits stay
-in waveform-fits.json, and are not done again. The paper has, read from its figure: KRVM (a width per feature, flat)
-more than 0.5 on 13 features of signal with noise between 0.2 and 0.5; PFCVM (half-normal) on 8 of them, with noise
+Features 1 and 21 contain almost no signal: the base waves are 0 there. A feature is selected if its relevance is at
+least ``threshold``. For each setting, the table has the number of the 21 signal features that are selected in more than
+half of the sets. It also has the mean and the range of the selection frequencies of the noise features, test error,
+vectors, evaluations and seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read
+from the paper's figure. KRVM (a width per feature, flat) selects 13 features of signal with frequency above 0.5, and
+noise with frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 features of signal, and noise with frequencies
 below 0.2.
 
-Measured over 30 sets, the signal features above 0.5 and the noise features' mean, range: flat 17, 0.35, 0.17–0.57, test
-error 0.0952; half-normal 8, 0.02, 0–0.07, error 0.0965: more than KRVM's and as many as PFCVM's. Which feature of noise
-stays on is a matter of the rows that are centres, so two draws of these tell: with the geometric mean of their
-relevances ≥ 0.01 there are 16 of signal and noise 0.18, 0–0.30: more than KRVM's 13, and twice PFCVM's 8 with noise
-that is below 0.2 in the mean, if not for each feature. Of one draw, relevance ≥ 0.2 has 10 with noise 0.07, 0–0.17.
+Measured over 30 sets (signal features above 0.5; mean and range of the noise features; test error): flat 17; 0.35,
+0.17–0.57; 0.0952. Half-normal 8; 0.02, 0–0.07; 0.0965. These numbers of signal features exceed KRVM's and equal
+PFCVM's. The selected noise features depend on the rows that are centres, so two draws of these rows help to separate
+signal and noise. If the geometric mean of the relevances of two draws must be ≥ 0.01, there are 16 signal features and
+noise 0.18, 0–0.30. These are more than KRVM's 13, and twice PFCVM's 8; the noise is below 0.2 in the mean, but not for
+each feature. With one draw and relevance ≥ 0.2 there are 10 signal features and noise 0.07, 0–0.17.
 """
 
 from __future__ import annotations
@@ -43,21 +45,21 @@ Float = NDArray[np.float64]
 
 POINTS = np.arange(1, 22)
 WAVES = np.array([np.maximum(6 - np.abs(POINTS - peak), 0) for peak in (7, 15, 11)], dtype=float)
-"""h1, h2 and h3: triangles of height 6 about points 7, 15 and 11."""
+"""The base waves h1, h2 and h3: triangles of height 6 about points 7, 15 and 11."""
 
 NOISE = 19
 DRAWS = 2
 LEAST = 1e-6
-"""Relevance that counts as 0 in a geometric mean."""
+"""The lower bound of relevances in a geometric mean."""
 
 TRAIN, TEST = 400, 2000
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How widths are learned, and from which relevance on a feature counts as selected.
+    """A setting: the prior of the learned widths, and the minimum relevance of a selected feature.
 
-    Of several ``draws`` (seeds of the rows that are centres) the geometric mean of the relevances counts.
+    With several ``draws`` (seeds of the rows that are centres), the geometric mean of the relevances is used.
     """
 
     name: str
@@ -76,7 +78,7 @@ PAPER = {"flat": "KRVM: 13 > 0.5, noise 0.2–0.5", "half-normal": "PFCVM: 8 > 0
 
 
 def draw(n: int, seed: int) -> tuple[Float, NDArray[np.int64]]:
-    """``n`` rows (n, 40), half of each class, and the classes (n,), 1 or 2."""
+    """Generate ``n`` rows (n, 40), half of each class, and the classes (n,), 1 or 2."""
     rng = np.random.default_rng(seed)
     classes = rng.permutation(np.arange(n) % 2) + 1
     u = rng.random((n, 1))
@@ -85,13 +87,13 @@ def draw(n: int, seed: int) -> tuple[Float, NDArray[np.int64]]:
 
 
 def fit(prior: str, number: int, seed: int) -> dict[str, Any]:
-    """Fit set ``number`` with this seed; relevances (40,) and what it took."""
+    """Fit set ``number`` with the given seed; return relevances (40,), test error, and cost."""
     X, y = draw(TRAIN, number)
     X_test, y_test = draw(TEST, 10_000 + number)
     model = RVMClassifier(kernel=Gaussian("learn-per-feature", prior), random_state=seed)
     began = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartirvmWarning)  # of rows far from all vectors: 40 features
+        warnings.simplefilter("ignore", PartirvmWarning)  # with 40 features some rows are far from all vectors
         model.fit(X, y)
         error = 1 - model.score(X_test, y_test)
     return {
@@ -107,23 +109,23 @@ def fit(prior: str, number: int, seed: int) -> dict[str, Any]:
 
 
 def of(fits: list[dict[str, Any]], setting: Setting) -> list[list[dict[str, Any]]]:
-    """The fits of this setting, those of a set together; sets that lack some are left out."""
-    mine = [one for one in fits if one["prior"] == setting.prior and one["seed"] < setting.draws]
-    sets = [[one for one in mine if one["set"] == number] for number in sorted({one["set"] for one in mine})]
+    """Return the fits of a setting, grouped by set; sets with missing fits are omitted."""
+    chosen = [one for one in fits if one["prior"] == setting.prior and one["seed"] < setting.draws]
+    sets = [[one for one in chosen if one["set"] == number] for number in sorted({one["set"] for one in chosen})]
     return [together for together in sets if len(together) == setting.draws]
 
 
 def frequencies(fits: list[dict[str, Any]], setting: Setting) -> Float:
-    """How often each feature (40,) is selected."""
+    """Return the selection frequency of each feature (40,)."""
     relevance = np.array([[one["relevance"] for one in together] for together in of(fits, setting)])
     mean = np.exp(np.log(np.maximum(relevance, LEAST)).mean(axis=1))
     return np.asarray((mean >= setting.threshold).mean(axis=0))
 
 
 def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
-    """A setting's line of the table."""
+    """Return the table row of a setting."""
     sets = of(fits, setting)
-    mine = [one for together in sets for one in together]
+    chosen = [one for together in sets for one in together]
     often = frequencies(fits, setting)
     signal, noise = often[: len(POINTS)], often[len(POINTS) :]
     return {
@@ -134,10 +136,10 @@ def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
         "noise least": float(noise.min()),
         "noise most": float(noise.max()),
         "features 1, 21": f"{signal[0]:.2f}, {signal[-1]:.2f}",
-        "test error": float(np.mean([one["error"] for one in mine])),
-        "vectors": float(np.mean([one["vectors"] for one in mine])),
-        "evaluations": float(np.mean([one["evaluations"] for one in mine])),
-        "seconds": float(np.median([one["seconds"] for one in mine])),
+        "test error": float(np.mean([one["error"] for one in chosen])),
+        "vectors": float(np.mean([one["vectors"] for one in chosen])),
+        "evaluations": float(np.mean([one["evaluations"] for one in chosen])),
+        "seconds": float(np.median([one["seconds"] for one in chosen])),
         "paper": PAPER.get(setting.name, ""),
     }
 
@@ -148,8 +150,8 @@ COLUMNS |= {"seconds": ".1f", "paper": ""}
 
 
 def figure(fits: list[dict[str, Any]], path: Path) -> None:
-    """Bars of the selection frequency by feature, a panel for each setting."""
-    title = f"Waveform: how often features are selected in {len({one['set'] for one in fits})} sets"
+    """Draw bars of the selection frequency by feature, with a panel for each setting."""
+    title = f"Waveform: selection frequency of features in {len({one['set'] for one in fits})} sets"
     drawn, axes = sheets.sheet(len(SETTINGS), title, 1, (8, 2.0))
     for axis, setting in zip(axes, SETTINGS, strict=True):
         often = frequencies(fits, setting)
@@ -158,16 +160,16 @@ def figure(fits: list[dict[str, Any]], path: Path) -> None:
         axis.axhline(0.5, color=sheets.INK, linewidth=0.7, linestyle=":")
         axis.set(ylim=(0, 1), xlim=(0.2, len(often) + 0.8), ylabel="frequency", xticks=[1, *range(5, 41, 5)])
         axis.set_title(setting.name, fontsize=9, loc="left")
-    axes[-1].set_xlabel("feature (1–21: waves and noise; 22–40: noise alone)")
+    axes[-1].set_xlabel("feature (1–21: waves and noise; 22–40: only noise)")
     sheets.save(drawn, path)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run it and write the table and the picture."""
+    """Run the fits, and write the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
-    parser.add_argument("--sets", type=int, default=30, help="sets (30)")
-    parser.add_argument("--minutes", type=float, default=15, help="begin no fit after so long (15)")
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser.add_argument("--sets", type=int, default=30, help="number of data sets (default: 30)")
+    parser.add_argument("--minutes", type=float, default=15, help="minutes after which no fit starts (default: 15)")
     options = parser.parse_args(arguments)
     kept = Path(options.output, "waveform-fits.json")
     kept.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The share of small wrong changes to the lower floors that the tests find: ``python -m benchmarks.mutants``."""
+"""Mutation check: the fraction of small wrong changes that the tests find. Run ``python -m benchmarks.mutants``."""

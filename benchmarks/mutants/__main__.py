@@ -1,20 +1,22 @@
-"""Mutation check: the share of small wrong changes to the lower floors that the default suite finds.
+"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite finds.
 
     python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS] [--list]
 
-A mutant is the tree with one operator, comparison, constant, sign, call or returned name of one function changed
-(DeMillo, Lipton & Sayward 1978, "Hints on test data selection"; the kinds are those of mutmut and cosmic-ray). It is
-killed if a test fails. ``--count`` mutants are drawn, evenly from the folders of ``SUITES`` and at most one from each
-function; messages, docstrings, annotations and ``__repr__`` are left out. Each is applied to a copy of the tree, where
-first the module's doctests and the tests that name or import it run, then the other tests of ``SUITES``: a part of the
-default suite, so that the whole suite kills at least this share. Equivalent mutants count as survivors.
+A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned name of one function
+is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test data selection"), and the kinds of
+changes are those of mutmut and cosmic-ray. A mutant is killed if a test fails. ``--count`` mutants are drawn evenly
+from the folders of ``SUITES``, with at most one mutant of each function. Messages, docstrings, annotations and
+``__repr__`` are not changed. Each mutant is applied to a copy of the tree. In this copy the doctests of the module and
+the tests that name or import the module run first. The other tests of ``SUITES`` follow. These tests are a part of the
+default suite, so the whole suite kills at least as many mutants. Equivalent mutants count as survivors.
 
-A kill counts once the failing test passes on the unchanged copy; a test that does not is left out from then on.
-Limits of time kill too: ``--cpu`` seconds of processor time of one process, ``--wall`` seconds of one run of pytest.
+A kill counts only if the failing test passes on the unchanged copy; a test that fails there is skipped from then on. A
+mutant is also killed by the time limits: ``--cpu`` seconds of processor time of one process, and ``--wall`` seconds of
+one run of pytest.
 
-RESULTS has one JSON object a line, written after each mutant; a run that is started again with the same output goes on.
-``--replay`` takes the mutants of an earlier run, found again by file, function, kind and occurrence wherever their
-text is the same, and draws others of the same folder in place of those that are gone.
+RESULTS has one JSON object per line, written after each mutant. A new run with the same output continues an interrupted
+run. ``--replay`` uses the mutants of an earlier run. They are found by file, function, kind and occurrence if their
+text is unchanged. Missing mutants are replaced by new mutants of the same folder.
 """
 
 from __future__ import annotations
@@ -45,11 +47,13 @@ SUITES = {
     "strategies": ["strategies", *FITS],
     "storage": ["jobs/test_lease", "jobs/test_store", "jobs/test_ch", "model", "integrity", "predict/test_r", "faults"],
 }
-"""Folders of partirvm/, and what the paths below tests/ of their tests begin with, nearest first."""
+"""The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/, nearest first."""
 
 
 def suites(root: Path, mutant: Mutant) -> tuple[list[str], list[str]]:
-    """The module and the test files that name or import it, and the other test files, nearest first."""
+    """Return two lists, nearest files first: the module with the test files that name or import it, and all other test
+    files.
+    """
     module = Path(mutant.file).stem
     every: dict[str, str] = {}
     for prefix in SUITES[mutant.folder]:
@@ -71,14 +75,14 @@ class Copy:
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(".*", "__pycache__"))
 
     def write(self, file: str, source: bytes) -> None:
-        """Replace a module, and remove what Python compiled of the old one."""
+        """Replace a module, and remove the compiled code of the old module."""
         path = self.root / file
         path.write_bytes(source)
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
 
     def failure(self, tests: list[str]) -> str | None:
-        """The first test that fails, or what else went wrong; None if all pass."""
+        """Return the first test that fails, or a description of another failure; None if all tests pass."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
         command += [f"--basetemp={self.root.parent / 'tests'}", *tests]
         command += [f"--deselect={test}" for test in self.left_out]
@@ -101,7 +105,7 @@ class Copy:
         return "time-out" if began.returncode < 0 else "import error"
 
     def killer(self, mutant: Mutant) -> str | None:
-        """The test that kills the mutant; None if it survives."""
+        """Return the test that kills the mutant; None if the mutant survives."""
         source = (self.root / mutant.file).read_bytes()
         for tests in suites(self.root, mutant):
             while True:
@@ -120,19 +124,19 @@ class Copy:
 
 
 def processor_seconds() -> float:
-    """Processor time of all child processes that have ended."""
+    """Return the processor time of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def read(path: Path) -> dict[Mutant, dict[str, Any]]:
-    """The rows of a file of results; none if it does not exist."""
+    """Return the rows of a file of results; no rows if the file does not exist."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {Mutant(**{field.name: row[field.name] for field in fields(Mutant)}): row for row in rows}
 
 
 def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
-    """Try the mutants that have no row in ``output`` yet, and write one for each."""
+    """Test the mutants that have no row in ``output`` yet, and write a row for each."""
     done = read(output)
     for mutant in [mutant for mutant in chosen if mutant not in done]:
         began = time.monotonic(), processor_seconds()
@@ -143,18 +147,24 @@ def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         print(f"{mutant} {killer or 'survived'}", flush=True)
     for test in sorted(tree.left_out):
-        print(f"left out, as it fails on the unchanged tree: {test}")
+        print(f"skipped, because this test fails on the unchanged tree: {test}")
 
 
 def main() -> None:
-    """Draw the mutants, try them, and print the share of each folder."""
+    """Draw mutants, run the tests on each mutant, and print the killed fraction of each folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=60, help="mutants (60)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
+    parser.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random selection (default: 0)")
     parser.add_argument("--replay", type=Path, metavar="RESULTS", help="take the mutants of an earlier run first")
-    parser.add_argument("--output", type=Path, metavar="RESULTS", default=Path("mutants.jsonl"), help="(mutants.jsonl)")
-    parser.add_argument("--cpu", type=int, default=300, help="processor seconds of one process (300)")
-    parser.add_argument("--wall", type=int, default=1800, help="seconds of one run of pytest (1800)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="RESULTS",
+        default=Path("mutants.jsonl"),
+        help="file of results (default: mutants.jsonl)",
+    )
+    parser.add_argument("--cpu", type=int, default=300, help="maximum processor seconds of one process (default: 300)")
+    parser.add_argument("--wall", type=int, default=1800, help="maximum seconds of one run of pytest (default: 1800)")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     args = parser.parse_args()
     replay = {mutant.key for mutant in read(args.replay)} if args.replay else set()

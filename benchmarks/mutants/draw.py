@@ -1,4 +1,8 @@
-"""Mutants: small wrong changes of functions, found in the syntax tree and named so that a later tree has them too."""
+"""Small wrong changes of functions (mutants), found in the syntax tree. The key of a mutant is also valid in a later
+tree.
+
+Their names also identify them in a later tree.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Names: TypeAlias = list[str]
-"""Local variables of a function, in order."""
+"""Names of the local variables of a function, in order."""
 
 Key: TypeAlias = tuple[str, str, str, int, str]
-"""File, function, kind, occurrence of the kind in the function, text."""
+"""The key of a mutant: file, function, kind, occurrence of the kind in the function, text."""
 
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 BOUNDARIES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
@@ -27,7 +31,10 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Mutant:
-    """The bytes ``start:stop`` of ``file`` become ``after``; ``occurrence`` counts the kind within the function."""
+    """A change of the bytes ``start:stop`` of ``file`` to ``after``.
+
+    ``occurrence`` counts the kind within the function.
+    """
 
     folder: str
     file: str
@@ -42,7 +49,7 @@ class Mutant:
 
     @property
     def key(self) -> Key:
-        """What it is found by in another tree."""
+        """Return the key that identifies the mutant in another tree."""
         return self.file, self.function, self.kind, self.occurrence, self.before
 
     def __str__(self) -> str:
@@ -50,7 +57,7 @@ class Mutant:
 
 
 def changes(node: ast.AST, names: Names) -> Iterator[tuple[str, str]]:
-    """Kinds of mutants of one node, and its text then."""
+    """Yield the kinds of mutants of one node, and the changed text of the node."""
 
     def with_(**fields: Any) -> str:
         changed = copy.copy(node)
@@ -84,7 +91,7 @@ def changes(node: ast.AST, names: Names) -> Iterator[tuple[str, str]]:
 
 
 def sites(node: ast.AST, path: tuple[str, ...] = (), names: Names | None = None) -> Iterator[tuple[str, Any, Names]]:
-    """(function, node, local names) of every node that may be changed."""
+    """Yield (function, node, local names) of every node that may be changed."""
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.arg):
         return
     if isinstance(node, ast.ClassDef | FUNCTIONS):
@@ -107,7 +114,7 @@ def sites(node: ast.AST, path: tuple[str, ...] = (), names: Names | None = None)
 
 
 def mutants(root: Path, folder: str) -> list[Mutant]:
-    """Every mutant of one folder of partirvm/ in the tree at ``root``."""
+    """Return every mutant of one folder of partirvm/ in the tree at ``root``."""
     made = []
     for path in sorted((root / "partirvm" / folder).rglob("*.py")):
         source, file = path.read_bytes(), str(path.relative_to(root))
@@ -126,7 +133,7 @@ def mutants(root: Path, folder: str) -> list[Mutant]:
 
 
 def drawn(root: Path, folders: Sequence[str], count: int, seed: int, replay: Collection[Key] = ()) -> list[Mutant]:
-    """``count`` mutants, of the folders in turn; those with a key in ``replay`` come first. One of each function."""
+    """Draw ``count`` mutants from the folders in turn, at most one of each function. Keys in ``replay`` come first."""
     by_folder = []
     for number, folder in enumerate(folders):
         share = count // len(folders) + (number < count % len(folders))

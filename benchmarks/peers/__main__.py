@@ -1,13 +1,13 @@
-"""Small dense problems beside other RVMs and Bayesian regressions, at the same width on the same rows.
+"""Small dense problems, compared with other RVMs and Bayesian regressions at the same width on the same rows.
 
     python -m benchmarks.peers --data DIR [--sets NAME ...] [--sizes N ...] [--methods NAME ...] [--limit SECONDS]
                                [--output FOLDER]
 
-The table has seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. Methods and sets
-are in methods.py and data.py of ``benchmarks/peers``; methods with a missing package, and sizes beyond one that took
-too long, are left out. Every fit has its own process and its own file in FOLDER/peers/runs; existing files are not
-computed again. The number of BLAS threads is set by the environment
-(OPENBLAS_NUM_THREADS).
+The table has seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. In
+``benchmarks/peers``, methods.py describes the methods and data.py the sets. Methods with a missing package are skipped,
+and so are sizes above a size that took too long. Every fit has a separate process and a separate file in
+FOLDER/peers/runs; existing files are not computed again. The environment variable OPENBLAS_NUM_THREADS sets the number
+of BLAS threads.
 """
 
 from __future__ import annotations
@@ -39,26 +39,28 @@ COLUMNS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is missing, and write the table of all results."""
+    """Run the missing fits, and write the table of all results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
     parser.add_argument(
-        "--sets", nargs="+", choices=DATASETS, default=list(DATASETS), metavar="NAME", help="which (all)"
+        "--sets", nargs="+", choices=DATASETS, default=list(DATASETS), metavar="NAME", help="table (default: all)"
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), metavar="N", help="training rows")
     parser.add_argument(
-        "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="which (all)"
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="table (default: all)"
     )
-    parser.add_argument("--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (600)")
-    parser.add_argument("--output", default="benchmarks/results", help="folder of what comes out (benchmarks/results)")
+    parser.add_argument(
+        "--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (default: 600)"
+    )
+    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     settings = Settings(options.data, Path(options.output) / "peers", options.limit)
     methods = [name for name in options.methods if not METHODS[name].missing()]
     for name in set(options.methods) - set(methods):
-        say(f"{name} is left out: {METHODS[name].needs} is not installed")
+        say(f"{name} is skipped: {METHODS[name].needs} is not installed")
     for name in options.sets:
         if not DATASETS[name].present(options.data):
-            say(f"{name} is left out: it is not in {options.data}")
+            say(f"{name} is skipped: there is no such file in {options.data}")
             continue
         for method in methods:
             run_sizes(name, DATASETS[name].sizes(options.data, options.sizes), method, settings)

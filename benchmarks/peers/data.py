@@ -1,13 +1,13 @@
-"""The sets, their sizes and the common Gaussian width of all kernel methods on a set.
+"""The data sets, their sizes, and the Gaussian width that all kernel methods use on a set.
 
 Inputs and target are standardised by the moments of the training rows before any method uses them, so that gamma has
-the same meaning for all. It is not tuned for a method: for sinc and Boston it is that of ``benchmarks/ben_shimon``
-(cross-validated there), for kin40k 0.1, for airfoil and protein 1/d. Friedman#1's 0.03 is wide, so that solvers end in
-different optima: adding one column after the other at −286 nats for 1,000 rows, the fixed point of all at −213; both
-are better at 0.05. Generated test targets have noise like the training targets, for NLPD and coverage.
+the same meaning for all methods. Gamma is not tuned for a method. For sinc and Boston it is the cross-validated value
+of ``benchmarks/ben_shimon``, for kin40k 0.1, for airfoil and protein 1/d. For Friedman#1 the kernel of 0.03 is wide, so
+solvers end in different optima. For 1,000 rows, adding one column after the other ends at −286 nats, and the fixed
+point of all columns at −213 nats. Both results are better at 0.05. Generated test targets have noise like the training
+targets, for NLPD and coverage.
 
-Training rows are the first N of a random order of the training part, so that small sets are parts of larger ones.
-boston, airfoil, kin40k, protein are files NAME.npz, see ``benchmarks/datasets.py``.
+The training rows are the first N rows of a random order of the training part, so small sets are parts of larger sets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from benchmarks.datasets import Split, load
 SEED = 0
 
 TEST_ROWS = 4000
-"""Most test rows, and those of a generated set."""
+"""Maximum number of test rows, and the number of test rows of a generated set."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set: its width, and its generator unless it is a file."""
+    """A data set: its width, and the generator of a generated set."""
 
     name: str
     gamma: float
@@ -38,7 +38,7 @@ class Dataset:
     noise: float = 0.0
 
     def split(self, folder: str | Path, rows: int) -> Split:
-        """Standardised training and test rows; all rows if there are fewer than ``rows``."""
+        """Return standardised training and test rows; all rows if there are fewer than ``rows``."""
         return standardised(self._raw(folder, rows))
 
     def _raw(self, folder: str | Path, rows: int) -> Split:
@@ -55,19 +55,19 @@ class Dataset:
         return Split(self.name, *parts)
 
     def sizes(self, folder: str | Path, wanted: list[int]) -> list[int]:
-        """The requested sizes that are available, and the number of all rows if a larger size is requested."""
+        """Return the requested sizes that are available, and the number of all rows if a larger size is requested."""
         if self.generate is not None:
             return sorted(set(wanted))
         there = len(load(folder, self.name).y)
         return sorted({min(size, there) for size in wanted})
 
     def present(self, folder: str | Path) -> bool:
-        """True if the set is available in this folder."""
+        """Return True if the set is available in this folder."""
         return self.generate is not None or Path(folder, f"{self.name}.npz").exists()
 
 
 def standardised(split: Split) -> Split:
-    """Inputs and target shifted and scaled by the training moments (ddof 0; a constant feature keeps scale 1)."""
+    """Standardise inputs and target by the training moments (ddof 0; a constant feature keeps scale 1)."""
     shift, scale = split.X.mean(axis=0), split.X.std(axis=0)
     scale[scale == 0] = 1.0
     mean, deviation = split.y.mean(), split.deviation

@@ -1,10 +1,11 @@
-"""The evidence of an RVM from its α and β, by one formula for all libraries.
+"""The evidence of an RVM, computed from its α and β by one formula for all libraries.
 
-log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) without the N × N matrix: with R of the QR of [√β Φ; √A],
+The evidence log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) is computed without the N × N matrix. With R of the QR
+of [√β Φ; √A],
 
     −½ [N log 2π − N log β − Σ log α + 2 Σ log|R_ii| + min_w (β‖t − Φw‖² + wᵀAw)].
 
-The minimum is computed from its w, as a sum of squares: nothing cancels if the noise is very small.
+The minimum is computed from the optimal w as a sum of squares, so no cancellation occurs if the noise is very small.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Float = NDArray[np.float64]
 
 
 def log_evidence(design: Float, t: Float, alpha: Float, beta: float) -> float:
-    """In nats, of t (N,) under the design (N, M), α (M,) and β; M may be 0."""
+    """Return the evidence in nats of t (N,) for the design (N, M), α (M,) and β; M may be 0."""
     n, columns = design.shape
     twice = n * np.log(2 * np.pi / beta) - np.log(alpha).sum()
     weights = np.zeros(columns)
@@ -32,7 +33,7 @@ def log_evidence(design: Float, t: Float, alpha: Float, beta: float) -> float:
 
 
 def best_alpha(design: Float, t: Float, alpha: Float, beta: float, column: Float) -> float:
-    """The optimal α of an additional column (N,), s²/(q² − s) (Tipping & Faul 2003, eq. 20), or infinity."""
+    """Return the optimal α of an additional column (N,): s²/(q² − s) (Tipping & Faul 2003, eq. 20), or infinity."""
     inner = beta * design.T @ column
     share = np.linalg.solve(beta * design.T @ design + np.diag(alpha), inner)
     s = beta * column @ column - inner @ share

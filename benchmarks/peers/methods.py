@@ -1,19 +1,19 @@
-"""The methods: fit, prediction, and the α and β from which the evidence is computed.
+"""The compared methods: fit, prediction, and the α and β from which the evidence is computed.
 
 partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than 200 rows
 partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
-partirvm fast           the same by fast marginal likelihood maximisation; left out if ``solver`` has no such value
-partirvm auto           the same with ``solver="auto"``
+partirvm fast           every row a candidate, fast marginal likelihood maximisation (``solver="fast"``)
+partirvm auto           every row a candidate, ``solver="auto"``
 fastrvm                 ``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
 sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a candidate
 ard                     scikit-learn's ``ARDRegression`` on the kernel matrix and a column of ones
 gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise by evidence
 nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
 
-All have a bias except gp; all use the same standardised rows and the same gamma. sklearn-rvm need not be installed:
-``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough; it runs unchanged on
-scikit-learn 1.9. The evidence of gp and nystroem refers to another prior or basis, and is not listed. R's kernlab
-is not included.
+All methods except gp have a bias; all methods use the same standardised rows and the same gamma. sklearn-rvm need not
+be installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough. It runs
+unchanged on scikit-learn 1.9. The evidence of gp and nystroem refers to another prior or basis, and is not listed. R's
+kernlab is not included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ COMPONENTS = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """Mean and sd of new noisy targets, (n,) each, of inputs (n, d); vectors; the evidence in nats where it has one."""
+    """The result of a method: a function that returns mean and sd (n,) of new noisy targets at inputs (n, d), vectors,
+    and evidence in nats (None if not comparable).
+    """
 
     predict: Callable[[Float], tuple[Float, Float]]
     vectors: int
@@ -44,19 +46,19 @@ class Fitted:
 
 
 def kernel(X: Float, Z: Float, gamma: float) -> Float:
-    """exp(−gamma ‖x − z‖²), (n, m)."""
+    """Return the kernel matrix exp(−gamma ‖x − z‖²), (n, m)."""
     from sklearn.metrics.pairwise import rbf_kernel
 
     return np.asarray(rbf_kernel(X, Z, gamma=gamma))
 
 
 def with_ones(design: Float) -> Float:
-    """A column of ones in front."""
+    """Return the design with a first column of ones."""
     return np.hstack([np.ones((len(design), 1)), design])
 
 
 def partirvm(X: Float, y: Float, gamma: float, **options: Any) -> Fitted:
-    """Ours; the rows are standardised already."""
+    """Fit ``RVMRegressor``; the rows are already standardised."""
     from partirvm import RVMRegressor
 
     model = RVMRegressor(gamma=gamma, standardize=False, random_state=0, **options).fit(X, y)
@@ -64,16 +66,17 @@ def partirvm(X: Float, y: Float, gamma: float, **options: Any) -> Fitted:
     def evidence() -> float:
         design = kernel(X, model.relevance_vectors_, gamma)
         whole = with_ones(design) if model.model_.design.bias else design
-        return log_evidence(whole, y, model.model_.alpha, 1 / model.noise_variance_)
+        return log_evidence(whole, y, model.model_.alpha, 1 / model.model_.evidence_noise)
 
     return Fitted(partial(model.predict, return_std=True), model.n_relevance_vectors_, evidence)
 
 
 def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """fastrvm does not report the bias's α; it is set to the optimum given the others.
+    """Fit fastrvm's RVR. It does not report the α of the bias, which is set to its optimum given the other α.
 
-    Its columns have unit length internally, and its ``alpha_`` are divided by their squared lengths where they should
-    be multiplied: only after multiplication by the fourth power of the length do they match its weights and covariance.
+    Internally its columns have unit length. Its ``alpha_`` are divided by the squared lengths of the columns, although
+    they should be multiplied. Therefore ``alpha_`` match its weights and covariance only after multiplication by the
+    fourth power of the length.
     """
     from fastrvm import RVR
 
@@ -91,7 +94,9 @@ def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def sklearn_rvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """Its columns are divided by a constant, to which its α refer; ``predict`` of n rows allocates an n × n matrix."""
+    """Fit sklearn_rvm's EMRVR. Its α refer to columns divided by a constant; ``predict`` of n rows allocates an n × n
+    matrix.
+    """
     from sklearn_rvm import EMRVR
 
     model = EMRVR(kernel="rbf", gamma=gamma, bias_used=True)
@@ -109,7 +114,7 @@ def sklearn_rvm(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def ard(X: Float, y: Float, gamma: float) -> Fitted:
-    """Its ``lambda_`` are an RVM's α, its ``alpha_`` is β."""
+    """Fit scikit-learn's ARDRegression. Its ``lambda_`` are the α of an RVM, and its ``alpha_`` is β."""
     from sklearn.linear_model import ARDRegression
 
     design = with_ones(kernel(X, X, gamma))
@@ -127,7 +132,7 @@ def ard(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def gp(X: Float, y: Float, gamma: float) -> Fitted:
-    """Its vectors are all rows."""
+    """Fit a Gaussian process; all rows count as vectors."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -138,7 +143,7 @@ def gp(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def nystroem(X: Float, y: Float, gamma: float) -> Fitted:
-    """Its vectors are its components."""
+    """Fit a linear model on Nystroem features; the components count as vectors."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import BayesianRidge
     from sklearn.pipeline import make_pipeline
@@ -150,13 +155,13 @@ def nystroem(X: Float, y: Float, gamma: float) -> Fitted:
 
 @dataclass(frozen=True)
 class Method:
-    """How it is fitted to X (N, d), y (N,) at a gamma, and the module that it needs."""
+    """A method: a function that fits X (N, d), y (N,) with a gamma, and the module that it needs."""
 
     fit: Callable[[Float, Float, float], Fitted]
     needs: str
 
     def missing(self) -> bool:
-        """Whether the module is not there."""
+        """Return True if the module is not installed."""
         return importlib.util.find_spec(self.needs) is None
 
 

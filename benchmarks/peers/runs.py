@@ -1,9 +1,9 @@
-"""One method on one set of one size, in a process of its own, and the files of its results.
+"""Runs of one method on one set of one size, each in a separate process with a file of results.
 
-A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib (peak of the
-process, including interpreter, libraries and data, without the check of the evidence), rmse (in units of the training
-target's sd), nlpd (mean, of the standardised target), coverage (of the central 95 % interval), vectors, evidence (nats,
-of the standardised target); or a ``note`` with the reason why there is no result.
+A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib (peak of the process,
+including interpreter, libraries and data, without the check of the evidence), rmse (in units of the sd of the training
+target), nlpd (mean, for the standardised target), coverage (of the central 95 % interval), vectors, evidence (nats, for
+the standardised target). A run without a result has a ``note`` with the reason.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from benchmarks.peers.methods import METHODS
 Run = dict[str, Any]
 
 NORMAL_95 = 1.959964
-"""Half the width of the central 95 % of the normal distribution, in sd."""
+"""Half the width of the central 95 % interval of the normal distribution, in sd."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Data folder, output folder, time limit of a process in seconds."""
+    """The settings: data folder, output folder, time limit of a process in seconds."""
 
     folder: str
     output: Path
@@ -38,7 +38,9 @@ class Settings:
 
 
 def scores(mean: Any, sd: Any, y: Any) -> dict[str, float]:
-    """RMSE, mean negative log density and the share of y within the central 95 %, of normal predictions (n,)."""
+    """Compute RMSE, mean negative log density, and the fraction of y in the central 95 % interval of normal predictions
+    (n,).
+    """
     square = ((y - mean) / sd) ** 2
     return {
         "rmse": float(np.sqrt(np.mean((y - mean) ** 2))),
@@ -48,14 +50,14 @@ def scores(mean: Any, sd: Any, y: Any) -> dict[str, float]:
 
 
 def measured(folder: str, name: str, rows: int, method: str) -> Run:
-    """A fit and its scores; a note if our own estimator does not support the method."""
+    """Run a fit, and return its scores, or a note if the estimator does not support the method."""
     from partirvm.backends.process import peak_memory
     from partirvm.errors import UsageError
 
     dataset, chosen = DATASETS[name], METHODS[method]
     split = dataset.split(folder, rows)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fits that do not converge: the scores show it
+        warnings.simplefilter("ignore")  # fits that do not converge show bad scores
         try:
             warm_up(method)
             began, cpu_began = time.perf_counter(), time.process_time()
@@ -73,7 +75,10 @@ def measured(folder: str, name: str, rows: int, method: str) -> Run:
 
 
 def warm_up(method: str) -> None:
-    """A small fit, so that no method's time includes loading libraries; errors here occur again in the real fit."""
+    """Run a small fit, so that no measured time includes loading libraries.
+
+    The real fit repeats any error of this fit.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(40)
@@ -82,12 +87,12 @@ def warm_up(method: str) -> None:
 
 
 def place(output: Path, name: str, rows: int, method: str) -> Path:
-    """The file of a run."""
+    """Return the path of the file of a run."""
     return output / "runs" / f"{name}--{rows}--{method.replace(' ', '_')}.json"
 
 
 def run(name: str, rows: int, method: str, settings: Settings) -> Run:
-    """The stored run, or a new one. A time-out is stored; a missing package or a crash is not."""
+    """Return the stored run, or run and store it. A time-out is stored; a missing package or a crash is not stored."""
     path = place(settings.output, name, rows, method)
     if path.exists():
         return dict(json.loads(path.read_text()))
@@ -107,12 +112,12 @@ def run(name: str, rows: int, method: str, settings: Settings) -> Run:
 
 
 def run_sizes(name: str, sizes: list[int], method: str, settings: Settings) -> list[Run]:
-    """A method on increasing sizes; stops if the next size is expected (as N²) to exceed the time limit."""
+    """Run a method on increasing sizes. Stops if the next size would exceed the time limit for a cost of N²."""
     runs: list[Run] = []
     for rows in sizes:
         last = runs[-1] if runs else None
         if last and ("note" in last or last["seconds"] * (rows / last["rows"]) ** 2 > settings.seconds):
-            say(f"{name}, {rows} rows, {method}: left out, {last['rows']} rows {last.get('note', 'took too long')}")
+            say(f"{name}, {rows} rows, {method}: skipped, {last['rows']} rows {last.get('note', 'took too long')}")
             break
         runs.append(run(name, rows, method, settings))
         say(f"{name}, {rows} rows, {method}: {summary(runs[-1])}")
@@ -120,14 +125,14 @@ def run_sizes(name: str, sizes: list[int], method: str, settings: Settings) -> l
 
 
 def summary(about: Run) -> str:
-    """A line of progress."""
+    """Return a line of progress."""
     if "note" in about:
         return str(about["note"])
     return "{seconds:.2f} s, RMSE {rmse:.3f}, NLPD {nlpd:.3f}, {vectors} vectors".format_map(about)
 
 
 def kept(output: Path) -> list[Run]:
-    """All runs in a folder, by set, size and method."""
+    """Read all runs in a folder, sorted by set, size and method."""
     runs = [json.loads(path.read_text()) for path in (output / "runs").glob("*.json")]
     sets, methods = list(DATASETS), list(METHODS)
     return sorted(runs, key=lambda one: (sets.index(one["data"]), one["rows"], methods.index(one["method"])))

@@ -61,7 +61,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm.report.basis_table import Function, line
     from partirvm.report.choice import progress_for
     from partirvm.report.text import fit_facts, summary
-    from partirvm.setup.relevance import told_bases, told_targets
+    from partirvm.setup.relevance import basis_functions_json, targets_json
 
     with progress_for(quiet=quiet, spell=as_flags) as progress:
         begun = False
@@ -97,8 +97,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
     plan = fitted.plan.to_json() if fitted.plan else jobs.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
-    facts |= told_targets(fitted.model)
-    told = told_bases(fitted.model)
+    facts |= targets_json(fitted.model)
+    told = basis_functions_json(fitted.model)
     facts |= {"basis": told} if told else {}
     text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in told])}" if told else "")
     aborted = facts["reason"] == "aborted"

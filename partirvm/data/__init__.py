@@ -1,4 +1,4 @@
-"""Sources of row tiles: arrays in memory, Zarr, Dask; ingest of tables; identity of data."""
+"""Sources of data in tiles of rows: arrays in memory, Zarr and Dask. The package also ingests tables."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.checks import class_codes, require_target

@@ -1,12 +1,12 @@
 """Append rows with the same columns to existing DATA.
 
-The new rows are ingested into a temporary folder beside the DATA first, so that errors in them are found before the
-DATA change. Then the arrays are extended, the new rows are written, and the attributes, which hold the number of rows,
-are written last. Until then readers see the old DATA; an interrupted append can be repeated. Tiles that were full keep
-their hashes, so that a job made from the old DATA can verify that the new DATA extend them (``has_grown``).
+The new rows are first ingested into a temporary folder next to the DATA, so that errors in these rows are found before
+the DATA change. Then the arrays are extended, the new rows are written, and the attributes, which hold the number of
+rows, are written last. Until then readers see the old DATA, and an interrupted append can be repeated. Full tiles keep
+their hashes. A job made from the old DATA can therefore verify that the new DATA extend the old DATA (``has_grown``).
 
-The new rows are shuffled among themselves only. Neighbouring rows are then no longer a random sample of all rows, so
-the DATA count as unshuffled from then on: a fit draws each candidate separately.
+The new rows are shuffled only among each other. Neighbouring rows are then no longer a random sample of all rows, so
+the DATA count as unshuffled after the append: a fit draws each candidate separately.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ def append(
     progress: Progress | None = None,
     process: Process = ALONE,
 ) -> ZarrSource:
-    """Append rows of a table or of arrays (one row or more) to DATA on this machine; returns the opened DATA.
+    """Append one or more rows of a table or of arrays to DATA on this machine. Returns the opened DATA.
 
     ``source``, ``target``, ``weights``, ``noise``, ``memory_limit``, ``progress`` and ``process`` have the same meaning
-    as in ``ingest``; features, categories and classes are those of DATA. ``shuffle`` is the seed for shuffling the new
-    rows, used if DATA were shuffled. Only one append may run at a time; a fit that is using DATA stops with
-    ``ChangedDataError``. Raises the errors of ``ingest``, and ``DataError`` if DATA and the new rows differ in having a
-    target or weights, or in the names or order of several targets.
+    as in ``ingest``. Features, categories and classes are taken from DATA. ``shuffle`` is the seed for shuffling the
+    new rows, if the rows of DATA were shuffled. Only one append may run at a time. A fit that is using DATA stops with
+    ``ChangedDataError``.
+
+    Raises the errors of ``ingest``. Raises ``DataError`` if only one of DATA and the new rows has a target or weights,
+    or if the names or the order of several targets differ.
     """
     path = local_path(data)
     if path is None:
@@ -77,6 +79,7 @@ def append(
 
 
 def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
+    """Raise ``DataError`` if DATA and the new rows differ in having a target or weights, or in their targets."""
     for name, before, now in (
         ("the target", old.labelled, bool(new.n_targets)),
         ("weights", old.weighted, new.weighted),
@@ -93,7 +96,7 @@ def _require_like(old: DataAttributes, new: ZarrSource, place: str) -> None:
 
 
 def _extend(path: str, old: DataAttributes, new: ZarrSource) -> None:
-    """Write the rows of ``new`` after the rows of the DATA at this path; the attributes are written last."""
+    """Write the rows of ``new`` after the rows of the DATA at this path. The attributes are written last."""
     import zarr
 
     group: Any = zarr.open_group(path, mode="r+", zarr_format=3)
@@ -128,9 +131,9 @@ def _hash(arrays: dict[str, Any], number: int, tile_rows: int, n_rows: int) -> s
 
 
 def has_grown(source: ZarrSource, then: Fingerprint) -> bool:
-    """True if DATA consist of the rows of this earlier fingerprint followed by more rows.
+    """Return True if DATA consist of the rows of an earlier fingerprint followed by more rows.
 
-    Full tiles are compared by their hashes; the rows of a tile that was not full are read.
+    Full tiles are compared by their hashes. If the last tile was not full, its rows are read and compared.
     """
     full, rest = divmod(then.n_rows, source.tile_rows)
     now = source.fingerprint()

@@ -1,4 +1,4 @@
-"""NumPy arrays in memory as a source of tiles, in their own order or permuted, without copying the whole arrays."""
+"""A source of tiles from NumPy arrays in memory, in the order of the arrays or permuted. The arrays are not copied."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from partirvm.errors import DataError
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
-    """The order of rows after shuffling with ``seed``, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
+    """Return the order of rows after shuffling, (n_rows,) int64: row i of the shuffled data is row ``order[i]``.
 
-    Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in row order; rows are sorted by
-    it. Sorting also works out of memory, so ``ingest`` produces the same order.
+    Every row gets a random number in [0, 1) from ``numpy.random.default_rng(seed)``, in the order of rows. The rows are
+    then sorted by these numbers. ``ingest`` produces the same order by sorting on disk.
 
     >>> sorted(shuffled_rows(4, seed=0).tolist())
     [0, 1, 2, 3]
@@ -28,30 +28,30 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
 
 
 class ArraySource(TiledRows):
-    """NumPy arrays as a source of tiles. Other numeric types are converted to float64 tile by tile.
+    """A source of tiles from NumPy arrays. Numeric types other than float64 are converted tile by tile.
 
     Parameters
     ----------
     X : (N, d) array of real numbers
     t : (N,) or (N, T) array, optional
-        Targets; without them tiles have ``t`` of shape (rows, 0).
+        Targets; without targets the ``t`` of each tile has shape (rows, 0).
     weights : (N,) array, optional
         Precision weights, zero or positive.
     permutation : (N,) int64 array, optional
         Row i of the source is row ``permutation[i]`` of the arrays. The source then counts as shuffled.
     tile_rows : int, optional
-        Rows per tile; ``tile_rows_for(N, d)`` unless given.
+        Number of rows per tile; default: ``tile_rows_for(N, d)``.
     columns : Columns, optional
-        Names; ``x0``, ``x1``, … unless given.
+        Names of the columns; default: ``x0``, ``x1``, …
     seed : int, optional
         Seed of the permutation; only recorded.
     least : int
-        Minimum number of rows if there is a target; 1 for rows that are appended to others.
+        Minimum number of rows if there is a target. The value is 1 for rows that are appended to other rows.
 
     Raises
     ------
     DataError
-        Wrong shape, length or dtype; integers that float64 cannot represent exactly.
+        The shape, length or dtype is wrong, or float64 cannot represent an integer exactly.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class ArraySource(TiledRows):
         self._fingerprint: Fingerprint | None = None
 
     def tile(self, number: int) -> Tile:
-        """One tile: a view where the arrays are float64 and not permuted, otherwise a copy of these rows."""
+        """Return one tile: a view if the arrays are float64 and not permuted, otherwise a copy of its rows."""
         start, stop = self._span(number)
         rows: slice | Int = slice(start, stop) if self._permutation is None else self._permutation[start:stop]
         t = np.empty((stop - start, 0)) if self._t is None else self._t[rows]
@@ -101,14 +101,16 @@ class ArraySource(TiledRows):
         return Tile(number, start, as_rows(self._X[rows]), as_rows(t), weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d)."""
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
         wanted = self._row_numbers(rows)
         return self._X[wanted if self._permutation is None else self._permutation[wanted]].astype(
             np.float64, copy=False
         )
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Precision weights of the rows with these numbers, shape (len(rows),); None without weights."""
+        """Return the precision weights of the rows with the given numbers, shape (len(rows),); None for unweighted
+        data.
+        """
         wanted = self._row_numbers(rows)
         if self._weights is None:
             return None
@@ -117,11 +119,11 @@ class ArraySource(TiledRows):
         )
 
     def part(self, tiles: Sequence[int]) -> HeldTiles:
-        """A source that holds only the rows of these tiles."""
+        """Return a source that holds only the rows of the given tiles."""
         return HeldTiles(self, tiles)
 
     def fingerprint(self) -> Fingerprint:
-        """Shape and the hashes of the first tiles; computed once."""
+        """Return the shape and the hashes of the first tiles. The fingerprint is computed once."""
         if self._fingerprint is None:
             self._fingerprint = super().fingerprint()
         return self._fingerprint

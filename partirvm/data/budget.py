@@ -1,14 +1,15 @@
-"""Memory arithmetic of an ingest, in bytes.
+"""The memory that an ingest needs, in bytes.
 
-An ingest first reads and then writes; its peak is the larger of the two, plus what the process already holds. With b
-the bytes of a batch of float64, w the numbers per record and R the rows per tile,
+An ingest first reads and then writes. Its peak memory is the larger of both phases, plus the memory that the process
+already uses. With b the bytes of a batch of float64, w the number of values per record and R the number of rows per
+tile,
 
     reading   = ALLOWANCE + held + BATCHES b      ``held``: bytes of the reader besides a batch (``Reader.held``)
     writing   = ALLOWANCE + tiles + 2 s           s: bytes of records sorted at a time (unsorted and sorted copy)
     tiles     = DUPLICATES + TILES 8 R w          tiles being filled, hashed, compressed, written
 
-``Budget`` computes b from the memory limit before reading starts, and s after all rows are read. It raises
-``MemoryLimitError`` if the work cannot fit.
+``Budget`` computes b from the memory limit before reading starts, and computes s after all rows are read.
+``MemoryLimitError`` is raised if one of the phases needs more than the limit.
 """
 
 from __future__ import annotations
@@ -21,50 +22,51 @@ from partirvm.errors import MemoryLimitError
 FLOAT = 8
 
 ALLOWANCE = 28 << 20
-"""Bytes not in the formula: libraries loaded at first use, uncollected Python objects, fragmentation."""
+"""Bytes that the formula does not contain: libraries loaded at first use, uncollected Python objects, fragmentation."""
 
 BATCHES = 6
-"""Copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
+"""Number of copies of a batch: raw, as records, records ordered by spill file, masks, and buffers of the reader."""
 
 LEAST_BATCH = 1 << 20
 LEAST_ROWS = 64
 LEAST_SORT = 4 << 20
 
 TILES = 20
-"""Copies of a tile: 4 being filled or queued, 3 for hashing its rows, 6 in each of two writer threads."""
+"""Number of copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads."""
 
 DUPLICATES = 8 << 20
-"""Bytes of the duplicate counter."""
+"""Number of bytes that the duplicate counter uses."""
 
 USUAL_LIMIT = 512 << 20
 USUAL_ROOM = 256 << 20
-"""Default limit: 512 MiB in total, or 256 MiB above what the process already holds, if that is more."""
+"""The default limit is the larger of 512 MiB and the current memory of the process plus 256 MiB.
+"""
 
 
 class Process(Protocol):
-    """Memory of the current process."""
+    """An interface to the memory of the current process."""
 
     def resident(self) -> int:
-        """Return freed memory to the operating system; returns the resident bytes afterwards."""
+        """Release freed memory to the operating system, and return the number of resident bytes afterwards."""
         ...
 
     def reuse(self) -> None:
-        """From now on keep freed memory for blocks of the same sizes."""
+        """Configure the allocator to keep freed memory for later blocks of the same sizes."""
         ...
 
 
 @dataclass(frozen=True)
 class FixedMemory:
-    """A process of fixed size: the limit applies to the memory of the ingest alone."""
+    """A process with a fixed number of resident bytes: the memory limit applies to the ingest alone."""
 
     held: int = 0
 
     def resident(self) -> int:
-        """The fixed number of bytes."""
+        """Return the fixed number of resident bytes."""
         return self.held
 
     def reuse(self) -> None:
-        """No-op."""
+        """Do nothing."""
 
 
 ALONE = FixedMemory()
@@ -72,7 +74,7 @@ ALONE = FixedMemory()
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory limit of a process and the bytes that it already holds (``base``)."""
+    """The memory limit of a process, and the bytes that the process already uses (``base``)."""
 
     limit: int
     base: int
@@ -80,7 +82,8 @@ class Budget:
 
     @classmethod
     def of(cls, limit: int | None, process: Process) -> Budget:
-        """The budget for a limit, or for the default limit if it is None; call it after the libraries are imported.
+        """Return the budget for the given limit, or for the default limit if ``limit`` is None. Call this method after
+        the libraries are imported.
 
         >>> Budget.of(None, FixedMemory(100 << 20)).limit >> 20, Budget.of(None, FixedMemory(900 << 20)).limit >> 20
         (512, 1156)
@@ -89,9 +92,10 @@ class Budget:
         return cls(max(USUAL_LIMIT, base + USUAL_ROOM) if limit is None else limit, base, process)
 
     def batch_bytes(self, source: str, width: int, tile_rows: int, held: int, most: int, advice: str) -> int:
-        """Bytes of float64 per batch for records of ``width`` numbers: ``most`` if there is enough memory.
+        """Return the bytes of float64 per batch for records of ``width`` values; ``most`` if there is enough memory.
 
-        Raises ``MemoryLimitError`` if reading or writing cannot fit, with bytes needed, bytes available and ``advice``.
+        Raises ``MemoryLimitError`` if the limit is too small for reading or writing. The error states the bytes needed,
+        the bytes available and ``advice``.
 
         >>> budget = Budget.of(192 << 20, FixedMemory(110 << 20))
         >>> budget.batch_bytes("t.parquet", 17, 8192, held=40 << 20, most=4 << 20, advice="")  # (82 − 28 − 40) / 6 MiB
@@ -110,12 +114,12 @@ class Budget:
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(most, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
-        """Bytes of records to sort at a time, given what the process holds after all rows are read."""
+        """Return the number of bytes of records to sort at a time; call this method after all rows are read."""
         return max((self.limit - self.process.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
-    """Bytes of the tiles being written, for records of ``width`` numbers.
+    """Return the bytes of the tiles being written, for records of ``width`` values.
 
     >>> tile_bytes(18, 8192) >> 20
     30

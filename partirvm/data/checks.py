@@ -1,4 +1,4 @@
-"""Checks of shapes, lengths and dtypes of the user's data, before any of it is read."""
+"""Checks of the shapes, lengths and dtypes of the user's data, before any row is read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from partirvm.errors import DataError
 from partirvm.quoting import listed, listed_values, quoted
 
 FARTHEST = 1e60
-"""Standard deviations above this, or below its inverse, have powers outside the range of float64."""
+"""The largest standard deviation accepted. Above this bound or below its inverse, powers leave the range of float64."""
 
 HEAVIEST = 1e100
-"""The same bound for the mean weight of a row."""
+"""The largest mean weight of the rows accepted; the smallest is its inverse."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) -> None:
-    """Check shapes and dtypes of array-likes with ``shape`` and ``dtype``: X (N, d), t (N,) or (N, T), weights (N,).
+    """Check the shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
 
-    Raises ``DataError``, which states the argument, what was found and what to do. At least ``least`` rows are needed
-    with targets, one row without.
+    ``least`` is the minimum number of rows if there is a target; without a target one row is enough. Raises
+    ``DataError``, which states the argument, the value found and what to do.
     """
     if len(X.shape) != 2:
-        hint = (
-            "X.reshape(-1, 1) makes one feature of it, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape it"
-        )
+        hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
         raise DataError(f"X must have two dimensions (rows, features), found shape {_shape(X)}: {hint}.")
     n_rows, n_features = X.shape
     if n_features == 0:
@@ -50,7 +48,7 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None, *, least: int = 2) 
 
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
-    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to others."""
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to DATA."""
     if n_rows >= least:
         return
     found = "there is only one row" if n_rows else "there are no rows"
@@ -61,8 +59,8 @@ def require_target(source: Source) -> None:
     """Raise ``DataError`` for data without a target, such as data ingested with ``like`` for prediction."""
     if source.n_targets == 0:
         raise DataError(
-            f"{source}: the data have no target, so they can be used for prediction only: ingest them "
-            f"from a source that has the target {quoted(source.columns.target)}."
+            f"{source}: the data have no target, and can be used only for prediction: ingest the "
+            f"data from a source that has the target {quoted(source.columns.target)}."
         )
 
 
@@ -77,23 +75,24 @@ def check_dtype(name: str, dtype: Any) -> None:
             "columns."
         )
     if kind in "mM":
-        raise DataError(f"{name} holds dates or times ({dtype}): convert them to numbers first.")
+        raise DataError(f"{name} holds dates or times ({dtype}): convert dates and times to numbers first.")
     raise DataError(
-        f"{name} holds text or objects ({dtype}), but numbers are needed: code them as numbers, or ingest the table "
-        "with its text columns named as categorical (`--categorical`)."
+        f"{name} holds text or objects ({dtype}), but numbers are needed: convert the values to numbers, or ingest the "
+        "table with its text columns named as categorical (`--categorical`)."
     )
 
 
 def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
-    """The model's code of each class of a source, given the model's ``classes``; None if all codes are the same.
+    """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
 
-    Raises ``DataError`` for a source whose target is not a class, and for classes that the model does not have.
+    ``classes`` are the classes of the model. Raises ``DataError`` if the target of the source is not a class, or if the
+    model lacks a class of the source.
     """
     found = source.columns.classes
     if found is None:
         raise DataError(
             f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
-            "ingest them with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
         )
     codes = {label: code for code, label in enumerate(classes)}
     unknown = [label for label in found if label not in codes]
@@ -108,9 +107,10 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
 
 
 def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
-    """Raise ``DataError`` for weights or columns whose size is too far from 1.
+    """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic.
 
-    ``scaled`` (standardised) columns may be as large as sums of them can be represented. Class codes are near 1.
+    If ``scaled`` is true, columns are standardised and may have large values, provided that their sums do not overflow.
+    Class codes are near 1.
     """
     weight = moments.inputs.total / moments.inputs.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
@@ -124,17 +124,20 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
     for name, largest, deviation in [*values, *zip(names, targets.largest, targets.deviation, strict=True)]:
         if largest > np.finfo(np.float64).max / 2:
             raise DataError(
-                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide it by ten"
+                f"the column {quoted(name)} has values up to {largest:.3g}, too large to subtract: divide the "
+                "column by ten"
             )
         if deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
             raise DataError(
                 f"the column {quoted(name)} has the standard deviation {deviation:.0e}, too far from 1: "
-                "use standardize, or divide it by a power of ten"
+                "use standardize, or divide the column by a power of ten"
             )
 
 
 def check_weights(weights: Any) -> None:
-    """Raise ``DataError`` for negative weights, or if all are zero. NaN is accepted here; the moments pass finds it."""
+    """Raise ``DataError`` for negative weights, or if all weights are zero. The moments pass, not this check, detects
+    NaN.
+    """
     negative = int((weights < 0).sum())
     if negative:
         raise DataError(f"the weights hold {negative} negative values: precision weights are zero or positive.")
@@ -143,7 +146,7 @@ def check_weights(weights: Any) -> None:
 
 
 def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> DataError:
-    """The error for a missing column: lists the existing columns and suggests the most similar one.
+    """Return the error for a missing column, which lists the existing columns and suggests the most similar name.
 
     >>> print(unknown_column("fair", "target", ["fare", "tip"], "trips.csv"))
     trips.csv has no column 'fair' (target); did you mean 'fare'? Its columns: fare, tip.
@@ -155,9 +158,9 @@ def unknown_column(name: str, role: str, columns: Iterable[str], where: str) -> 
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """``values`` as a NumPy array of real numbers; arrays of objects are converted. Raises ``DataError``.
+    """Convert ``values`` to a NumPy array of real numbers; arrays of objects are converted too. Raises ``DataError``.
 
-    Integer arrays stay integers. Integers in arrays of objects must be exact in float64.
+    Integer arrays keep their dtype. Integers in arrays of objects must be exact in float64.
     """
     if hasattr(values, "toarray"):
         raise DataError(f"{name} is a sparse matrix, but dense rows are needed: pass {name}.toarray().")
@@ -171,8 +174,8 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"{name} holds text or objects, but numbers are needed ({error}): code them as numbers, or ingest the "
-                "table with its text columns named as categorical (`--categorical`)."
+                f"{name} holds text or objects, but numbers are needed ({error}): convert the values to numbers, or "
+                "ingest the table with its text columns named as categorical (`--categorical`)."
             ) from error
     check_dtype(name, array.dtype)
     return array

@@ -1,4 +1,4 @@
-"""Convert the arguments of ``fit`` to a source. Dask and pandas are imported only if an object comes from them."""
+"""Conversion of the arguments of ``fit`` to a source. Dask and pandas are imported only if needed."""
 
 from __future__ import annotations
 
@@ -30,33 +30,36 @@ def as_source(
     tile_rows: int | None = None,
     allow_missing_chunks: bool = False,
 ) -> Source:
-    """Convert data of any supported kind to a source of row tiles; nothing large is read or copied.
+    """Convert data of any supported kind to a source of row tiles. Large data are neither read nor copied.
 
     Parameters
     ----------
     X : array, data frame, path, URL or Source
-        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); path or
-        URL of DATA made by ``ingest``; or a source, which is returned unchanged. DATA and sources contain y and
+        NumPy array or nested list (N, d); pandas, polars or Dask data frame; Zarr or Dask array (N, d); path or URL of
+        DATA made by ``ingest``; or a source, which is returned unchanged. DATA and sources already contain y and
         weights.
     y, weights : array, optional
-        Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or NumPy arrays.
+        Targets (N,) or (N, T) and precision weights (N,), of the same kind as X or as NumPy arrays.
     seed : int, optional
-        Seed for shuffling rows in memory (NumPy, pandas), as in ``ingest``; other kinds keep their order.
+        Seed for shuffling the rows of data in memory (NumPy, pandas), as in ``ingest``. The rows of all other data keep
+        their order.
     columns : Columns, optional
-        Names; otherwise taken from the data frame, or ``x0``, ``x1``, …
+        Names of the columns; default: the names in the data frame, or ``x0``, ``x1``, …
     tile_rows : int, optional
-        Rows per tile; a function of the shape unless given.
+        Number of rows per tile; default: computed from the shape of the data.
     allow_missing_chunks : bool
-        For Zarr arrays: read chunks that were never written as the fill value.
+        For Zarr arrays: if True, chunks that were never written are read as the fill value; if False, they are an
+        error.
 
     Raises
     ------
     DataError
-        Text, complex numbers, wrong shapes or lengths, no rows, or a single row with a target.
+        X or y contains text or complex numbers, has a wrong shape or length, has no rows, or has a single row with a
+        target.
     MissingDataError, FormatError
-        DATA or chunks that are missing or cannot be read.
+        DATA or chunks are missing or cannot be read.
     UsageError
-        y or weights given together with DATA or a source.
+        y or weights are given together with DATA or a source.
 
     Examples
     --------
@@ -66,7 +69,7 @@ def as_source(
     """
     if isinstance(X, (str, os.PathLike)) or (hasattr(X, "tile") and hasattr(X, "gather")):
         if y is not None or weights is not None:
-            raise UsageError("y and weights are part of DATA: do not pass them as well.")
+            raise UsageError("y and weights are part of DATA: pass only the DATA.")
         if not isinstance(X, (str, os.PathLike)):
             return cast(Source, X)
         from partirvm.data.zarr_source import ZarrSource
@@ -99,7 +102,7 @@ def _name(y: Any) -> str:
 
 
 def _frame_values(frame: Any) -> Any:
-    """The values of a numeric data frame: a NumPy array for pandas, a Dask array for Dask."""
+    """Return the values of a numeric data frame: a NumPy array for pandas, a Dask array for Dask."""
     twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
     if twice:
         raise DataError(f"the data frame has several columns named {quoted(twice[0])}: rename them.")
@@ -116,13 +119,13 @@ def _frame_values(frame: Any) -> Any:
 
 
 def _floats(frame: Any) -> Any:
-    """A partition, as pandas frame or series, converted to float64."""
+    """Convert a partition, a pandas frame or series, to float64."""
     require_exact_frame(frame if frame.ndim == 2 else frame.to_frame(), "row {:,} of its partition")
     return frame.astype(np.float64)
 
 
 def _values(name: str, values: Any) -> Any:
-    """Targets or weights as a sliceable array."""
+    """Convert targets or weights to an array that supports slicing."""
     if values is None or module_of(values) == "zarr" or isinstance(values, CodedLabels | NoiseWeights):
         return values
     if hasattr(values, "to_dask_array"):
@@ -142,5 +145,5 @@ def _values(name: str, values: Any) -> Any:
 
 
 def _plain(X: Any) -> Any:
-    """X for use with a Dask y: Dask arrays are unchanged, anything else becomes a NumPy array."""
+    """Prepare X for use with a Dask y: Dask arrays are unchanged, all other values become a NumPy array."""
     return X if hasattr(X, "dask") else numeric_array("X", X)

@@ -1,4 +1,4 @@
-"""Dask arrays as a source: each tile is computed when it is read."""
+"""A source of tiles from Dask arrays. Each tile is computed when the tile is read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from partirvm.errors import DataError
 
 
 class DaskSource(TiledRows):
-    """Dask arrays as a source of tiles; chunk sizes are unchanged, and only what a tile needs is computed.
+    """A source of tiles from Dask arrays. The chunk sizes are unchanged, and only the chunks of a tile are computed.
 
     Tiles are computed by Dask's synchronous scheduler in the calling thread. If chunks are larger than two tiles, the
-    two last computed chunks are cached, so that each is computed once per pass and not once per tile. Chunks of unknown
-    size are computed once here, to find their sizes. Every pass computes the graph again: ingest the result of an
-    expensive graph first. Rows persisted on a cluster are fetched through its client; parts then hold the rows.
+    last two computed chunks are cached. Each chunk is then computed once per pass and not once per tile. Chunks of
+    unknown size are computed at construction to find their sizes. Every pass computes the graph again, so ingest the
+    result of an expensive graph first. Rows persisted on a cluster are fetched through the client of the cluster; a
+    part of such a source holds its rows in memory.
 
     Parameters
     ----------
@@ -30,14 +31,14 @@ class DaskSource(TiledRows):
     t : dask.array or array (N,) or (N, T), optional
     weights : dask.array or array (N,), optional
     columns : Columns, optional
-        Names.
+        Names of the columns.
     tile_rows : int, optional
-        Rows per tile; ``tile_rows_for(N, d)`` unless given.
+        Number of rows per tile; default: ``tile_rows_for(N, d)``.
 
     Raises
     ------
     DataError
-        Wrong shape, length or dtype.
+        The shape, length or dtype of an array is wrong.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class DaskSource(TiledRows):
         raise DataError(f"tile {number} is not in this part of the data")
 
     def part(self, tiles: Sequence[int]) -> DaskSource:
-        """A source with the slices of the graph for these tiles."""
+        """Return a source with the slices of the graph for the given tiles."""
         part = object.__new__(DaskSource)
         part.__dict__.update(self.__dict__)
         part._fingerprint = self.fingerprint() if self._fingerprint is None else self._fingerprint
@@ -102,7 +103,7 @@ class DaskSource(TiledRows):
         raise DataError(f"tiles {first} to {last} are not all in this part of the data")
 
     def fingerprint(self) -> Fingerprint:
-        """Shape and the hashes of the first tiles; computed once."""
+        """Return the shape and the hashes of the first tiles. The fingerprint is computed once."""
         if self._fingerprint is None:
             self._fingerprint = super().fingerprint()
         return self._fingerprint
@@ -110,7 +111,7 @@ class DaskSource(TiledRows):
 
 @dataclass
 class _Piece:
-    """Rows ``start`` to ``stop`` of the source, as Dask arrays of only these rows."""
+    """Rows ``start`` to ``stop`` of the source, as Dask arrays that contain only these rows."""
 
     start: int
     stop: int
@@ -122,15 +123,17 @@ class _Piece:
 
     @cached_property
     def client(self) -> Any:
-        """Looked up when rows are read, since a pickled source passes through processes that have no client."""
+        """Return the client of the cluster. The client is searched when rows are read, since a pickled source passes
+        through processes without a client.
+        """
         return client_of(*self.arrays.values())
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """Rows of one of the arrays, by their numbers in the source."""
+        """Return rows of one of the arrays; ``start`` and ``stop`` are row numbers of the source."""
         return self._readers[name](start - self.start, stop - self.start)
 
     def cut(self, start: int, stop: int, tile_rows: int) -> _Piece:
-        """A part of this piece: its graph reduced to these rows, or the rows themselves if a cluster holds them."""
+        """Return a part of this piece: the graph reduced to the given rows, or the rows if a cluster holds them."""
         from dask.base import optimize
 
         names = list(self.arrays)
@@ -156,7 +159,7 @@ class _Piece:
 
 
 def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last number of every run of consecutive tiles.
+    """Return the first and last number of every run of consecutive tiles.
 
     >>> _runs([4, 1, 2])
     [(1, 2), (4, 4)]
@@ -168,9 +171,9 @@ def _runs(tiles: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def client_of(*collections: Any) -> Any:
-    """The client of the cluster on which these collections were persisted; None if they were not persisted.
+    """Return the client of the cluster on which the collections were persisted, or None if they were not persisted.
 
-    Raises ``DataError`` if that client cannot be reached.
+    Raises ``DataError`` if this client cannot be reached.
     """
     if "distributed" not in sys.modules:
         return None
@@ -191,7 +194,7 @@ def _running(client: Any) -> Any:
 
 
 def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
-    """The values of Dask collections, computed through the client, or in the calling thread if it is None."""
+    """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
     scheduler = "synchronous" if client is None else _running(client)
@@ -200,7 +203,7 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
 
 
 def _known_sizes(array: Any) -> Any:
-    """A Dask array with known chunk sizes."""
+    """Convert an array to a Dask array with known chunk sizes."""
     import dask.array as da
 
     if not hasattr(array, "dask"):

@@ -1,4 +1,4 @@
-"""Count duplicate rows in one pass with a fixed amount of memory."""
+"""Counting of duplicate rows in one pass with a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from partirvm.data.source import Float
 
 KEPT = 1 << 17
-"""Maximum number of hashes kept."""
+"""Maximum number of hashes that are kept in memory."""
 
 
 class DuplicateCounter:
-    """Count rows that repeat an earlier row: exact up to ``KEPT`` distinct rows, estimated from a sample beyond.
+    """A counter of rows that repeat an earlier row: exact for up to ``KEPT`` distinct rows, otherwise an estimate from
+    a sample.
 
-    Each row has a 64-bit hash. Only hashes below a threshold are kept; the threshold is halved when there are too
-    many. All copies of a row have the same hash, so the sample contains all of them or none.
+    Each row has a 64-bit hash. Only hashes below a threshold are kept; the threshold is halved when too many hashes are
+    held. All copies of a row have the same hash, so the sample contains either all copies of a row or none.
 
     >>> counter = DuplicateCounter()
     >>> counter.add(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0], [-0.0, 2.0]]))
@@ -32,19 +33,19 @@ class DuplicateCounter:
 
     @property
     def exact(self) -> bool:
-        """True if every row was counted."""
+        """Return True if every row was counted, that is, if the estimate is exact."""
         self._merge()
         return self._shift == 0
 
     def add(self, rows: Float) -> None:
-        """Add rows (n, columns)."""
+        """Count the given rows (n, columns)."""
         self._new.append(self._sampled(_hashes(rows)))
         self._n_new += len(self._new[-1])
         if self._n_new > KEPT:
             self._merge()
 
     def estimate(self) -> int:
-        """Number of rows that repeat an earlier row."""
+        """Return the number of rows that repeat an earlier row."""
         self._merge()
         return self._copies << self._shift
 
@@ -64,7 +65,7 @@ class DuplicateCounter:
 
 
 def _hashes(rows: Float) -> NDArray[np.uint64]:
-    """A hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64."""
+    """Return a hash of every row: multiply-add with random odd numbers, then the final mixing steps of splitmix64."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)

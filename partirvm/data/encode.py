@@ -1,4 +1,4 @@
-"""Encode columns as rows of float64: numeric values unchanged, categories and classes as integer codes."""
+"""Conversion of columns to rows of float64. Numeric values are unchanged; categories and classes become codes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ UNLABELLED = "To predict rows without a target, pass the training DATA: like=…
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of every column. ``levels`` are the columns of labels: categorical features and a class target.
+    """The role of every column. ``levels`` are the columns that contain labels: categorical features and a class
+    target.
 
-    Rows for prediction have no ``targets``; ``classes`` is then false, and also for several targets. If ``noisy``, the
-    weights column contains relative noise r, and the weights are 1/r².
+    Rows for prediction have no ``targets``. ``classes`` is true for one class target, and false for no target or
+    several targets. If ``noisy`` is true, the weights column contains relative noise r, and the weights are 1/r².
     """
 
     features: tuple[str, ...]
@@ -41,7 +42,7 @@ class Roles:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All columns to read: features, targets, weights."""
+        """Return the names of all columns to read: features, targets, weights."""
         return (*self.features, *self.targets, *([] if self.weights is None else [self.weights]))
 
     @property
@@ -60,16 +61,17 @@ def assign_roles(
     classes: bool,
     like: Columns | None,
 ) -> Roles:
-    """Assign a role to every column. Only data that are ``like`` others, from a source without target, may lack one.
+    """Assign a role to every column. A target is required, except for data ``like`` others from a source without
+    target.
 
-    Raises ``DataError`` for an unknown name, ``UsageError`` for conflicting roles.
+    Raises ``DataError`` for an unknown name, and ``UsageError`` for conflicting roles.
     """
     targets, categorical = _named(target, reader), tuple(map(str, categorical))
     features = None if features is None else tuple(map(str, features))
     weights, noise = (None if name is None else str(name) for name in (weights, noise))
     twice = sorted({name for name in reader.columns if reader.columns.count(name) > 1})
     if twice:
-        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
+        raise DataError(f"{reader.name}: the column name {quoted(twice[0])} occurs twice: rename one column.")
     if like is not None:
         features = like.features if features is None else features
         categorical = tuple(like.categories)
@@ -83,7 +85,7 @@ def assign_roles(
         beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
         raise UsageError(
             f"{reader.name}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise "
-            "applies to regression and gives the weights 1/noise²; multiply both into one column of weights."
+            "applies to regression and gives the weights 1/noise²; combine noise and weights in one column of weights."
         )
     if classes and len(targets) > 1:
         raise UsageError(
@@ -92,9 +94,9 @@ def assign_roles(
         )
     if not targets and like is None:
         if reader.features is not None:
-            raise DataError(f"{reader.name}: there is no array y. Name the target: target=… (`--target`). {UNLABELLED}")
+            raise DataError(f"{reader.name}: there is no array y: pass target=… (`--target`). {UNLABELLED}")
         raise UsageError(
-            f"{reader.name}: which column is the target? Name it: target=… (`--target`). "
+            f"{reader.name}: no target is named: pass target=… (`--target`). "
             f"Its columns: {listed(reader.columns)}. {UNLABELLED}"
         )
     for role, name in [*(("target", name) for name in targets), ("weights", weights), ("noise", noise)]:
@@ -113,9 +115,10 @@ def assign_roles(
 
 
 def _named(target: Any, reader: Reader) -> tuple[str, ...]:
-    """The names of the targets: a string that is not a column name may list several, separated by commas.
+    """Return the names of the targets. A string that is not a column name may list several names, separated by commas.
+    Data frames whose column names are integers also accept integers.
 
-    Data frames whose column names are integers accept integers.
+    Data frames whose column names are integers also accept integers.
     """
     if isinstance(target, str) and target:
         return (target,) if target in reader.columns else tuple(name.strip() for name in target.split(","))
@@ -141,17 +144,18 @@ def _check_roles(roles: Roles, reader: Reader) -> None:
     for name in roles.categorical:
         if name in roles.targets:
             raise UsageError(
-                f"the target {quoted(name)} cannot be a categorical feature; if it is a class, pass --classes."
+                f"the target {quoted(name)} cannot be a categorical feature; for a class target, pass --classes."
             )
         if name not in roles.features:
             raise unknown_column(name, "categorical", roles.features, reader.name)
 
 
 class Levels:
-    """The labels of one column: coded in order of appearance while reading, and in sorted order at the end.
+    """The labels of one column. Codes are assigned in order of appearance while reading, and in sorted order at the
+    end.
 
-    With ``known`` labels their codes are used from the start, and any other label has the code ``len(known)``. Labels
-    of an ``untyped`` source (CSV) are converted to numbers if all of them are written as numbers.
+    ``known`` labels keep their codes from the start, and any other label has the code ``len(known)``. Labels of an
+    ``untyped`` source (CSV) are converted to numbers if every label is a number.
 
     >>> levels = Levels()
     >>> levels.codes(np.array(["b"])).tolist(), levels.codes(np.array(["a", "b"])).tolist()
@@ -168,7 +172,7 @@ class Levels:
         self.unseen: list[Any] = []
 
     def codes(self, values: Any) -> Float:
-        """Codes of a column, float64; NaN for missing values."""
+        """Return the codes of a column, float64; NaN for missing values."""
         if hasattr(values, "null_count"):
             return self._arrow_codes(values)
         labels = np.asarray(values)
@@ -208,7 +212,7 @@ class Levels:
         return len(self._codes)
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
-        """The labels in sorted order, and the final code of every provisional code (and of the unseen label)."""
+        """Return the labels in sorted order, and the final code of every provisional code and of unknown labels."""
         labels = list(self._codes)
         if self._known is not None:
             return tuple(labels), np.arange(len(labels) + 1.0)
@@ -221,12 +225,12 @@ class Levels:
 
 
 def _continuous(labels: tuple[Any, ...], rows: int) -> bool:
-    """True if these labels are non-integer numbers, almost one per row: a continuous target, whatever its role."""
+    """Return True if the labels are non-integer numbers and almost all differ, which indicates a continuous target."""
     return 2 * len(labels) > rows and all(isinstance(x, float) and not x.is_integer() for x in labels)
 
 
 def _number(text: str) -> Any:
-    """A CSV label as a number; as text if it is not a number, or not one that float64 represents exactly.
+    """Convert a CSV label to a number. Text that is not a number, or not exact in float64, is returned unchanged.
 
     >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
     (1.5, 9007199254740993, '0.12345678901234567890', 'red')
@@ -243,7 +247,9 @@ def _number(text: str) -> Any:
 
 
 def _numbers_if_all(labels: list[str]) -> list[Any]:
-    """The labels as numbers if all are written as plain numbers: CSV does not mark text."""
+    """Convert the labels to numbers if every label is a plain number, because CSV does not distinguish numbers and
+    text.
+    """
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", label) for label in labels):
         return labels
     numbers = [_number(label) for label in labels]
@@ -252,13 +258,14 @@ def _numbers_if_all(labels: list[str]) -> list[Any]:
 
 
 MOST_CLASSES = np.iinfo(np.int16).max
-"""Maximum number of classes of a target: codes are stored in two bytes."""
+"""Maximum number of classes of a target. Codes are stored in two bytes."""
 
 
 class Encoder:
-    """Converts batches to records of float64: features in order, then targets, then weights if there are any.
+    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Counts missing and non-finite values and records the position of the first; ``check`` raises an error for them.
+    The encoder counts missing and non-finite values and records the first position. ``check`` raises an error if there
+    are any.
     """
 
     def __init__(self, roles: Roles, reader: Reader, like: Columns | None = None) -> None:
@@ -273,7 +280,7 @@ class Encoder:
         self.levels = {column: Levels(known.get(column), untyped=reader.untyped) for column in coded}
 
     def encode(self, batch: Batch, into: Float) -> None:
-        """Fill ``into`` (rows, features + targets + weights)."""
+        """Encode a batch into the array ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
             into[:, place] = self._encoded(column, batch[column])
         if self.roles.noisy and np.isfinite(into[:, -1]).all():
@@ -295,14 +302,14 @@ class Encoder:
             return self._numbers(column, values)
         try:
             return self.levels[column].codes(values)
-        except (TypeError, NotImplementedError) as error:  # Arrow raises the latter
+        except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(
                 f"{self._name}: the column {quoted(column)} holds values that cannot be labels, or values of several "
-                f"types ({error}): convert them to text."
+                f"types ({error}): convert the values to text."
             ) from error
 
     def _classes(self) -> tuple[str, Levels | None]:
-        """The name of the target for messages, and its levels if it is a class."""
+        """Return the name of the target for messages, and its labels if the target is a class."""
         name = ", ".join(self.roles.targets)
         return name, self.levels[name] if self.roles.classes else None
 
@@ -310,8 +317,8 @@ class Encoder:
         name, target = self._classes()
         if target is not None and len(target) > MOST_CLASSES:
             raise DataError(
-                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: if it is numeric, "
-                "ingest it without --classes."
+                f"{self._name}: the target {quoted(name)} has more than {MOST_CLASSES:,} classes: if the target "
+                "is numeric, ingest the data without --classes."
             )
 
     def _check_weights(self, weights: Float) -> None:
@@ -341,7 +348,7 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the target {quoted(name)} holds classes that the DATA of `--like` or `--append` do "
                 f"not have: {listed_values(target.unseen)}. Leave these rows out, or ingest all rows "
-                "together as new DATA and train on them."
+                "together as new DATA and train a new model."
             )
         if target is not None and len(target.final()[0]) < 2:
             raise DataError(
@@ -352,15 +359,18 @@ class Encoder:
             raise DataError(
                 f"{self._name}: the target {quoted(name)} holds continuous values such as "
                 f"{target.final()[0][0]:g} ({len(target):,} distinct values in {self.n_rows:,} rows), not classes: "
-                "ingest it without --classes, or bin it."
+                "ingest the data without --classes, or bin the target."
             )
 
     def remaps(self) -> dict[int, Float]:
-        """For each coded column, by its position in the record: the final code of each provisional code."""
+        """Return the final code of each provisional code, for each coded column by its position in the record."""
         return {self.roles.wanted.index(column): levels.final()[1] for column, levels in self.levels.items()}
 
     def columns(self) -> Columns:
-        """Names, categories and classes after all rows are read; target and classes of ``like`` if there is none."""
+        """Return names, categories and classes; call this method after all rows are read.
+
+        Without a target, the target and classes of ``like`` are returned.
+        """
         final = {column: levels.final()[0] for column, levels in self.levels.items()}
         if not self.roles.targets:
             assert self._like is not None
@@ -383,7 +393,8 @@ class Encoder:
             return np.full(len(values), np.nan)
         if kind.is_temporal(values.type):
             raise DataError(
-                f"{self._name}: the column {quoted(column)} holds dates or times: convert them to numbers first."
+                f"{self._name}: the column {quoted(column)} holds dates or times: convert dates and times "
+                "to numbers first."
             )
         if not (
             kind.is_integer(values.type)
@@ -400,7 +411,8 @@ class Encoder:
 
 
 def _whole_numbers(values: Any, floats: Float) -> Any:
-    """Arrow integers or decimals, 0 where missing; for decimals only those that may be too large for float64.
+    """Return Arrow integers or decimals with 0 for missing values; of decimals only values that may be inexact in
+    float64.
 
     >>> import pyarrow as pa
     >>> _whole_numbers(pa.array([2**53 + 1, None]), np.array([2.0**53, np.nan])).tolist()
@@ -415,14 +427,14 @@ def _whole_numbers(values: Any, floats: Float) -> Any:
 
 
 def _no_numbers(where: str, column: str, values: Any) -> DataError:
-    """The error for a column of text or of another non-numeric type."""
+    """Return the error for a column of text or of another non-numeric type."""
     import pyarrow as pa
 
     kind = pa.types
     if kind.is_nested(values.type):
         return DataError(
             f"{where}: the column {quoted(column)} holds values of the type {named(values.type)}, not numbers: make a "
-            "column of each part, or leave it out with `--features`."
+            "column of each part, or omit the column with `--features`."
         )
     first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
     return text_column(where, column, quoted(first))

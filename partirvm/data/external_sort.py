@@ -1,7 +1,8 @@
-"""External sort: sort more records than fit in memory. Spill by key range, then sort one range at a time.
+"""An external sort for more records than memory can hold. Records are written to files by key range, and then one range
+at a time is sorted.
 
-The order depends only on the keys and on the order in which records were added, not on memory or batch sizes: the sort
-is stable.
+The sort is stable: the order depends only on the keys and on the order in which records were added, not on the memory
+or on batch sizes.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from numpy.typing import NDArray
 from partirvm.data.source import Float
 
 BUCKETS = 256
-"""Maximum number of key ranges per spill, and so of open files."""
+"""Maximum number of key ranges per spill; each range is an open file."""
 
 READ_BYTES = 2 << 20
-"""Bytes read at once from a range that is split again, and written at once for a range with a single key."""
+"""Number of bytes that are read at once from a range that is split again, or from a range with a single key."""
 
 
 class ExternalSorter:
-    """Sorts records of ``width`` float64 numbers by the first number, the key, in bounded memory. A context manager.
+    """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
 
-    Records are appended to one of ``BUCKETS`` files by key range. A range larger than memory is split again into
-    smaller ranges, so only the interval that contains all keys must be known in advance.
+    Each record is appended to one of ``BUCKETS`` files by its key range. A range that is larger than memory is split
+    again into smaller ranges. Therefore only the interval of all keys must be known in advance.
 
     Parameters
     ----------
     folder : path
-        Spill folder; created, and removed at the end. It needs 8·width bytes per record.
+        Spill folder, created here and removed at the end. The folder needs 8·width bytes per record.
     width : int
-        Numbers per record, the key included.
+        Number of values per record, including the key.
     low, high : float
-        Keys lie in [low, high).
+        The interval [low, high) contains all keys.
 
     Examples
     --------
@@ -56,14 +57,15 @@ class ExternalSorter:
         self._spill = self._new_spill(width, low, high)
 
     def add(self, records: Float) -> None:
-        """Add records (n, width). Raises ``ValueError`` for a key outside [low, high) or NaN."""
+        """Add records (n, width). Raises ``ValueError`` if a key is NaN or outside [low, high)."""
         self._spill.add(records)
         self.n_records += len(records)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
-        """All records in order of their keys, as blocks (rows, width). May be called once.
+        """Yield all records in order of their keys, as blocks (rows, width). The method may be called once.
 
-        ``memory`` is the maximum number of bytes of a range that is sorted at once; the peak is twice this.
+        ``memory`` is the maximum number of bytes of a range that is sorted at once. The peak memory is twice this
+        number.
         """
         self._memory = memory
         return self._sorted(self._spill)
@@ -82,8 +84,8 @@ class ExternalSorter:
     def _sorted(self, spill: _Spill) -> Iterator[Float]:
         for path, lowest, highest in spill.ranges():
             if path.stat().st_size <= self._memory:
-                yield _taken_in_order(path, spill.columns)  # not bound to a name, so that it is freed after use
-            elif lowest == highest:  # a single key, more records than fit in memory: in order of arrival
+                yield _read_sorted(path, spill.columns)  # without a name the array is freed after use
+            elif lowest == highest:  # more records of a single key than memory can hold: keep the order of arrival
                 yield from _batches(path, spill.columns)
                 path.unlink()
             else:
@@ -105,7 +107,7 @@ class ExternalSorter:
 
 
 class Spool:
-    """Records kept on disk in order of arrival, with the methods of ``ExternalSorter``."""
+    """A store of records on disk in order of arrival, with the methods of ``ExternalSorter``."""
 
     def __init__(self, folder: Path, width: int) -> None:
         folder.mkdir(parents=True)
@@ -119,7 +121,7 @@ class Spool:
         self.n_records += len(records)
 
     def blocks(self, memory: int = READ_BYTES) -> Iterator[Float]:
-        """All records in order of arrival, as blocks of at most ``memory`` bytes."""
+        """Yield all records in order of arrival, as blocks of at most ``memory`` bytes."""
         self._file.close()
         return _batches(self._folder / "spool", self._width, min(memory, READ_BYTES))
 
@@ -136,7 +138,7 @@ class Spool:
 
 
 class _Spill:
-    """Files of raw records, one per non-empty key range; the first column is the key."""
+    """A set of files of raw records, one file per non-empty key range. The first column of a record is the key."""
 
     def __init__(self, folder: Path, name: str, columns: int, low: float, high: float, buckets: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +173,7 @@ class _Spill:
             _write(self._files[bucket], chosen)
 
     def ranges(self) -> Iterator[tuple[Path, float, float]]:
-        """Close the files and iterate over them in order of their keys: path, lowest and highest key."""
+        """Close the files, and yield the path, lowest key and highest key of each file in order of keys."""
         self.close()
         for bucket in sorted(self._files):
             yield self._path(bucket), *self._keys[bucket]
@@ -186,7 +188,7 @@ class _Spill:
 
 
 def _write(file: BinaryIO, records: Float) -> None:
-    """Write all bytes: an unbuffered file may write fewer bytes than it is given."""
+    """Write all bytes of the records. A single call of an unbuffered file may write only some of the bytes."""
     if not records.size:
         return
     view = memoryview(np.ascontiguousarray(records)).cast("B")
@@ -194,7 +196,7 @@ def _write(file: BinaryIO, records: Float) -> None:
         view = view[file.write(view) :]
 
 
-def _taken_in_order(path: Path, columns: int) -> Float:
+def _read_sorted(path: Path, columns: int) -> Float:
     records: NDArray[Any] = np.fromfile(path, dtype=np.float64).reshape(-1, columns)
     path.unlink()
     return records[np.argsort(records[:, 0], kind="stable")]

@@ -1,7 +1,7 @@
-"""Selected rows of a source, read once and held in memory, in the same tiles as in the source.
+"""Selected rows of a source, read once and held in memory, in the tiles of the source.
 
-A pass over selected rows sums tile statistics, over the tiles that contain any of the rows, in a fixed tree. Gathered
-rows keep their tiles, order and panels, so a pass over them gives the same bits.
+A pass over selected rows sums the statistics of all tiles that contain selected rows, in a fixed tree. Gathered rows
+keep their tiles, order and panels, so a pass over gathered rows gives the same bits.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from partirvm.data.tiled import TiledRows
 
 
 class GatheredRows(TiledRows):
-    """Rows of a source in memory. Its tiles are the source's tiles that contain any of these rows, numbered from 0.
+    """Selected rows of a source in memory. The tiles are those of the source that contain selected rows, numbered from
+    0.
 
-    Tiles differ in length; row numbers within tiles count the held rows. ``gather`` and ``weights_of`` take row
-    numbers of the source; ``rows`` (n,), increasing, are the row numbers held. ``pieces`` are the inputs, targets and
-    weights of these rows, a few tiles at a time, in order.
+    Tiles differ in length, and row numbers within a tile count only the held rows. ``gather`` and ``weights_of`` take
+    row numbers of the source. ``rows`` (n,) are the increasing row numbers of the held rows. ``pieces`` are the inputs,
+    targets and weights of these rows in order, a few tiles at a time.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
@@ -33,25 +34,27 @@ class GatheredRows(TiledRows):
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles that contain any of the rows."""
+        """Return the number of tiles that contain selected rows."""
         return len(self._edges) - 1
 
     def tile(self, number: int) -> Tile:
-        """The held rows of one tile."""
-        mine = slice(*self._edges[number : number + 2])
-        weights = None if self._weights is None else self._weights[mine]
-        return Tile(number, mine.start, self._X[mine], self._t[mine], weights)
+        """Return the held rows of one tile."""
+        held = slice(*self._edges[number : number + 2])
+        weights = None if self._weights is None else self._weights[held]
+        return Tile(number, held.start, self._X[held], self._t[held], weights)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for one not held."""
+        """Return the inputs of rows by their numbers in the source, (len(rows), d). Raises ``IndexError`` for a missing
+        row.
+        """
         return self._X[self._places(rows)]
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Precision weights of rows by their numbers in the source, (len(rows),); None without weights."""
+        """Return the precision weights of rows by their numbers in the source, (len(rows),); None without weights."""
         return None if self._weights is None else self._weights[self._places(rows)]
 
     def only(self, rows: Int) -> GatheredRows:
-        """A subset of the rows, by their numbers in the source (increasing), in the same tiles."""
+        """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
         places = self._places(rows)
         weights = None if self._weights is None else self._weights[places]
         return GatheredRows(self, rows, [(self._X[places], self._t[places], weights)])
@@ -65,7 +68,7 @@ class GatheredRows(TiledRows):
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, Float | None]:
-    """Inputs, targets and weights of the rows (numbers, increasing) that lie in one tile."""
+    """Return the inputs, targets and weights of the given rows (increasing numbers) that lie in one tile."""
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
     some = rows[first:last] - tile.start

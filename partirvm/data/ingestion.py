@@ -1,8 +1,9 @@
-"""Ingest: convert a table or arrays of any size to DATA, checked, shuffled and cut into tiles, in bounded memory.
+"""Ingest: conversion of a table or arrays of any size to DATA, in bounded memory. Rows are checked, shuffled and
+divided into tiles.
 
-There are two phases. *Read* streams the source, codes labels, draws the shuffle key of every row and spills records to
-disk. *Write* reads the records in their final order, tile by tile, and computes moments and hashes. The result depends
-on the source and the seed only.
+There are two phases. The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes
+records to temporary files. The phase *write* reads the records in their final order, tile by tile, and computes moments
+and hashes. The result depends only on the source and the seed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from partirvm.quoting import listed, quoted
 Progress = Callable[[str, int, int | None], None]
 
 UNKNOWN_ROWS = 1 << 40
-"""Assumed number of rows for the tile size if the number is unknown before reading."""
+"""The number of rows assumed for the tile size if the number is unknown before reading."""
 
 
 def ingest(
@@ -56,49 +57,53 @@ def ingest(
     progress: Progress | None = None,
     process: Process = ALONE,
 ) -> ZarrSource:
-    """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. Streams; leaves no partial output.
+    """Convert a table or arrays to DATA, a Zarr group of shuffled rows in tiles. The source is streamed. An error
+    leaves no partial output.
 
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV, Parquet or .npz file, a folder or glob of the first two, an fsspec URL; a pandas, polars or Dask data
-        frame, whose categorical columns become categories unless they are the target; or (X, y) or (X, y, weights),
-        arrays of NumPy, Zarr or Dask, y of shape (N,) or (N, T) for T targets. An .npz file contains the arrays ``X``
-        and ``y``, and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None, or be
-        missing in the .npz file. Columns of y without names are called ``y0``, ``y1``, …
+        A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
+        data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
+        T) for T targets. Categorical columns of a data frame become categories, except the target. An .npz file
+        contains the arrays ``X`` and ``y``, and may contain ``columns`` (names of features) and ``weights``. With
+        ``like``, y may be None or missing in the .npz file. Columns of y without names are called ``y0``, ``y1``, …
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
-        Target column; required for tables, unless ``like`` defines it. Several targets, which share relevance vectors
-        in a fit, are a sequence, or a string with commas that is not a column name itself.
+        Target column; required for tables, unless ``like`` defines the target. Several targets are a sequence, or a
+        string with commas that is not a column name. Several targets share relevance vectors in a fit.
     features : sequence of str, optional
         Feature columns, in this order; default: all columns except targets and weights.
     categorical : sequence of str
-        Features whose values are labels: stored as integer codes; the labels are stored in the attributes.
+        Features whose values are labels. Values are stored as integer codes, and the labels are stored in the
+        attributes.
     weights : str, optional
         Column of precision weights, zero or positive.
     noise : str, optional
-        Column of relative noise instead of weights, positive: a row's noise variance is σ²·noise², its weight 1/noise².
+        Column of positive relative noise, instead of weights. The noise variance of a row is σ²·noise², and its weight
+        is 1/noise².
     classes : bool
-        True if the target is a class: stored as codes 0 … K−1; the labels are stored in the attributes.
+        True if the target is a class. Classes are stored as codes 0 … K−1, and the labels are stored in the attributes.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source.
     like : DATA, path or Columns, optional
-        Use features, categories, target and classes of these data: for a test set, or for rows to predict. A category
-        that they do not have gets the code after their last; a class that they do not have is an error. If ``source``
-        lacks their target, and ``target`` names no other, the DATA are unlabelled: usable for prediction only, and one
-        row is enough.
+        Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
+        category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error. If
+        ``source`` has no target column and ``target`` is None, the new DATA are unlabelled. Unlabelled DATA can be used
+        only for prediction and may have a single row.
     memory_limit : int, optional
-        Peak resident memory of this process in bytes. Default: 512 MiB, or 256 MiB above what the process already
-        holds, if that is more.
+        Maximum resident memory of this process in bytes. Default: the larger of 512 MiB and the current memory of the
+        process plus 256 MiB.
     tile_rows : int, optional
-        Rows per tile; default: a function of the shape.
+        Number of rows per tile; default: computed from the shape of the data.
     overwrite : bool
-        Replace existing DATA.
+        If True, existing DATA are replaced.
     progress : callable, optional
-        Called with (phase, rows done, total rows or None); phases are "read" and "write".
+        A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
     process : data.budget.Process
-        Measures the memory of this process; by default the limit applies to the memory of the ingest alone.
+        An object that measures the memory of this process. By default the limit applies to the memory of the ingest
+        alone.
 
     Returns
     -------
@@ -108,14 +113,14 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        Missing values, text columns, no rows, a single row with a target, different columns in several files, files
-        that cannot be read.
+        There are missing values, text columns, no rows, or a single row with a target; or files have different columns
+        or cannot be read.
     UsageError
-        Options that contradict each other, a table without a target and without ``like``.
+        Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError
-        The ingest does not fit in the limit; nothing was read or written.
+        The ingest needs more memory than the limit. After an error before reading, nothing was written.
     ExistsError, StorageError
-        Something exists at the output path; the store is full or read-only.
+        The output path exists; or the store is full or read-only.
 
     Examples
     --------
@@ -160,16 +165,17 @@ def written(
     process: Process = ALONE,
     least: int = 2,
 ) -> tuple[DataAttributes, DuplicateCounter]:
-    """Write DATA as ``ingest`` does, from ``least`` rows on; returns the attributes and the counter of duplicates.
+    """Write DATA as ``ingest`` does, with at least ``least`` rows. Returns the attributes and the duplicate counter.
 
-    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``; issues no warnings.
+    ``roles`` are the arguments of ``data.encode.assign_roles``. Raises the errors of ``ingest``, and issues no
+    warnings.
     """
     reader = open_reader(source)
     assigned = assign_roles(reader, **roles)
     encoder = Encoder(assigned, reader, roles["like"])
     width = 2 + len(assigned.wanted)
     tile = tile_rows or tile_rows_for(reader.n_rows or UNKNOWN_ROWS, _tile_width(assigned))
-    import zarr.codecs  # noqa: F401  (what it takes counts as the process's own)
+    import zarr.codecs  # noqa: F401  (imported here, so that the budget counts the memory of this import)
 
     budget = Budget.of(memory_limit, process)
     held, most = reader.held(assigned.wanted), reader.most_batch
@@ -209,7 +215,9 @@ def _read(
     report: Progress,
     least: int,
 ) -> None:
-    """Stream the source into records (key, row number, features, targets, weights); raises for missing values."""
+    """Stream the source into records (key, row number, features, targets, weights). Raises ``DataError`` for missing
+    values.
+    """
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
@@ -221,7 +229,7 @@ def _read(
         if encoder.bad == 0:
             with storing("the spill files beside the data"):
                 rows.add(records)
-        del batch  # free it before the next batch is read
+        del batch  # free the memory before the next batch is read
         process.resident()  # pages of many sizes leave gaps of about half their total size
         report("read", encoder.n_rows, reader.n_rows)
     check_row_count(encoder.n_rows, least, reader.name)
@@ -229,7 +237,7 @@ def _read(
 
 
 def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generator | None) -> None:
-    """Fill the records of a batch."""
+    """Fill the records with the key, the row number and the encoded values of a batch."""
     start, n = encoder.n_rows, len(records)
     encoder.encode(batch, into=records[:, 2:])
     records[:, 1] = np.arange(start, start + n)
@@ -237,7 +245,9 @@ def _fill(records: Float, batch: Batch, encoder: Encoder, rng: np.random.Generat
 
 
 class _Writer:
-    """Cuts the records, in their final order, into tiles and writes them with their moments and hashes."""
+    """A writer that divides the records, in their final order, into tiles, and writes the tiles with moments and
+    hashes.
+    """
 
     def __init__(
         self,
@@ -269,7 +279,7 @@ class _Writer:
         self.duplicates = DuplicateCounter()
 
     def write(self, blocks: Iterator[Float]) -> DataAttributes:
-        """Write all tiles, two at a time. Returns the attributes of the group."""
+        """Write all tiles, two at a time. Returns the attributes of the DATA group."""
         pending: list[Future[tuple[int, Moments, str]]] = []
         with ThreadPoolExecutor(2) as pool:
             for number, records in enumerate(runs_of(blocks, self._tile_rows)):
@@ -314,7 +324,7 @@ class _Writer:
 
 
 def _moments(tile: Tile) -> Moments:
-    """Moments of a tile of finite values; without a target the target moments have no columns."""
+    """Return the moments of a tile of finite values. Without a target the target moments have no columns."""
     if tile.t.shape[1]:
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
     inputs, none = ColumnMoments.of(tile.X, tile.weights), np.empty(0)
@@ -322,7 +332,7 @@ def _moments(tile: Tile) -> Moments:
 
 
 def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
-    """Cut blocks of any length into runs of ``rows`` rows, the last one shorter; each run is a separate array.
+    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter.
 
     >>> [len(run) for run in runs_of(iter([np.zeros((5, 1)), np.zeros((2, 1))]), 3)]
     [3, 3, 1]
@@ -338,13 +348,13 @@ def runs_of(blocks: Iterator[Float], rows: int) -> Iterator[Float]:
         if start < len(block):
             held.append(block[start:].copy())
             count += len(block) - start
-        del block  # free it before the next block is read
+        del block  # free the memory before the next block is read
     if held:
         yield np.concatenate(held)
 
 
 def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterator[str]:
-    """Warnings about the ingested data: constant columns, duplicate rows."""
+    """Yield warnings about the ingested data: constant columns, duplicate rows."""
     if not attributes.labelled:
         return
     inputs, columns = attributes.moments.inputs, attributes.columns
@@ -356,7 +366,7 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
         if not same:
             continue
         if columns.targets:
-            refused = "a fit of several targets does not accept it; leave it out"
+            refused = "a fit of several targets does not accept a constant target; omit this target"
             yield f"the target {quoted(name)} is constant ({value:g}): {refused}."
         elif columns.classes is None:
             yield f"the target {quoted(name)} is constant ({value:g}): every prediction will be this value."
@@ -369,4 +379,5 @@ def _remarks(attributes: DataAttributes, duplicates: DuplicateCounter) -> Iterat
     found = duplicates.estimate()
     if found:
         about = "" if duplicates.exact else "about "
-        yield f"{about}{found:,} of {attributes.n_rows:,} rows are duplicates of another (same inputs, target, weight)."
+        total = f"{attributes.n_rows:,}"
+        yield f"{about}{found:,} of {total} rows are duplicates of another row (equal inputs, target and weight)."

@@ -1,5 +1,5 @@
-"""Convert labels of any type to class codes 0 … K−1. Labels in Zarr or Dask are read block by block, twice: first to
-find the classes, then to code them; they are never held in memory as a whole.
+"""Conversion of labels of any type to class codes 0 … K−1. Labels in Zarr or Dask are read block by block: once to find
+the classes, and again to code the labels. The labels are never held in memory as a whole.
 
 >>> classes = find_classes(["spam", "ham", "spam"])
 >>> classes.tolist(), coded(["spam", "ham"], classes).tolist()
@@ -23,20 +23,21 @@ from partirvm.quoting import listed, listed_values, quoted
 Labels = NDArray[Any]
 
 MEANT = (
-    "if it is a label, write y again into an array made with config={'write_empty_chunks': True}: by default Zarr "
-    "omits chunks that hold only the fill value"
+    "if the fill value is a label, write y again into an array made with config={'write_empty_chunks': True}: "
+    "by default Zarr omits chunks that hold only the fill value"
 )
-"""Advice for missing chunks of labels."""
+"""Advice in the error for missing chunks of labels."""
 
 BLOCK = 1 << 20
-"""Minimum number of labels of a Zarr array that are read at once."""
+"""Minimum number of labels that are read at once from a Zarr array."""
 
 
 def find_classes(y: Any) -> Labels:
-    """The distinct labels of y in sorted order, (K,), with y's dtype. y is an array (N,) of NumPy, Zarr or Dask.
+    """Return the distinct labels of y in sorted order, (K,), with the dtype of y. y is a NumPy, Zarr or Dask array
+    (N,).
 
-    Raises ``DataError`` for missing labels, non-integer numbers, labels that cannot be sorted, and if there is only one
-    class.
+    Raises ``DataError`` for missing labels, non-integer numbers and labels that cannot be sorted, and if y has fewer
+    than two classes.
     """
     classes: Labels | None = None
     if module_of(y) == "zarr":
@@ -58,9 +59,11 @@ def find_classes(y: Any) -> Labels:
 
 
 def label_values(y: Any) -> Labels:
-    """Labels in memory as an array of their own type: numbers and booleans of dtype object are converted.
+    """Return labels in memory as an array; numbers and booleans of dtype object are converted to a numeric or boolean
+    dtype.
 
-    Raises ``DataError`` for labels of several types, missing labels, and objects that cannot be labels.
+    Raises ``DataError`` for labels of several types, missing labels, and objects that are neither numbers, booleans nor
+    text.
 
     >>> label_values([1, 2]).dtype.kind, label_values(np.array([True, False], dtype=object)).dtype.kind
     ('i', 'b')
@@ -78,9 +81,10 @@ def label_values(y: Any) -> Labels:
 
 
 def coded(y: Any, classes: Labels) -> Any:
-    """The codes of labels: a float64 array of y's shape; for Zarr or Dask an array that codes blocks when read.
+    """Return the codes of labels: a float64 array of the shape of y. Blocks of a Zarr or Dask array are coded when
+    read.
 
-    Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask, when it is read).
+    Raises ``DataError`` for a label that is not among the classes (for Zarr and Dask: when the label is read).
     """
     if hasattr(y, "map_blocks"):
         return y.map_blocks(_codes, classes=classes, dtype=np.float64, meta=np.empty((0,) * y.ndim))
@@ -88,7 +92,9 @@ def coded(y: Any, classes: Labels) -> Any:
 
 
 class CodedLabels:
-    """A Zarr array of labels, read as codes: the subset of the array interface that ``ZarrArraySource`` uses."""
+    """A Zarr array of labels that is read as codes. The class has the part of the array interface that
+    ``ZarrArraySource`` uses.
+    """
 
     def __init__(self, labels: Any, classes: Labels) -> None:
         self.shape, self.dtype = labels.shape, np.dtype(np.float64)
@@ -103,7 +109,7 @@ class CodedLabels:
 
 
 def plain_label(label: Any) -> Any:
-    """A label as a JSON value: 1.0 becomes 1, so that labels stored as floats equal labels stored as integers.
+    """Convert a label to a JSON value: 1.0 becomes 1, so that labels stored as floats equal labels stored as integers.
 
     >>> plain_label(1.0), plain_label(np.int8(1)), plain_label(True), plain_label(b"a"), plain_label(None)
     (1, 1, True, 'a', None)
@@ -118,10 +124,10 @@ def plain_label(label: Any) -> Any:
 
 
 def plain_labels(classes: Labels) -> tuple[Any, ...]:
-    """Labels as stored in ``Columns.classes``. Raises ``DataError`` if two of them have the same text."""
+    """Convert labels to the values of ``Columns.classes``. Raises ``DataError`` if two labels have the same text."""
     plain = tuple(plain_label(label) for label in classes.tolist())
     if len(set(map(str, plain))) < len(plain):
-        raise DataError(f"several labels in y are written the same: {listed(plain)}: rename them.")
+        raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
     return plain
 
 
@@ -142,7 +148,7 @@ def _blocks(y: Any) -> Iterator[Labels]:
 
 
 def _check(block: Labels, start: int = 0) -> None:
-    """Raise ``DataError`` for labels that cannot be classes; ``start`` is the row number of the first."""
+    """Raise ``DataError`` for labels that cannot be classes. ``start`` is the row number of the first label."""
     if block.dtype.kind == "f":
         missing = np.isnan(block)
         whole = np.isfinite(block) & (block == np.floor(block))
@@ -150,7 +156,7 @@ def _check(block: Labels, start: int = 0) -> None:
             number = block[~(whole | missing)].flat[0]
             raise DataError(
                 f"y holds continuous values such as {number:g}, but labels must be classes: fit numeric targets with "
-                "RVMRegressor, or bin them."
+                "RVMRegressor, or bin the values."
             )
     else:
         missing = np.array([_missing(label) for label in block.flat] if block.dtype.kind == "O" else [], dtype=bool)
@@ -158,16 +164,16 @@ def _check(block: Labels, start: int = 0) -> None:
         row = int(np.argmax(missing))
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {start + row:,}: remove these rows, or "
-            "use a class of their own for them."
+            "give missing labels a separate class."
         )
     examples = {_kind(label): label for label in reversed(block.ravel().tolist())} if block.dtype.kind == "O" else {}
     if len(examples) > 1:
         mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
-        raise DataError(f"the labels in y mix {mixed}: convert them all to one type, such as text.")
+        raise DataError(f"the labels in y mix {mixed}: convert all labels to one type, such as text.")
 
 
 def _missing(label: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT."""
+    """Return True for None, NaN, and NA and NaT of pandas."""
     try:
         return label is None or bool(label != label)
     except TypeError:
@@ -175,7 +181,7 @@ def _missing(label: Any) -> bool:
 
 
 def _kind(label: Any) -> str:
-    """The kind of a label, for messages."""
+    """Return the kind of a label, for messages."""
     for kind, types in (("booleans", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
         if isinstance(label, types):
             return kind
@@ -190,9 +196,9 @@ def _codes(labels: Labels, classes: Labels) -> Float:
         raise DataError(
             f"the labels in y have a different type from the classes {listed_values(classes.tolist())}"
         ) from error
-    strange = classes[places] != labels
-    if strange.any():
-        found = labels[strange].tolist()[0]
+    unknown = classes[places] != labels
+    if unknown.any():
+        found = labels[unknown].tolist()[0]
         known = listed_values(classes.tolist())
         raise DataError(f"the label {quoted(found)} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)

@@ -1,15 +1,15 @@
-"""DATA on disk: a Zarr v3 group, its arrays and attributes.
+"""The format of DATA on disk: a Zarr v3 group with arrays and attributes.
 
 ====================  ==================================================================================
-``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, which ingest never writes
+``X``                 (N, d) float64, one chunk per tile; a missing chunk reads as NaN, and ingest never writes NaN
 ``y``                 (N,) float64, one chunk per tile; class codes 0 … K−1 for a class target; (N, T) for T targets,
-                      whose names are the attribute ``targets``; absent in data for prediction, whose attribute
-                      ``labelled`` is false
+                      with their names in the attribute ``targets``; absent in data for prediction, where the
+                      attribute ``labelled`` is false
 ``weights``           (N,) float64, optional: precision weights
 ``row``               (N,) int64, present if rows were shuffled: the number of the row in the original order
-attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all others;
-                      written last. After an interrupted append arrays may be longer than the number of rows in the
-                      attributes
+attributes            ``DataAttributes`` as JSON, with ``kind``, ``format`` and ``digest``, a hash of all other
+                      attributes; written last. After an interrupted append arrays may be longer than the number of
+                      rows in the attributes
 ====================  ==================================================================================
 
 Chunks are compressed (Blosc, lz4 with byte shuffle) and end with a CRC-32C checksum, so that damage is detected.
@@ -34,16 +34,16 @@ KIND = "partirvm-data"
 FORMAT = 4
 
 GROWING = ("n_rows", "moments", "hashes", "appended")
-"""Attributes that change when rows are appended."""
+"""The attributes that change when rows are appended."""
 
 
 @dataclass(frozen=True)
 class DataAttributes:
-    """The attributes of a DATA group.
+    """The attributes of a DATA group, stored as JSON.
 
-    ``seed`` is the seed of the shuffle, None if the rows kept their order; ``hashes`` has one hash per tile. If rows
-    are not ``labelled``, target and classes of ``columns`` are those to predict, and the target moments have no
-    columns. ``appended`` are the numbers of rows before each append.
+    ``seed`` is the seed of the shuffle, None if the rows kept their order. ``hashes`` contains one hash per tile. If
+    ``labelled`` is false, the rows are for prediction: ``columns`` still contains the target and classes to predict,
+    and the target moments have no columns. ``appended`` contains the number of rows before each append.
     """
 
     n_rows: int
@@ -59,11 +59,11 @@ class DataAttributes:
 
     @property
     def n_targets(self) -> int:
-        """T; 0 if rows are not labelled."""
+        """The number of targets; 0 if the rows have no target."""
         return max(len(self.columns.targets), 1) if self.labelled else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Attributes of the group; floats are exact."""
+        """Return the attributes of the group as JSON; floats are exact."""
         columns = self.columns
         about = {
             "kind": KIND,
@@ -86,7 +86,7 @@ class DataAttributes:
         return {**about, "digest": digest(about)}
 
     def fingerprint(self) -> Fingerprint:
-        """Identity of the data: the hashes of the rows and a hash of the names, categories and classes."""
+        """Return the identity of the data: the hashes of the rows, and a hash of the names, categories and classes."""
         about = self.to_json()
         fixed = {name: value for name, value in about.items() if name not in (*GROWING, "digest")}
         return Fingerprint(self.n_rows, self.n_features, self.hashes, digest(fixed), digest(about["moments"]))
@@ -95,7 +95,7 @@ class DataAttributes:
     def from_json(cls, found: dict[str, Any], where: str) -> DataAttributes:
         """Read the attributes of a group.
 
-        Raises ``FormatError`` for another kind or format, or for damaged attributes.
+        Raises ``FormatError`` if the kind or format is wrong or the attributes are damaged.
         """
         if found.get("kind") != KIND:
             raise FormatError(
@@ -143,7 +143,7 @@ def _moments(found: dict[str, Any]) -> ColumnMoments:
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """The path behind a local name or ``file://`` URL, or None for a URL of another file system.
+    """Return the path of a local name or ``file://`` URL, or None for a URL of another file system.
 
     >>> local_path("s3://bucket/trips.zarr") is None, local_path("file:///tmp/a").as_posix()
     (True, '/tmp/a')
@@ -155,14 +155,14 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, DataAttributes]:
-    """Open a DATA group for reading: the Zarr group and its attributes.
+    """Open a DATA group for reading. Returns the Zarr group and its attributes.
 
-    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, ``FormatError`` for another kind,
-    another format or damaged attributes.
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read, and ``FormatError`` if the kind or
+    format is wrong or the attributes are damaged.
     """
     path = local_path(url)
     if path is not None and not path.exists():
-        raise MissingDataError(f"{url}: there is no such folder. Make it with `partirvm ingest SOURCE {url}`.")
+        raise MissingDataError(f"{url}: there is no such folder. Make DATA with `partirvm ingest SOURCE {url}`.")
     store = url if path is None else str(path)
     if path is None:
         open_filesystem(url, storage_options)  # raises a clear error for an invalid address
@@ -170,16 +170,16 @@ def open_data(url: str, storage_options: dict[str, Any] | None = None) -> tuple[
         group, found = open_sealed(store, "DATA", storage_options if path is None else None)
     except MissingDataError as error:
         raise MissingDataError(
-            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; delete the folder if an interrupted ingest left "
-            "it."
+            f"{error}. Make DATA with `partirvm ingest SOURCE {url}`; if an interrupted ingest left "
+            "the folder, delete the folder."
         ) from error
     return group, DataAttributes.from_json(found, url)
 
 
 def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, Any]:
-    """The arrays of a DATA group, checked against the shapes in its attributes.
+    """Return the arrays of a DATA group, checked against the shapes in the attributes of the group.
 
-    Raises ``MissingDataError`` for one that is missing, too short, or has another layout than ``create_arrays`` makes.
+    Raises ``MissingDataError`` if an array is missing or too short, or if its layout differs from ``create_arrays``.
     """
     n, d, rows, T = attributes.n_rows, attributes.n_features, attributes.tile_rows, attributes.n_targets
     widths: dict[str, tuple[int, ...]] = {"X": (d,)}
@@ -210,9 +210,9 @@ def open_arrays(group: Any, attributes: DataAttributes, url: str) -> dict[str, A
 def create_arrays(
     group: Any, n_rows: int, n_features: int, tile_rows: int, *, n_targets: int, weighted: bool, ordered: bool
 ) -> dict[str, Any]:
-    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` as needed.
+    """Create the empty arrays of a DATA group: ``X``, and ``y``, ``weights`` and ``row`` if needed.
 
-    Without targets (``n_targets`` 0) there is no ``y``.
+    If ``n_targets`` is 0, ``y`` is not created.
     """
     from zarr.codecs import BloscCodec, Crc32cCodec
 

@@ -1,4 +1,4 @@
-"""Convert known relative noise to precision weights: noise with standard deviation σ·r is a weight of 1/r²."""
+"""Conversion of known relative noise to precision weights: noise of standard deviation σ·r gives the weight 1/r²."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from partirvm.errors import DataError
 
 
 def noise_weights(noise: Any, weights: Any = None) -> Any:
-    """Precision weights (N,) of rows with this relative noise (N,), multiplied by ``weights`` (N,) if given.
+    """Return the precision weights (N,) of rows with relative noise ``noise`` (N,), multiplied by ``weights`` (N,) if
+    given.
 
-    Dask and Zarr arrays are converted when they are read, not here. Raises ``DataError`` for a wrong shape or dtype,
-    and for noise that is not positive and finite (for Dask and Zarr arrays when they are read).
+    Dask and Zarr arrays are converted when they are read, not in this call. Raises ``DataError`` for a wrong shape or
+    dtype, and for noise that is not positive and finite. For Dask and Zarr arrays this error is raised on reading.
 
     >>> noise_weights([1.0, 2.0, 0.5], [1.0, 4.0, 0.0]).tolist()
     [1.0, 1.0, 0.0]
@@ -44,7 +45,9 @@ def noise_weights(noise: Any, weights: Any = None) -> Any:
 
 
 class NoiseWeights:
-    """A Zarr array of relative noise, read as weights: the subset of the array interface of ``ZarrArraySource``."""
+    """A Zarr array of relative noise that is read as weights. The class has the part of the array interface that
+    ``ZarrArraySource`` uses.
+    """
 
     def __init__(self, noise: Any, weights: Any = None) -> None:
         self.shape, self.dtype = noise.shape, np.dtype(np.float64)
@@ -60,7 +63,7 @@ class NoiseWeights:
 
 
 def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_noise") -> Float:
-    """1/r² for a run of rows that begins at row ``first``; raises ``DataError`` for the first invalid value."""
+    """Return 1/r² for a run of rows that begins at row ``first``. Raises ``DataError`` for the first invalid value."""
     noise = np.asarray(noise, dtype=np.float64)
     with np.errstate(all="ignore"):
         weights: Float = 1.0 / noise**2
@@ -69,7 +72,7 @@ def weights_of_noise(noise: NDArray[Any], first: int = 0, name: str = "sample_no
         place = int(np.argmax(wrong))
         raise DataError(
             f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
-            "positive and finite. Leave the row out, or give it weight zero and any valid noise."
+            "positive and finite. Remove the row, or set its weight to zero and its noise to any valid value."
         )
     return weights
 

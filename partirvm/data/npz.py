@@ -1,4 +1,4 @@
-"""Reader of .npz archives: streams X and y row by row, compressed or not."""
+"""A reader of .npz archives, compressed or not. X and y are streamed row by row."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from partirvm.quoting import listed
 
 
 class NpzReader:
-    """An archive with ``X`` (N, d), ``y`` (N,), optional ``weights`` (N,) and ``columns`` (d,), the feature names.
+    """A reader of an archive with ``X`` (N, d), ``y`` (N,), and optional ``weights`` (N,) and feature names ``columns``
+    (d,).
 
     An archive without ``y`` can be ingested for prediction. The columns of ``y`` (N, T) are called ``y0``, ``y1``, …
+    Other one-dimensional numeric arrays of length N are columns too, and may be named as target or weights.
 
     Other one-dimensional numeric arrays of length N are columns too; they can be named as target or weights.
     """
 
     untyped = False
-    memory_advice = ", or save arrays in Fortran order, which are read whole, with np.ascontiguousarray"
+    memory_advice = ", or convert arrays in Fortran order, which are read whole, with np.ascontiguousarray"
     most_batch = 4 << 20
 
     def __init__(self, filesystem: Any, path: str) -> None:
@@ -73,17 +75,17 @@ class NpzReader:
             )
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes of arrays in Fortran order: read whole, in pieces that are then joined."""
+        """Return the bytes for arrays in Fortran order, which are read whole, in pieces that are then joined."""
         return 2 * sum(self._heads[name].nbytes for name in self._read(wanted) if self._heads[name].fortran)
 
     def _read(self, wanted: Sequence[str]) -> list[str]:
-        """The arrays that contain these columns; X always."""
+        """Return the names of X and of the other arrays that contain the given columns."""
         assert self.features is not None
         targets = [name for name in wanted if name in self.targets]
         return ["X", *["y"] * bool(targets), *(name for name in wanted if name not in (*self.features, *targets))]
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Rows of X together with the same rows of the other arrays."""
+        """Yield rows of X together with the same rows of the other arrays."""
         assert self.features is not None
         assert self.n_rows is not None
         _, *others = self._read(wanted)
@@ -101,7 +103,7 @@ class NpzReader:
 
 
 class _Head:
-    """Shape, order and dtype of an array in the archive; ``data`` is the offset of its first element."""
+    """The shape, memory order and dtype of an array in the archive."""
 
     def __init__(self, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> None:
         self.shape, self.fortran, self.dtype = shape, fortran and len(shape) > 1, dtype
@@ -122,7 +124,7 @@ def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) -> Any:
-    """A function that returns the next n rows of an array of the archive."""
+    """Return a function that reads the next n rows of an array of the archive."""
     file = stack.enter_context(archive.open(f"{name}.npy"))
     _read_head(file)
     if head.fortran:
@@ -139,7 +141,7 @@ def _stream(stack: ExitStack, archive: zipfile.ZipFile, name: str, head: _Head) 
 
 
 def _whole_array(file: Any, head: _Head) -> Any:
-    """The same for an array in Fortran order, which is read whole."""
+    """Return such a function for an array in Fortran order, which is read whole."""
     whole = np.frombuffer(file.read(), dtype=head.dtype).reshape(head.shape, order="F")
     position = 0
 

@@ -1,4 +1,4 @@
-"""Select the reader for the source of an ingest."""
+"""Selection of the reader for the source of an ingest."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from partirvm.frames import pandas_column, pandas_frame
 
 
 def open_reader(source: Any) -> Reader:
-    """The reader for a path, an fsspec URL, a data frame or a tuple (X, y) or (X, y, weights), where y may be None.
+    """Return the reader for a path, an fsspec URL, a data frame, or a tuple (X, y) or (X, y, weights); y may be None.
 
-    Raises ``DataError``, ``MissingDataError`` or ``UsageError`` for what cannot be read.
+    Raises ``DataError``, ``MissingDataError`` or ``UsageError`` for a source that cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):
         return open_table(os.fspath(source))
@@ -30,7 +30,10 @@ def open_reader(source: Any) -> Reader:
 
 
 def open_table(url: str) -> Reader:
-    """The reader for a file, a folder or a glob of files of one kind. Raises ``MissingDataError`` or ``DataError``."""
+    """Return the reader for a file, a folder or a glob of files of one kind.
+
+    Raises ``MissingDataError`` or ``DataError``.
+    """
     from partirvm.data.tables import CSV_ENDINGS, ENDINGS, CsvReader, ParquetReader, find_files
 
     files = find_files(url)
@@ -45,6 +48,6 @@ def open_table(url: str) -> Reader:
         from partirvm.data.npz import NpzReader
 
         if len(files) > 1:
-            raise DataError(f"{url} holds {len(files)} .npz files: ingest takes one.")
+            raise DataError(f"{url} holds {len(files)} .npz files: ingest one .npz file at a time.")
         return NpzReader(*files[0])
     return (CsvReader if kind == "csv" else ParquetReader)(url, files)

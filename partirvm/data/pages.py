@@ -1,8 +1,9 @@
-"""Memory for reading the columns of a Parquet row group, computed from its metadata and page headers.
+"""The memory that is needed to read columns of a Parquet row group, computed from its metadata and page headers.
 
-Columns are read page by page. For each column the reader holds a page as stored and as decompressed, the dictionary
-likewise, and a file buffer. The metadata of a row group do not state page sizes, and some writers make pages as large
-as the row group. The size is only in the header before each page, a struct in Thrift's compact encoding.
+Columns are read page by page. For each column the reader holds a page and the dictionary, each as stored and as
+decompressed, and a file buffer. The metadata of a row group do not state page sizes, and some writers make pages as
+large as the row group. Only the header before each page states the size; the header is a struct in Thrift's compact
+encoding.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 LEAST_BUFFER = 64 << 10
-"""Minimum number of bytes read at once for a column."""
+"""Minimum number of bytes that are read at once for a column."""
 
 DICTIONARY = 2
-"""Page type of a column's dictionary page."""
+"""The number of the page type "dictionary page"."""
 
 HEAD = 4096
-"""Maximum bytes of a page header, unless its statistics contain long text."""
+"""Maximum number of bytes of a page header without long text in its statistics."""
 
 
 def columns_bytes(file: BinaryIO, group: Any, wanted: Sequence[str]) -> int:
-    """Bytes needed to read the wanted columns of a row group (Arrow's metadata), in addition to the result.
+    """Return the bytes needed to read columns of a row group (Arrow's metadata), in addition to the result.
 
-    Reads the header of the first page of every column, and of all pages of the largest column, as an estimate for all.
+    The function reads the header of the first page of every column. It reads all headers of the largest column, to
+    estimate the largest page of all columns.
     """
     chunks = [group.column(number) for number in range(group.num_columns)]
     chunks = [chunk for chunk in chunks if _root(chunk.path_in_schema, wanted)]
@@ -44,7 +46,7 @@ def _root(path: str, wanted: Sequence[str]) -> bool:
 
 
 def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
-    """Type and decompressed bytes of every page of a column, up to the first header that cannot be read."""
+    """Yield type and decompressed bytes of every page of a column, up to the first header that cannot be read."""
     place: int = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         place = min(place, chunk.dictionary_page_offset)
@@ -60,7 +62,7 @@ def _pages(file: BinaryIO, chunk: Any) -> Iterator[tuple[int, int]]:
 
 
 def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
-    """Type, decompressed and stored bytes of the page after this header, and the length of the header.
+    """Return type, decompressed bytes and stored bytes of the page after this header, and the length of the header.
 
     >>> _header(bytes.fromhex("1500 15d00f 15e007 2c 1564 1500 00 00 ff"))
     ((0, 1000, 496), 15)
@@ -70,7 +72,9 @@ def _header(text: bytes) -> tuple[tuple[int, int, int], int]:
 
 
 def _struct(text: bytes, place: int) -> tuple[dict[int, int], int]:
-    """The integers of a struct by field number, and its end. Raises ``IndexError`` if the text is too short."""
+    """Return the integers of a struct by field number, and the end of the struct. Raises ``IndexError`` if the text is
+    too short.
+    """
     fields: dict[int, int] = {}
     number = 0
     while head := text[place]:
@@ -86,7 +90,7 @@ def _struct(text: bytes, place: int) -> tuple[dict[int, int], int]:
             place += length
         elif kind == 12:
             _, place = _struct(text, place)
-        elif kind not in (1, 2):  # booleans have no further bytes; headers contain no other kinds
+        elif kind not in (1, 2):  # booleans have no further bytes, and headers contain no other kinds
             raise ValueError(f"an unexpected field of type {kind}")
     return fields, place + 1
 

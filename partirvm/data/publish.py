@@ -1,9 +1,9 @@
-"""Write DATA atomically: either the complete group exists or nothing.
+"""Atomic writing of DATA: after a call the complete group exists, or no group.
 
-On this machine everything is written to a sibling folder ``.NAME.partial-HOST-PID`` and renamed at the end. If a
-process was killed, the next ingest of the same name removes its folder, after restoring the DATA that the killed
-process had moved aside. Stores behind a URL cannot rename; there the attributes are written last, and a group without
-attributes does not open.
+On this machine everything is written to a folder ``.NAME.partial-HOST-PID`` next to the final folder, and this partial
+folder is renamed at the end. If a process was killed, the next ingest of the same name removes the partial folder. If
+the partial folder contains old DATA that the killed process had moved aside, the old DATA are restored first. Stores at
+a URL cannot rename. For such stores the attributes are written last, and a group without attributes cannot be opened.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from partirvm.storage.process_identity import started
 ADVICE = "make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number"
 
 WRITING_SECONDS = 5.0
-"""Maximum seconds to wait for pending writes when an ingest ends with an error."""
+"""Maximum number of seconds to wait for pending writes when an ingest ends with an error."""
 
 
 class Publication:
-    """Where DATA are written, and a spill folder, until ``commit``.
+    """The group that is being written, and a folder for temporary files. Both are in use until ``commit``.
 
     Attributes
     ----------
     group : zarr.Group
         The group being written.
     spill : Path
-        A folder on this machine, beside the data if they are local. Not created yet.
+        A folder on this machine for temporary files, next to the data if the data are local. The folder is not created
+        yet.
     """
 
     def __init__(self, group: Any, spill: Path, publish: Any) -> None:
@@ -53,10 +54,10 @@ class Publication:
 
 @contextmanager
 def publication(url: str, *, overwrite: bool = False) -> Iterator[Publication]:
-    """A place to write the DATA group for ``url``; on any error everything written is removed.
+    """Yield a ``Publication`` for the DATA group at ``url``. On any error everything written is removed.
 
-    Raises ``ExistsError`` if something exists there that is not DATA, or is DATA and ``overwrite`` is false;
-    ``StorageError`` if the place cannot be written.
+    Raises ``ExistsError`` if the path holds something other than DATA, or if it holds DATA and ``overwrite`` is false.
+    Raises ``StorageError`` if the path cannot be written.
     """
     path = local_path(url)
     with _remote(url, overwrite) if path is None else _local(path, overwrite) as place:
@@ -96,7 +97,7 @@ def _local(path: Path, overwrite: bool) -> Iterator[Publication]:
 
 
 def _finish_writes() -> None:
-    """Wait for pending writes of Zarr's thread: an interruption stops the waiting, not the writing."""
+    """Wait for pending writes of Zarr's thread. An interruption of the caller does not stop these writes."""
     import zarr.core.sync
 
     async def others() -> None:
@@ -134,14 +135,14 @@ def _remote(url: str, overwrite: bool) -> Iterator[Publication]:
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Raise ``ExistsError`` unless the path is free, an empty folder, or DATA and ``overwrite`` is true."""
+    """Raise ``ExistsError`` unless the path is free or an empty folder, or holds DATA and ``overwrite`` is true."""
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
         raise _exists(str(path))
     head = path / "zarr.json"
     if not head.is_file() or KIND not in head.read_text(errors="replace"):
-        raise ExistsError(f"{path} exists and is not DATA of partirvm, so it is not overwritten. Choose another name.")
+        raise ExistsError(f"{path} exists, is not DATA of partirvm, and is not overwritten. Choose another name.")
 
 
 def _exists(url: str) -> ExistsError:
@@ -151,23 +152,25 @@ def _exists(url: str) -> ExistsError:
 def remove_leftovers(path: Path) -> None:
     """Remove the partial folders that killed ingests of the same name left on this machine.
 
-    DATA that a killed ingest had moved aside and not replaced are restored first.
+    DATA that a killed ingest had moved aside without replacement are restored first.
     """
     pattern = re.compile(re.escape(f".{path.name}.partial-{socket.gethostname()}-") + r"(\d+)")
     for sibling in path.parent.iterdir():
         match = pattern.fullmatch(sibling.name)
-        # a folder with this process's own number is from before a reboot or from another container: not in use
+        # a folder with the number of this process is from before a reboot or from another container: not in use
         if match and (int(match[1]) == os.getpid() or started(int(match[1])) is None):
             _put_back(sibling, path)
             shutil.rmtree(sibling, ignore_errors=True)
 
 
 def _put_back(partial: Path, path: Path) -> None:
-    """Move DATA from ``partial/old`` back to their path, if that is free."""
+    """Move DATA from ``partial/old`` back to their path, if the path is free."""
     if (partial / "old").exists() and not os.path.lexists(path):
         (partial / "old").rename(path)
 
 
 def storing(place: str) -> AbstractContextManager[None]:
-    """Convert errors of a full, read-only or forbidden store to ``StorageError``, with the space an ingest needs."""
+    """Convert errors of a full, read-only or forbidden store to ``StorageError``, which states the space an ingest
+    needs.
+    """
     return storage.storing(place, ADVICE)

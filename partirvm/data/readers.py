@@ -1,4 +1,4 @@
-"""Readers for ingest: each has named columns and streams them in batches of bounded size.
+"""Readers for ingest. A reader streams named columns in batches of bounded size.
 
 A batch maps column names to one-dimensional Arrow or NumPy arrays of one length.
 """
@@ -21,11 +21,12 @@ Batch = Mapping[str, Any]
 
 
 class Reader(Protocol):
-    """A table to be ingested.
+    """The interface of a table to be ingested.
 
-    ``features`` are the default feature columns (None: all except targets and weights); ``targets`` and ``weights`` are
-    the columns of these roles if the format defines them. An ``untyped`` format does not distinguish numbers from text.
-    ``memory_advice`` says how to read the source in less memory. Batches beyond ``most_batch`` bytes are not faster.
+    ``features`` are the default feature columns; None stands for all columns except targets and weights. ``targets``
+    and ``weights`` are the columns of these roles if the format defines the roles. An ``untyped`` format does not
+    distinguish numbers from text. ``memory_advice`` states how to read the source with less memory. Batches larger than
+    ``most_batch`` bytes are not faster.
     """
 
     name: str
@@ -39,27 +40,27 @@ class Reader(Protocol):
     most_batch: int
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes needed to read these columns, in addition to the batches."""
+        """Return the bytes needed to read the given columns, in addition to the batches."""
         ...
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Stream the wanted columns, about ``batch_bytes`` at a time; columns in ``levels`` hold labels."""
+        """Stream the wanted columns in batches of about ``batch_bytes`` bytes. Columns in ``levels`` contain labels."""
         ...
 
 
 class StreamingReader:
-    """Base of readers that hold nothing besides their batches."""
+    """Base class of readers that hold nothing in memory except their batches."""
 
     memory_advice = ""
     most_batch = 64 << 20
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes needed to read these columns, in addition to the batches."""
+        """Return the bytes needed to read the given columns, in addition to the batches."""
         return 0
 
 
 def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
-    """Rows of float64 that fit ``batch_bytes``, at least 64.
+    """Return the number of rows of float64 that fit into ``batch_bytes``, at least 64.
 
     >>> rows_per_batch(16 << 20, 16)
     131072
@@ -68,9 +69,9 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 
 
 def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """A numeric Arrow array as a NumPy array; missing values, which only floats may have, become NaN.
+    """Convert a numeric Arrow array to a NumPy array. Missing values, which occur only in arrays of floats, become NaN.
 
-    Arrow's ``to_numpy`` is not used: it imports pandas, about 45 MiB.
+    Arrow's ``to_numpy`` is not used, because this method imports pandas (about 45 MiB).
 
     >>> import pyarrow as pa
     >>> numbers(pa.array([1.5, None])).tolist(), numbers(pa.array([2, 3])[1:]).tolist()
@@ -80,7 +81,7 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
 
 
 def module_of(value: Any) -> str:
-    """Top-level package of a value's class.
+    """Return the top-level package of the class of a value.
 
     >>> module_of(np.zeros(2))
     'numpy'
@@ -89,12 +90,12 @@ def module_of(value: Any) -> str:
 
 
 def is_frame(value: Any) -> bool:
-    """True for a pandas or Dask data frame; imports neither."""
+    """Return True for a pandas or Dask data frame. Neither library is imported."""
     return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
 
 
 class PairReader(StreamingReader):
-    """A tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
+    """A reader of a tuple (X, y) or (X, y, weights) of sliceable arrays: NumPy, Zarr, Dask. ``y`` may be None.
 
     The columns of y (N, T) are called ``y0``, ``y1``, …
     """
@@ -122,7 +123,7 @@ class PairReader(StreamingReader):
                 refuse_missing_chunks(name, array)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Slices of the arrays, in whole chunks of X if it has small chunks."""
+        """Yield slices of the arrays. If the chunks of X are small, each slice contains whole chunks."""
         n_rows, n_features = (int(n) for n in self._X.shape)
         step = rows_per_batch(batch_bytes, n_features + len(self.targets))
         client = client_of(self._X, self._y, self._weights)
@@ -138,7 +139,7 @@ class PairReader(StreamingReader):
 
 
 def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of the columns of an array y of this shape.
+    """Return the names of the columns of an array y of the given shape.
 
     >>> target_columns((9,)), target_columns((9, 2))
     (('y',), ('y0', 'y1'))
@@ -147,12 +148,12 @@ def target_columns(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def by_column(names: tuple[str, ...], values: Any) -> dict[str, Any]:
-    """The columns of an array (rows,) or (rows, columns), by name."""
+    """Return the columns of an array (rows,) or (rows, columns), by name."""
     return dict(zip(names, [values] if values.ndim == 1 else values.T, strict=True))
 
 
 def _by_position(values: Any) -> Any:
-    """``values``, numbers or labels, as a sliceable array; (N, 1) becomes (N,)."""
+    """Convert ``values``, numbers or labels, to a sliceable array; shape (N, 1) becomes (N,)."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     refuse_masked(values, "y")
@@ -161,7 +162,7 @@ def _by_position(values: Any) -> Any:
 
 
 def _sliceable(name: str, values: Any) -> Any:
-    """Numeric values as a sliceable array. Raises ``DataError`` for anything else."""
+    """Convert numeric values to a sliceable array. Raises ``DataError`` for all other values."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     lazy = _is_array(values) and not isinstance(values, np.ma.MaskedArray) and not hasattr(values, "toarray")
@@ -169,7 +170,7 @@ def _sliceable(name: str, values: Any) -> Any:
 
 
 def _is_array(values: Any) -> bool:
-    """True if slices are by position; slices of pandas objects may be by label."""
+    """Return True if slices are by position; slices of pandas objects may be by label."""
     return hasattr(values, "shape") and hasattr(values, "dtype") and module_of(values) != "pandas"
 
 
@@ -178,16 +179,16 @@ def _computed(block: Any, client: Any) -> np.ndarray[Any, Any]:
 
 
 def _known_chunks(array: Any) -> Any:
-    """A Dask array with known chunk sizes, computed if necessary; anything else unchanged."""
+    """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
     if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
         return array.compute_chunk_sizes()
     return array
 
 
 class FrameReader(StreamingReader):
-    """A pandas or Dask data frame; Dask data frames are computed partition by partition.
+    """A reader of a pandas or Dask data frame. Dask data frames are computed partition by partition.
 
-    ``categorical`` are the columns of pandas' categorical type; such features are categories by default.
+    ``categorical`` are the columns of pandas' categorical type. Such features are categories by default.
     """
 
     name = "the data frame"
@@ -211,9 +212,9 @@ class FrameReader(StreamingReader):
 
     @classmethod
     def of_parts(cls, X: Any, y: Any, weights: Any = None) -> FrameReader:
-        """A data frame of features together with targets (unless y is None) and weights.
+        """Make a reader of a data frame of features together with targets (unless y is None) and weights.
 
-        Rows are paired by position, as in a fit; indexes are ignored.
+        Rows are matched by position, as in a fit. Indexes are ignored.
         """
         targets = {} if y is None else _targets_by_name(y)
         beside: dict[str, Any] = {}
@@ -222,7 +223,7 @@ class FrameReader(StreamingReader):
             if values is None:
                 continue
             if name in (*map(str, X.columns), *beside):
-                raise DataError(f"{role} and a column of X are both named {quoted(name)}: rename one of them.")
+                raise DataError(f"{role} and a column of X have the same name {quoted(name)}: rename one column.")
             column = beside[name] = _positional(role, values)
             if hasattr(X, "npartitions"):
                 if hasattr(column, "npartitions") and column.npartitions != X.npartitions:
@@ -239,14 +240,14 @@ class FrameReader(StreamingReader):
         return cls(X, tuple(targets), None if weights is None else "weights", beside)
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Slices of the frame, or of its partitions in order."""
+        """Yield slices of the frame, or of its partitions in order."""
         places = [self.columns.index(name) for name in wanted]
         step = rows_per_batch(batch_bytes, len(wanted))
         for part in self._partitions() if hasattr(self._frame, "npartitions") else [self._frame]:
             yield from self._slices(part, places, wanted, step)
 
     def _partitions(self) -> Iterator[Any]:
-        """The computed partitions of a Dask frame, each with the same rows of y and the weights."""
+        """Yield the computed partitions of a Dask frame, each with the same rows of y and the weights."""
         series = {name: column for name, column in self._beside.items() if _is_series(column)}
         arrays = {name: column for name, column in self._beside.items() if name not in series}
         client, start = client_of(self._frame, *series.values(), *arrays.values()), 0
@@ -290,7 +291,9 @@ class FrameReader(StreamingReader):
 
 
 def _targets_by_name(y: Any) -> dict[str, Any]:
-    """The columns of y by name: names of a pandas or Dask series or frame, otherwise from ``target_columns``."""
+    """Return the columns of y by name. A pandas or Dask series or frame has names; other names are from
+    ``target_columns``.
+    """
     if _is_series(y):
         return {str(y.name or "y"): y}
     if is_frame(y):
@@ -309,7 +312,7 @@ def _is_series(values: Any) -> bool:
 
 
 def _positional(name: str, values: Any) -> Any:
-    """One column: a Dask series or array, or values in memory that are sliced by position."""
+    """Return one column: a Dask series or array, or values in memory that are sliced by position."""
     if is_frame(values) and values.ndim == 2:
         if len(values.columns) != 1:
             raise DataError(f"ingest: {name} must be one column, found {len(values.columns)}.")
@@ -323,12 +326,12 @@ def _positional(name: str, values: Any) -> Any:
 
 
 def _values_of(column: Any) -> Any:
-    """The values of a pandas series, without its index; anything else unchanged."""
+    """Return the values of a pandas series without its index. All other values are returned unchanged."""
     return column.array if module_of(column) == "pandas" and _is_series(column) else column
 
 
 def _not_together(name: str, found: str, expected: str) -> DataError:
     return DataError(
-        f"{name} has {found}, but X has {expected}: partitions are paired in order and must have equal "
-        f"lengths. Ingest one data frame that has {name} as a column, or repartition both in the same way."
+        f"{name} has {found}, but X has {expected}: partitions are matched in order and must have equal "
+        f"lengths. Ingest one data frame that has {name} as a column, or repartition X and {name} equally."
     )

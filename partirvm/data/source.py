@@ -1,8 +1,9 @@
-"""The data interface of a fit: numbered tiles of rows, single rows by number, and the identity of the data.
+"""The data interface of a fit. A source gives numbered tiles of rows, single rows by number, and the identity of the
+data.
 
-A *source* has N rows of d features, T targets and optional precision weights, and serves them in *tiles*: runs of
-``tile_rows`` rows, numbered from 0, the last one shorter. Tiles are the unit of reading and of reduction. Their size
-depends on the data and not on the machine, so that sums over tiles have the same bits everywhere.
+A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
+rows, numbered from 0; the last tile may be shorter. Tiles are the unit of reading and of summation. The tile size
+depends on the data and not on the machine, so that sums over tiles have the same bits on all machines.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 TILE_BYTES = 1 << 20
-"""Approximate bytes of inputs per tile for data with many rows."""
+"""Approximate number of bytes of inputs per tile for data with many rows."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and C-contiguous.
+    """A run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and C-contiguous.
 
-    ``start`` is the row number of its first row. The arrays must not be written to.
+    ``start`` is the row number of the first row of the tile. The arrays must not be changed.
     """
 
     number: int
@@ -40,10 +41,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Identity of data: shape, and one short hash per tile of the raw bytes of X, t and weights.
+    """The identity of data: the shape, and one short hash per tile of the raw bytes of X, t and weights.
 
-    ``hashes`` may be a prefix (the first tiles) if hashing all would read everything. For DATA, ``about`` is a hash of
-    the attributes that do not change when rows are appended (names, categories, classes), ``moments`` of the moments.
+    ``hashes`` may contain only the first tiles, if the hashes of all tiles would require reading all rows. For DATA,
+    ``about`` is a hash of the attributes that do not change when rows are appended (names, categories, classes), and
+    ``moments`` is a hash of the moments.
     """
 
     n_rows: int
@@ -55,7 +57,9 @@ class Fingerprint:
 
 @runtime_checkable
 class Source(Protocol):
-    """A set of rows, read tile by tile. Thread-safe for reading; small to pickle if the data are on disk."""
+    """The interface of a set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when
+    pickled.
+    """
 
     n_rows: int
     n_features: int
@@ -67,37 +71,43 @@ class Source(Protocol):
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles, ⌈n_rows / tile_rows⌉."""
+        """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
         ...
 
     def tile(self, number: int) -> Tile:
-        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk; never substitutes values."""
+        """Read one tile. Raises ``MissingDataError`` for a missing or damaged chunk; values are never replaced."""
         ...
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d), in the given order; each tile is read once."""
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
+        read once.
+        """
         ...
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Precision weights of these rows, (len(rows),), as ``gather``; None for unweighted data (all weights are 1).
+        """Return the precision weights of the given rows, (len(rows),), in the given order; None for unweighted data.
 
-        A row of weight zero counts as absent: it cannot be a candidate.
+        Rows of unweighted data have the weight 1. A row of weight zero counts as absent and cannot be a candidate.
         """
         ...
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """A picklable source with which another process can read these tiles (same numbers); itself if on disk."""
+        """Return a picklable source from which another process can read the given tiles, with unchanged tile numbers.
+
+        A source on disk returns itself.
+        """
         ...
 
     def fingerprint(self) -> Fingerprint:
-        """Identity of the data, cheap to compute."""
+        """Return the identity of the data, without reading all rows."""
         ...
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Rows per tile: a power of two, about ``TILE_BYTES`` of inputs, 32 tiles or more if each keeps 2048 rows.
+    """Return the number of rows per tile: a power of two, with inputs of about ``TILE_BYTES`` bytes. There are at least
+    32 tiles, provided that each tile keeps 2048 rows.
 
-    A function of the shape only, so that the same data have the same tiles on every machine.
+    The result depends only on the shape, so that the same data have the same tiles on every machine.
 
     >>> tile_rows_for(36_000, 8), tile_rows_for(20_000_000, 16), tile_rows_for(583_740, 2)
     (2048, 8192, 16384)
@@ -108,7 +118,7 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
 
 
 def tile_slices(n_rows: int, tile_rows: int) -> list[slice]:
-    """Row ranges of the tiles.
+    """Return the row ranges of the tiles.
 
     >>> tile_slices(5, 2)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]

@@ -1,4 +1,4 @@
-"""Readers of CSV, Parquet and .npz files, local or behind an fsspec URL, streamed with small buffers."""
+"""Readers of CSV, Parquet and .npz files, local or at an fsspec URL. Files are streamed with small buffers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
 MOST_BUFFER = 1 << 20
-"""Maximum bytes of a Parquet file read at once for a column: large enough for remote stores."""
+"""Maximum number of bytes of a Parquet file that are read at once for a column; large enough for remote stores."""
 
 WHOLE = r"^\s*[+-]?\d{16,308}\s*$"
-"""Integers in CSV from this size on may be rounded in float64; still larger ones may be infinite."""
+"""A pattern of integers in CSV that float64 may round: 16 to 308 digits. Longer integers may be infinite."""
 
 
 def find_files(url: str) -> list[tuple[Any, str]]:
-    """Files of a path, folder, glob or fsspec URL: pairs of file system and path, sorted by path.
+    """Return the files of a path, folder, glob or fsspec URL: pairs of file system and path, sorted by path.
 
-    For a folder: all files below it that ingest can read, except paths with a part that begins with ``.`` or ``_``.
-    Raises ``MissingDataError`` if there are none.
+    The files of a folder are all files below the folder that ingest can read, without paths that have a part beginning
+    with ``.`` or ``_``. Raises ``MissingDataError`` if there are no files.
     """
     filesystem, path = open_filesystem(url)
     with reading(url):
@@ -56,14 +56,14 @@ def _files_of(filesystem: Any, path: str, url: str) -> list[tuple[Any, str]]:
 
 
 def open_binary(filesystem: Any, path: str) -> BinaryIO:
-    """Open a file for reading; a local file as a plain file, so that Arrow does not go through fsspec."""
+    """Open a file for reading. A local file is opened as a plain file, so that Arrow does not use fsspec."""
     if type(filesystem).__name__ == "LocalFileSystem":
         return open(path, "rb")  # noqa: PTH123 - the caller closes it
     return cast(BinaryIO, filesystem.open(path, "rb"))
 
 
 class ParquetReader:
-    """Parquet files with the same columns, read one row group after another without read-ahead."""
+    """A reader of Parquet files with equal columns. Row groups are read one after another without read-ahead."""
 
     features: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class ParquetReader:
                     self._largest = (size, (filesystem, path), number)
 
     def held(self, wanted: Sequence[str]) -> int:
-        """Bytes of pages, dictionaries and buffers of these columns in the largest row group."""
+        """Return the bytes of pages, dictionaries and buffers of the given columns in the largest row group."""
         import pyarrow.parquet as pq
 
         _, (filesystem, path), number = self._largest
@@ -97,7 +97,7 @@ class ParquetReader:
             return columns_bytes(file, metadata.row_group(number), wanted) if metadata.num_row_groups else 0
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Record batches of all files in order."""
+        """Yield the record batches of all files in order."""
         import pyarrow.parquet as pq
 
         rows = rows_per_batch(batch_bytes, len(wanted))
@@ -110,7 +110,7 @@ class ParquetReader:
 
 
 def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
-    """Names of the columns, number of rows, and bytes of each row group."""
+    """Return the names of the columns, the number of rows, and the bytes of each row group."""
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -120,10 +120,10 @@ def _parquet_head(file: BinaryIO) -> tuple[tuple[str, ...], int, list[int]]:
 
 
 class CsvReader(StreamingReader):
-    """CSV files with a header and the same columns, parsed block by block.
+    """A reader of CSV files with a header and equal columns. The files are parsed block by block.
 
-    Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may appear
-    anywhere in a column of integers. Empty fields, NA, NaN and null count as missing.
+    Every wanted column that is not text is parsed as float64 from the first row on, so fractional values may occur
+    anywhere in a column of integers. Empty fields, NA, NaN and null are missing values.
     """
 
     features: tuple[str, ...] | None = None
@@ -161,10 +161,10 @@ class CsvReader(StreamingReader):
         return names
 
     def batches(self, wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        """Parsed blocks of all files in order.
+        """Yield the parsed blocks of all files in order.
 
-        Raises ``DataError`` for integers that float64 cannot represent, at the end of their file. Arrow reads 32 blocks
-        ahead: these take two thirds of the memory of a batch.
+        Raises ``DataError`` for integers that float64 cannot represent; the error is raised at the end of their file.
+        Arrow reads 32 blocks ahead. These blocks take two thirds of the memory of a batch.
         """
         block_size = max(batch_bytes // 12, 1 << 16)
         plain = [name for name in wanted if name not in levels]
@@ -179,7 +179,7 @@ class CsvReader(StreamingReader):
     def _blocks(
         self, filesystem: Any, path: str, wanted: Iterable[str], levels: Container[str], block_size: int
     ) -> Iterator[Any]:
-        """Record batches of one file: text for the columns in ``levels``, float64 for the others."""
+        """Yield record batches of one file: text for the columns in ``levels``, float64 for all other columns."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -198,7 +198,9 @@ class CsvReader(StreamingReader):
                 raise _csv_error(error, path, self.columns) from error
 
     def _require_exact(self, filesystem: Any, path: str, names: set[str], block_size: int) -> None:
-        """Read these columns again as text: only text distinguishes 9007199254740993 from the nearest float64."""
+        """Read the given columns again as text, because only text distinguishes 9007199254740993 from the nearest
+        float64.
+        """
         import pyarrow.compute as pc
 
         start = 0
@@ -215,7 +217,7 @@ class CsvReader(StreamingReader):
 
 
 def _any_large(column: Any) -> bool:
-    """True if a column of float64 contains a number that may be a rounded integer."""
+    """Return True if a column of float64 contains a number that may be a rounded integer."""
     return bool((np.abs(numbers(column)) >= LARGEST).any())
 
 
@@ -227,7 +229,7 @@ def _decompressed(file: BinaryIO, path: str) -> Any:
 
 
 def _csv_error(error: Exception, path: str, columns: Sequence[str]) -> DataError:
-    """The error for a field that Arrow could not parse, with the name of the column and advice."""
+    """Return the error for a field that Arrow could not parse, with the name of the column and advice."""
     text = str(error)
     if "straddl" in text:
         return DataError(f"{path}: a row is too long: check for an open quotation mark, or raise the memory limit.")
@@ -251,19 +253,19 @@ def _no_utf8(path: str) -> DataError:
 
 
 def text_column(where: str, name: str, found: str) -> DataError:
-    """The error for text where numbers are needed."""
+    """Return the error for a column of text where numbers are needed."""
     return DataError(
         f"{where}: the column {quoted(name)} holds text, not numbers: {found}. Name it as categorical "
-        f"(`--categorical {named(name)}`), leave it out with `--features`, or, if it is the target, pass "
+        f"(`--categorical {named(name)}`), omit the column with `--features`, or, for a class target, pass "
         "`--classes`."
     )
 
 
 def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[str], first: str) -> None:
-    """Raise ``DataError`` for a duplicate column name, or for a file whose columns differ from the first file's."""
+    """Raise ``DataError`` for a duplicate column name, or for a file whose columns differ from the first file."""
     twice = sorted({name for name in found if list(found).count(name) > 1})
     if twice:
-        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one of them.")
+        raise DataError(f"{path}: the column name {quoted(twice[0])} occurs twice: rename one column.")
     if set(found) != set(expected):
         more, fewer = sorted(set(found) - set(expected)), sorted(set(expected) - set(found))
         said = [f"lacks {listed(fewer)}"] * bool(fewer) + [f"also has {listed(more)}"] * bool(more)
@@ -273,5 +275,5 @@ def same_columns(url: str, expected: Sequence[str], path: str, found: Sequence[s
 
 
 def reading_file(path: str) -> AbstractContextManager[None]:
-    """Convert errors of Arrow, a decompressor or a store to an error that states the file."""
-    return reading(path, "check that the file is complete and of the type of its ending", DataError)
+    """Convert errors of Arrow, a decompressor or a store to an error that names the file."""
+    return reading(path, "check that the file is complete and that its ending states its type", DataError)

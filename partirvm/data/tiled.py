@@ -1,4 +1,6 @@
-"""Common parts of all sources: tile arithmetic, gathering rows tile by tile, hashing, reading chunked arrays."""
+"""The common parts of all sources: tile arithmetic, gathering of rows tile by tile, hashes, and reading of chunked
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from partirvm.data.source import Columns, Fingerprint, Float, Int, Source, Tile
 from partirvm.errors import ChangedDataError, DataError
 
 FINGERPRINT_TILES = 16
-"""Number of tiles hashed for a fingerprint if ingest did not record hashes."""
+"""Number of tiles that are hashed for a fingerprint if ingest did not record hashes."""
 
 
 def hash_tile(tile: Tile) -> str:
-    """Sixteen hexadecimal digits over the raw bytes of X, t and the weights of a tile.
+    """Return a hash of sixteen hexadecimal digits of the raw bytes of X, t and the weights of a tile.
 
     >>> zeros = np.zeros((2, 1))
     >>> hash_tile(Tile(0, 0, zeros, zeros)) == hash_tile(Tile(7, 14, zeros, zeros))
@@ -35,10 +37,10 @@ def hash_tile(tile: Tile) -> str:
 
 
 def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
-    """A read-only float64, C-contiguous view or copy of ``block``.
+    """Return a read-only, C-contiguous float64 view or copy of ``block``.
 
-    Raises ``DataError`` for an integer that float64 cannot represent; ``name``, the number ``start`` of the first row
-    and the names of the ``columns`` state its position.
+    Raises ``DataError`` for an integer that float64 cannot represent. The error states the position of the integer by
+    ``name``, the number ``start`` of the first row, and the names of the ``columns``.
     """
     require_exact(np.asarray(block), name, start, columns=columns)
     rows = np.ascontiguousarray(block, dtype=np.float64).view()
@@ -47,7 +49,7 @@ def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequenc
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
-    """Names of the features of an array, as in scikit-learn.
+    """Return the names of the features of an array, as in scikit-learn.
 
     >>> default_names(2)
     ('x0', 'x1')
@@ -56,7 +58,9 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 class TiledRows:
-    """Base of the sources: subclasses read single tiles. See ``partirvm.data.source.Source`` for the contract."""
+    """Base class of the sources. A subclass reads single tiles. ``partirvm.data.source.Source`` describes the
+    interface.
+    """
 
     n_rows: int
     n_features: int
@@ -70,7 +74,7 @@ class TiledRows:
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles, ⌈n_rows / tile_rows⌉."""
+        """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> Tile:
@@ -78,27 +82,30 @@ class TiledRows:
         raise NotImplementedError
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """A source with which another process can read these tiles."""
+        """Return a source from which another process can read the given tiles."""
         raise NotImplementedError
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d), in the given order; each tile is read once.
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order. Each tile is
+        read once.
 
-        Holds the result and one tile. Raises ``IndexError`` for a number outside [0, n_rows).
+        The method holds the result and one tile in memory. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
         return self._collect(wanted, np.empty((len(wanted), self.n_features)), self._inputs)
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """Precision weights of the rows with these numbers, shape (len(rows),); each tile is read once.
+        """Return the precision weights of the rows with the given numbers, shape (len(rows),). Each tile is read once.
 
-        None for unweighted data. Raises ``IndexError`` for a number outside [0, n_rows).
+        Returns None for unweighted data. Raises ``IndexError`` for a number outside [0, n_rows).
         """
         wanted = self._row_numbers(rows)
         return self._collect(wanted, np.empty(len(wanted)), self._weights_in) if self.weighted else None
 
     def _collect(self, wanted: Int, collected: Float, read: Callable[[int], Float]) -> Float:
-        """Fill ``collected`` with these rows of the arrays that ``read`` returns per tile; each tile is read once."""
+        """Fill ``collected`` with the wanted rows of the arrays that ``read`` returns for each tile. Each tile is read
+        once.
+        """
         tiles = wanted // self.tile_rows
         order = np.argsort(tiles, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
@@ -108,12 +115,14 @@ class TiledRows:
         return collected
 
     def fingerprint(self) -> Fingerprint:
-        """Shape, and the hashes of the first ``FINGERPRINT_TILES`` tiles (of all tiles if ingest recorded them)."""
+        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, or of all tiles if ingest recorded
+        hashes.
+        """
         hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
         return Fingerprint(self.n_rows, self.n_features, hashes)
 
     def check(self, expected: Fingerprint) -> None:
-        """Compare with an earlier fingerprint: shape and those hashes that both have.
+        """Compare the shape and the common hashes with an earlier fingerprint.
 
         Raises ``ChangedDataError``, which states the difference.
         """
@@ -123,13 +132,13 @@ class TiledRows:
         return self.tile(number).X
 
     def _weights_in(self, number: int) -> Float:
-        """Weights of a tile; called for weighted data only."""
+        """Return the weights of a tile; called only for weighted data."""
         weights = self.tile(number).weights
         assert weights is not None
         return weights
 
     def _span(self, number: int) -> tuple[int, int]:
-        """First row of a tile and the row after its last."""
+        """Return the number of the first row of a tile, and the number of the first row after the tile."""
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
         return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
@@ -145,7 +154,7 @@ class TiledRows:
 
 
 def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> None:
-    """Raise ``ChangedDataError`` unless shape, attributes and those hashes that both have are equal."""
+    """Raise ``ChangedDataError`` unless shape, attributes and common hashes of two fingerprints are equal."""
     if (found.n_rows, found.n_features) != (expected.n_rows, expected.n_features):
         raise ChangedDataError(
             f"{name}: the data have {found.n_rows:,} rows × {found.n_features} features, but had "
@@ -166,7 +175,7 @@ def check_fingerprint(found: Fingerprint, expected: Fingerprint, name: str) -> N
 
 
 class HeldTiles(TiledRows):
-    """Selected tiles of a source, with their numbers: sent to processes that cannot read the arrays themselves."""
+    """Selected tiles of a source with their numbers, for processes that cannot read the arrays."""
 
     def __init__(self, source: TiledRows, tiles: Sequence[int]) -> None:
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
@@ -177,35 +186,35 @@ class HeldTiles(TiledRows):
         self._fingerprint = source.fingerprint()
 
     def tile(self, number: int) -> Tile:
-        """One of the held tiles. Raises ``DataError`` for a tile that is not in this part."""
+        """Return one of the held tiles. Raises ``DataError`` for a tile that is not held."""
         self._span(number)
         if number not in self._tiles:
             raise DataError(f"tile {number} is not in this part of the data, which holds tiles {sorted(self._tiles)}")
         return self._tiles[number]
 
     def part(self, tiles: Sequence[int]) -> HeldTiles:
-        """A part of this part."""
+        """Return a source that holds only the given tiles of this part."""
         return HeldTiles(self, tiles)
 
     def fingerprint(self) -> Fingerprint:
-        """Fingerprint of the whole source."""
+        """Return the fingerprint of the whole source."""
         return self._fingerprint
 
 
 class ChunkedRows:
-    """Reads runs of rows of a chunked array, and caches the last chunks read if they are larger than a tile.
+    """A reader of runs of rows of a chunked array. The last chunks are cached if they are larger than a tile.
 
     Without the cache, every tile of a large chunk would decode or compute the whole chunk again. Two chunks are cached,
-    so that threads reading on both sides of a chunk boundary do not evict each other's chunk.
+    so that two threads can read on both sides of a chunk boundary.
 
     Parameters
     ----------
     load : callable
-        ``load(start, stop)`` returns these rows as a NumPy array.
+        ``load(start, stop)`` returns the rows from ``start`` to ``stop`` as a NumPy array.
     edges : sequence of int
-        First rows of the chunks, and the number of rows at the end.
+        Numbers of the first rows of the chunks, followed by the number of rows.
     tile_rows : int
-        Chunks of up to twice this many rows are read directly and not kept.
+        Number of rows per tile. Chunks of at most twice this number of rows are not cached.
     """
 
     def __init__(self, load: Callable[[int, int], NDArray[Any]], edges: Sequence[int], tile_rows: int) -> None:
@@ -216,7 +225,7 @@ class ChunkedRows:
         self._lock = threading.Lock()
 
     def __call__(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``."""
+        """Return the rows from ``start`` to ``stop``."""
         if not self.holds:
             return self._load(start, stop)
         first, last = np.searchsorted(self._edges, [start, stop - 1], side="right") - 1

@@ -1,6 +1,6 @@
-"""A source whose row weights are multiplied by the weight of the row's class: the meaning of ``class_weight``.
+"""A source with class weights (``class_weight``): each row weight is multiplied by the weight of the class of the row.
 
-Only the weights change, so class weights have exactly the effect of the same sample weights.
+Only the row weights change, so class weights have exactly the effect of equal sample weights.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from partirvm.quoting import listed_values, quoted
 
 
 class ClassWeighted(TiledRows):
-    """A source whose row weights are multiplied by ``weights[code]``; small to pickle if the source is.
+    """A source whose row weights are multiplied by ``weights[code]``.
 
-    Its moments are None until a pass computes them: the moments of the source ignore the class weights.
+    ``moments`` is None until a pass computes the moments, because the moments of ``source`` ignore the class weights.
+    The pickled object is small if the pickled ``source`` is small.
 
     Parameters
     ----------
     source : Source
         A source with class codes in the first column of its targets.
     weights : (K,) array
-        Weight of each class, zero or positive; rows of a class of weight zero count as absent.
+        Weight of each class, zero or positive. The rows of a class of weight zero count as absent.
 
     Examples
     --------
@@ -47,23 +48,25 @@ class ClassWeighted(TiledRows):
         self._fingerprint: Fingerprint | None = None
 
     def tile(self, number: int) -> Tile:
-        """One tile of the source, with the weights of its classes."""
+        """Return one tile of the source; its row weights include the class weights."""
         tile = self._source.tile(number)
         weights = self._class_weights[tile.t[:, 0].astype(np.int64)]
         return replace(tile, weights=as_rows(weights if tile.weights is None else weights * tile.weights))
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Inputs of the rows with these numbers, shape (len(rows), d)."""
+        """Return the inputs of the rows with the given numbers, shape (len(rows), d)."""
         return self._source.gather(rows)
 
     def part(self, tiles: Sequence[int]) -> ClassWeighted:
-        """The same part of the source, with the same class weights."""
+        """Return a part of the source with the same class weights."""
         part = ClassWeighted(self._source.part(tiles), self._class_weights)
         part._fingerprint = self.fingerprint()
         return part
 
     def fingerprint(self) -> Fingerprint:
-        """Shape and the hashes of the first tiles, class weights included; computed once."""
+        """Return the shape and the hashes of the first tiles, including class weights. The fingerprint is computed
+        once.
+        """
         if self._fingerprint is None:
             self._fingerprint = super().fingerprint()
         return self._fingerprint
@@ -72,44 +75,46 @@ class ClassWeighted(TiledRows):
         return str(self._source)
 
 
-def class_weights(asked: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
-    """The weight of each class, (K,).
+def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+    """Return the weight of each of the K classes, shape (K,).
 
     "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the number of rows of each class or the sum
-    of their weights, n the sum of counts. A mapping gives the weight of a label, or of a label written as text; the
-    weight of classes that it does not contain is 1.
+    of their weights, and n is the sum of ``counts``. A mapping gives the weight of a label, or of a label written as
+    text. Classes without an entry in the mapping have the weight 1.
 
-    Raises ``UsageError`` for anything else, unknown labels, negative weights, and if fewer than two classes have a
-    positive weight; ``DataError`` for "balanced" if a class has no rows.
+    Raises ``UsageError`` for unknown labels, negative weights and other types, and if fewer than two classes have a
+    positive weight. Raises ``DataError`` for "balanced" if a class has no rows.
 
     >>> class_weights({"yes": 3}, ("no", "yes")).tolist()
     [1.0, 3.0]
     >>> class_weights("balanced", (0, 1), np.array([30.0, 10.0])).round(3).tolist()
     [0.667, 2.0]
     """
-    if isinstance(asked, str) and asked == "balanced":
+    if isinstance(class_weight, str) and class_weight == "balanced":
         assert counts is not None
         if not (counts > 0).all():
             empty = classes[int(np.argmin(counts))]
             raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
         balanced: Float = counts.sum() / (len(classes) * counts)
         return balanced
-    if not isinstance(asked, Mapping):
-        raise UsageError(f"class_weight is {asked!r}: it must be None, 'balanced' or a dict of labels and weights")
+    if not isinstance(class_weight, Mapping):
+        raise UsageError(
+            f"class_weight is {class_weight!r}: it must be None, 'balanced' or a dict of labels and weights"
+        )
     places = {text_of_label(label): code for code, label in enumerate(classes)}
     weights = np.ones(len(classes))
-    for label, weight in asked.items():
+    for label, weight in class_weight.items():
         if text_of_label(label) not in places:
             known = listed_values(classes)
-            raise UsageError(f"class_weight names {quoted(label)}, which is not a class of the data: they have {known}")
+            raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")
         weights[places[text_of_label(label)]] = _weight(label, weight)
     if (weights > 0).sum() < 2:
-        raise UsageError("class_weight leaves fewer than two classes with positive weight: two are needed")
+        raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
     return weights
 
 
 def text_of_label(label: Any) -> str:
-    """A label as a JSON key: equal for 1, 1.0 and "1".
+    """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys.
 
     >>> text_of_label(1.0), text_of_label(True), text_of_label("a")
     ('1', 'True', 'a')

@@ -1,4 +1,4 @@
-"""Rows in Zarr: DATA made by ``ingest``, and arrays made by the user."""
+"""Sources of rows in Zarr: DATA made by ``ingest``, and Zarr arrays made by the user."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from partirvm.storage.folder import digest, reading
 
 
 class ZarrSource(TiledRows):
-    """DATA on disk or behind an fsspec URL. Holds the address and the metadata; opens the arrays at first use.
+    """A source for DATA on disk or at an fsspec URL. The object holds the address and the metadata, and opens the
+    arrays at first use.
 
-    Pickled as the address and the expected fingerprint: a process that finds other data at the same address raises
-    ``ChangedDataError``.
+    A pickled source contains the address and the expected fingerprint. A process that finds different data at the
+    address raises ``ChangedDataError``.
 
     Parameters
     ----------
@@ -36,10 +37,10 @@ class ZarrSource(TiledRows):
     Attributes
     ----------
     n_rows, n_features, n_targets, tile_rows, n_tiles, shuffled, columns, moments
-        As in every source. ``moments`` were computed by ingest over all rows. ``n_targets`` is T, or 0 for data without
-        a target: ``t`` of their tiles has shape (rows, 0).
+        The attributes of every source. ``moments`` were computed by ingest from all rows. ``n_targets`` is T, or 0 for
+        data without a target; the ``t`` of their tiles has shape (rows, 0).
     seed : int or None
-        Seed of the shuffle, None if rows kept their order.
+        Seed of the shuffle; None if the rows kept their order.
     weighted : bool
         True if rows have precision weights.
     url : str
@@ -48,7 +49,7 @@ class ZarrSource(TiledRows):
     Raises
     ------
     MissingDataError
-        There are no DATA at this address; ``tile`` and ``gather``: a chunk is missing or damaged.
+        There are no DATA at the address. Also raised by ``tile`` and ``gather`` if a chunk is missing or damaged.
     FormatError
         The group is not DATA, or has a newer format.
     """
@@ -113,24 +114,24 @@ class ZarrSource(TiledRows):
         return as_rows(self._read("weights", number))
 
     def original_rows(self, number: int) -> Int:
-        """Numbers of a tile's rows in the original order, (rows,) int64."""
+        """Return the numbers of a tile's rows in the original order, (rows,) int64."""
         if not self._ordered:
             return np.arange(*self._span(number), dtype=np.int64)
         return self._read("row", number)
 
     def part(self, tiles: Sequence[int]) -> ZarrSource:
-        """Itself: any process with access to the address can read any tile."""
+        """Return this source, because any process with access to the address can read any tile."""
         return self
 
     def fingerprint(self) -> Fingerprint:
-        """Shape, the hashes of all tiles and of the attributes, as recorded by ingest; nothing is read."""
+        """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""
         if self._fingerprint is None:
             self._array("X")
         assert self._fingerprint is not None
         return self._fingerprint
 
     def verify(self) -> None:
-        """Read everything and compare each tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        """Read all rows and compare each tile with its hash. Raises ``ChangedDataError`` or ``MissingDataError``."""
         for number, expected in enumerate(self.fingerprint().hashes):
             found = hash_tile(self.tile(number))
             if found != expected:
@@ -156,23 +157,23 @@ class ZarrSource(TiledRows):
 
 
 class ZarrArraySource(TiledRows):
-    """The user's own Zarr arrays. Chunks much larger than a tile are cached while their tiles are read.
+    """A source for Zarr arrays made by the user. Chunks much larger than a tile are cached while their tiles are read.
 
     Parameters
     ----------
     X, t, weights : zarr.Array
-        Shapes (N, d), (N,) or (N, T), (N,); t and weights are optional and may be NumPy arrays.
+        Arrays of the shapes (N, d), (N,) or (N, T), and (N,). t and weights are optional and may be NumPy arrays.
     allow_missing_chunks : bool
-        Read missing chunks as the fill value. By default they are an error.
+        If True, missing chunks are read as the fill value. By default missing chunks are an error.
     columns : Columns, optional
-        Names.
+        Names of the columns.
 
     Raises
     ------
     DataError
-        Wrong shapes or dtypes.
+        An array has a wrong shape or dtype.
     MissingDataError
-        Missing chunks; ``tile``: also chunks that cannot be decoded.
+        A chunk is missing. ``tile`` also raises this error if a chunk cannot be decoded.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class ZarrArraySource(TiledRows):
         return as_rows(self._readers["weights"](*self._span(number)))
 
     def part(self, tiles: Sequence[int]) -> ZarrArraySource:
-        """Itself: in another process the arrays are opened again through their store."""
+        """Return this source. In another process the arrays are opened again through their store."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -243,9 +244,9 @@ MEANT = "if the fill value is intended, pass `partirvm.data.as_source(X, y, allo
 
 
 def refuse_missing_chunks(name: str, array: Any, meant: str = MEANT) -> None:
-    """Raise ``MissingDataError`` for a Zarr array with missing chunks: reads would return the fill value.
+    """Raise ``MissingDataError`` if chunks of a Zarr array are missing, because reads would return the fill value.
 
-    ``meant`` is advice for the case that the fill value is intended.
+    ``meant`` is the advice in the error for users who intended the fill value.
     """
     if not hasattr(array, "nchunks_initialized"):
         return
@@ -257,5 +258,5 @@ def refuse_missing_chunks(name: str, array: Any, meant: str = MEANT) -> None:
     if missing > 0:
         raise MissingDataError(
             f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks, which would "
-            f"read as {array.fill_value}. Write them, or, {meant}."
+            f"be read as {array.fill_value}. Write the missing chunks, or, {meant}."
         )

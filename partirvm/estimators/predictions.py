@@ -30,7 +30,8 @@ class PredictsNumbers(Updatable):
     def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
-        Of T targets both are (n, T).
+        Of T targets both are (n, T). Mean ± 1.645 × the standard deviation is the 90 % interval of
+        ``predict_interval``, so the Gaussian of this standard deviation is the stated predictive density.
         X is of any kind that ``fit`` takes.
 
         ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
@@ -79,14 +80,13 @@ class PredictsNumbers(Updatable):
         kind : {"prediction", "credible"}
             Where a new noisy target lies with this probability, or its mean.
         hyperparameters : bool
-            Allow for what is not known of the precisions α and the noise: weights that move with α and β (the delta
-            method), and instead of the normal quantile that of the errors of training rows which are left out, in units
-            of the standard deviation stated, each vector charged 1.5 degrees of freedom (``core.left_out``). Such
-            intervals cover as often as they say where mean ± 1.96 std covers too little, many vectors for few rows, and
-            where errors are not normal. Credible intervals, and those of a fit whose noise was given or that has seen
-            fewer than 20 rows, have the quantile of Student's t with the noise's degrees of freedom. False gives the
-            mean ± the normal quantile × the standard deviation. What is not known of a learned kernel is left out in
-            both.
+            True includes the uncertainty of the precisions α and of the noise: the weights' covariance grows by the
+            delta method (``core.uncertainty``), and the quantiles and the noise variance are those of the errors of
+            training rows that are left out, each without the basis function centred at it (``core.left_out``).
+            Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
+            quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the
+            posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty of a
+            learned kernel is included in neither.
 
         Raises
         ------
@@ -103,9 +103,10 @@ class PredictsNumbers(Updatable):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), the same for all rows. ``noise`` adds that of a new
-        target to each value. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit`` takes.
-        Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if it has other features.
+        Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
+        stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
+        values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
+        takes. Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

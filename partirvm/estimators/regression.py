@@ -115,8 +115,8 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     weights_, alpha_ : ndarray of shape (n_relevance_vectors_,), of the standardised problem
     intercept_ : float, in the target's unit
     noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
-        near 1e200; predictions are not); that of most evidence, or where rows that are left
-        out lie at least twice as far off as it says what their errors tell (``OverconfidenceWarning``)
+        near 1e200; predictions are not). The estimate from the errors of rows left out (``core.left_out``), or the
+        value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is always the latter.
         Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that

@@ -37,7 +37,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.setup.growth import grow
 from partirvm.setup.parameters import check_parameters, timer_of
-from partirvm.setup.refusals import look
+from partirvm.setup.refusals import check_aborted
 from partirvm.setup.resolve import resolve, resume_spec
 from partirvm.setup.search import Interrupted, StoppedError
 from partirvm.setup.spec import LIMITS, FitSpec
@@ -179,7 +179,7 @@ def decided(
     ``rows`` are those that its checkpoint has seen, None where there is none: then nothing was computed yet, and other
     limits make it resolve anew. Raises ``MissingDataError`` for a checkpoint whose spec is lost.
     """
-    look(interrupted)
+    check_aborted(interrupted)
     stored = store.decided(allow_code=allow_code)
     if stored is None:
         if rows is not None:

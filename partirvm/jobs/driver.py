@@ -276,10 +276,10 @@ class Driver:
         """Fits side by side that need a pass for each step: the next pass of all of them is one reading of the rows."""
         courses, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
         while going := [k for k, course in enumerate(courses) if course.reason is None]:
-            blocks = self._passes([courses[k].wanted for k in going])
+            blocks = self._passes([courses[k].next_pass for k in going])
             for k, block in zip(going, blocks, strict=True):
                 began = time.perf_counter()
-                courses[k] = courses[k].heard(block, self._check)
+                courses[k] = courses[k].advance(block, self._check)
                 seconds[k] += time.perf_counter() - began
                 self.watcher.on_step(courses[k].info, tasks[k].candidates)
                 self._check()

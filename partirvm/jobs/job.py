@@ -20,7 +20,7 @@ from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.setup.relevance import relevances, told_bases
+from partirvm.setup.relevance import basis_functions_json, relevances
 
 Place: TypeAlias = str | os.PathLike[str] | None
 """A path or URL, or None for the stored one."""
@@ -275,11 +275,11 @@ class Job:
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def bases(self) -> list[dict[str, Any]]:
-        """Relevance of the explicit basis functions as plain JSON: ``setup.relevance.told_bases``.
+        """Relevance of the explicit basis functions as plain JSON: ``setup.relevance.basis_functions_json``.
 
         Empty where there are none, or no model yet. Raises as ``model``.
         """
-        return told_bases(self._described()) if self.store.has_model() else []
+        return basis_functions_json(self._described()) if self.store.has_model() else []
 
     def _described(self) -> AnyModel:
         """The model, without its code: it cannot be evaluated, only inspected."""

@@ -11,7 +11,7 @@ from partirvm.data import Source
 from partirvm.jobs.driver import Checkpoint, Driver, Journal, Outcome, Watcher
 from partirvm.jobs.kernel_blocks import keeping_blocks
 from partirvm.jobs.warn import warn_of_data, warn_of_limits, warn_of_outcome
-from partirvm.setup.search import telling
+from partirvm.setup.search import kernel_texts
 from partirvm.setup.spec import FitSpec
 from partirvm.strategies import strategy_for
 
@@ -43,7 +43,7 @@ def run(
         held_out=held_out,
         watcher=watcher or Watcher(),
         interrupted=interrupted,
-        told=telling(source.columns.features),
+        told=kernel_texts(source.columns.features),
     )
     for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)

@@ -1,4 +1,4 @@
-"""Likelihoods: the model of a target given the linear predictors. One file each, found by name in one registry."""
+"""Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds them by name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ AnyLikelihood: TypeAlias = Likelihood[Any, Any]
 LIKELIHOODS: dict[str, AnyLikelihood] = {
     each.name: each for each in (GAUSSIAN, BERNOULLI, SoftmaxLikelihood(), OneVsRestLikelihood())
 }
-"""Every likelihood by name. A new one becomes available by an entry here, under its ``words``."""
+"""Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
 
 def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
-    """The likelihood for an option's value, of a target with K = ``n_classes`` classes (0 for regression).
+    """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
 
-    ``word`` is the value of ``multi_class`` in classification, of ``noise_variance`` in regression.
-    Raises ``KeyError`` if no likelihood of such a target has this word.
+    The option is ``multi_class`` in classification and ``noise_variance`` in regression. ``KeyError`` is raised if no
+    likelihood has this word.
 
     >>> likelihood_for(2, "ovr").name, likelihood_for(3, "auto").name, likelihood_for(0, 0.25).name
     ('bernoulli', 'multinomial', 'gaussian')
@@ -36,12 +36,12 @@ def likelihood_for(n_classes: int, word: float | str) -> AnyLikelihood:
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:
-    """The words that select a likelihood in classification (``classes``) or regression.
+    """Return the option values that select a likelihood in classification (``classes=True``) or regression.
 
     >>> words_of(classes=True), words_of(classes=False)
     (('auto', 'multinomial', 'ovr'), ('estimate',))
     """
-    found = (word for each in LIKELIHOODS.values() if each.of_classes == classes for word in each.words)
+    found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
 
 

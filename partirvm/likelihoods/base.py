@@ -1,10 +1,10 @@
 """The interface of a likelihood, and the two kinds of fit that a driver performs.
 
-A likelihood is the model of a target given the linear predictors f = Φw. It is a small frozen value, found by name in
-``likelihoods.LIKELIHOODS``, and offers what every strategy needs: where a fit starts, what new columns have to be
-measured by, how a fit goes on, how it is scored and recorded. Of a fit, strategies read what ``Fit`` has, and no more.
+A likelihood is the model of a target given the linear predictors f = Φw. Every likelihood is a small immutable object,
+registered by name in ``likelihoods.LIKELIHOODS``. Its methods start fits, request statistics of new columns, continue
+fits, score them and describe them in the history. Strategies read only the attributes of ``Fit``.
 
-A fit is performed in one of two ways. A ``DenseFit`` has all its statistics and runs to its end in one place. A
+There are two kinds of fit. A ``DenseFit`` holds all its statistics and runs to its end without reading rows. A
 ``PassFit`` needs a pass over the rows for each step.
 """
 
@@ -33,7 +33,7 @@ OnStep = Callable[[StepInfo], None]
 
 
 class Fit(Protocol):
-    """A fit of M columns with these labels (M,) to ``n`` rows; ``log_evidence`` in nats."""
+    """A fit of M columns, which have these labels (M,), to ``n`` rows; ``log_evidence`` is in nats."""
 
     @property
     def n(self) -> int: ...
@@ -46,12 +46,12 @@ class Fit(Protocol):
     @property
     def log_evidence(self) -> float: ...
     def losses(self) -> Float:
-        """Evidence that each column's deletion would cost (M,), nats."""
+        """Return, for each column, the decrease of the evidence if this column is deleted (M,), nats."""
         ...
 
 
 class FitProblem(Protocol):
-    """The part of a problem that likelihoods use (``strategies.problem.Problem``)."""
+    """The attributes of ``strategies.problem.Problem`` that likelihoods use."""
 
     @property
     def n_rows(self) -> int: ...
@@ -72,7 +72,7 @@ class FitProblem(Protocol):
 
 
 class FitOptions(Protocol):
-    """The part of the options that likelihoods use (``strategies.problem.Options``)."""
+    """The attributes of ``strategies.problem.Options`` that likelihoods use."""
 
     @property
     def solver(self) -> str: ...
@@ -87,48 +87,54 @@ class FitOptions(Protocol):
 
 
 class DenseFit(ABC):
-    """A fit whose statistics are all there. ``candidates`` is for the watcher."""
+    """A fit that holds all its statistics. ``candidates`` is for progress reports only."""
 
     candidates: int
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Where the fit ends, and why. ``on_step`` is called after each step, and may raise to stop."""
+        """Run the fit; return its final state and the reason of the end.
+
+        ``on_step`` is called after each step, and may raise an exception to stop the fit.
+        """
 
 
-class Course(Protocol):
-    """A fit under way that needs a pass for each step; over once there is a ``reason``."""
+class RunningFit(Protocol):
+    """A running fit that needs a pass for each step. The fit has ended if ``reason`` is not None."""
 
     @property
     def reason(self) -> Termination | None: ...
     @property
-    def wanted(self) -> Pass:
-        """The pass that comes next."""
+    def next_pass(self) -> Pass:
+        """The next pass."""
         ...
 
     @property
     def fit(self) -> Any:
-        """The fit where it stands, after the first pass."""
+        """The current state of the fit; available after the first pass."""
         ...
 
     @property
     def info(self) -> StepInfo:
-        """What the last step did; feeds reports only."""
+        """Information about the last step, for reports only."""
         ...
 
-    def heard(self, block: Any, look: Callable[[], None] = ...) -> Course:
-        """Go on with the statistic of the pass. ``look`` is called between dense iterations, and may raise."""
+    def advance(self, block: Any, poll: Callable[[], None] = ...) -> RunningFit:
+        """Continue with the statistic of the pass.
+
+        ``poll`` is called between dense iterations, and may raise an exception to stop the fit.
+        """
         ...
 
 
 class PassFit(ABC):
-    """A fit that needs a pass for each step. ``candidates`` is for the watcher."""
+    """A fit that needs a pass for each step. ``candidates`` is for progress reports only."""
 
     candidates: int
 
     @abstractmethod
-    def begun(self) -> Course:
-        """The fit before its first pass."""
+    def begun(self) -> RunningFit:
+        """Return the running fit before its first pass."""
 
 
 F = TypeVar("F", bound=Fit)
@@ -137,10 +143,10 @@ W = TypeVar("W")
 
 @dataclass(frozen=True)
 class Begin:
-    """How a fit is to begin and end: ``rule`` ends it, ``rows`` are those it sees (increasing), None for all.
+    """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
-    ``warm`` is where a fit over other rows begins, None to go on from the fit at hand. With ``hold`` α stays as it is.
-    ``pool`` holds candidates for a solver that forms their statistics on demand.
+    ``warm`` is the start of a fit over other rows than before; None means the current fit. If ``hold`` is true, α stays
+    fixed. ``pool`` holds candidates for a solver that computes their statistics on demand.
     """
 
     rule: StopRule
@@ -152,121 +158,123 @@ class Begin:
 
 
 class Likelihood(Protocol[F, W]):
-    """The model of a target given linear predictors; its fits are F, the starts of fits over other rows W.
+    """The model of a target given the linear predictors.
 
-    Verbs that return passes may return none; the verb that takes their statistics is then called without any.
+    F is the type of fits. W is the type of warm starts: initial values of fits over other rows. Methods that return
+    passes may return an empty tuple. The method that processes their statistics is then called without statistics.
     """
 
     name: ClassVar[str]
-    of_classes: ClassVar[bool] = False
-    """True for a classification."""
+    classifies: ClassVar[bool] = False
+    """True for classification."""
     words: ClassVar[tuple[str, ...]]
-    """By what it is asked for: values of ``multi_class`` for classes, of ``noise_variance`` for a number."""
+    """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
     has_noise: ClassVar[bool] = False
-    """Whether fits have a noise variance, which may be measured over other rows than the posterior's."""
+    """True if fits have a noise variance, which may be estimated from other rows than the posterior."""
     draws_pools: ClassVar[bool] = False
-    """Whether pools of candidates for ``gains`` are drawn by ``errors``; else they are random rows."""
+    """True if ``errors`` draws the pools of candidates for ``gains``; otherwise pools are random rows."""
     early_rows: ClassVar[int] = 4000
-    """Rows that the small fit of a run out of time sees, at most (``strategies.early``)."""
+    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.early``)."""
     relearns: ClassVar[bool] = False
-    """Whether a learned kernel is learned again as the vectors grow (``strategies.relearning``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearning``)."""
 
     @property
     def measured_by(self) -> Likelihood[Any, Any]:
-        """The likelihood of the small fits by which a kernel is learned and the partition size is measured."""
+        """The likelihood of the small fits that learn a kernel and measure the partition size."""
         return self
 
     def serves(self, n_classes: int, word: float | str) -> bool:
-        """Whether it is the one of a target of so many classes (0 for a number) that a word or number asks for."""
-        return self.of_classes == (n_classes > 0) and word in self.words
+        """Return whether an option value selects this likelihood for ``n_classes`` classes (0 for regression)."""
+        return self.classifies == (n_classes > 0) and word in self.words
 
     @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
-        """C, the number of linear predictors, for so many classes (0 for a target that is a number)."""
+        """Return C, the number of linear predictors for ``n_classes`` classes (0 for regression)."""
 
     @abstractmethod
     def model(self, design: Design, fit: F, columns: Columns, moderate: bool) -> AnyModel:
-        """What a fit leaves for prediction; ``moderate`` is for probabilities of classes."""
+        """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
 
     @abstractmethod
     def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
-        """Multiplications and additions of one step of a fit."""
+        """Return the number of multiplications and additions of one step of a fit."""
 
-    # where a fit begins
+    # initial values of fits
 
     @abstractmethod
     def start(self, problem: FitProblem) -> F:
-        """The fit of no columns."""
+        """Return the fit without columns."""
 
     @abstractmethod
     def warm(self, fit: F) -> W:
-        """Where a fit over other rows, or of more columns, begins: as this fit stands."""
+        """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
     @abstractmethod
     def merge(self, left: W, right: W, labels: Int) -> W:
-        """Where a fit of the columns of two others together begins, as far as they are among ``labels``."""
+        """Return a start for the joined columns of two fits, restricted to the columns ``labels``."""
 
     def measure(self, fit: F, kept: Design, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """The passes over ``rows`` for statistics of the columns of ``new`` beside those of the fit, ``kept``."""
+        """Return the passes over ``rows`` that extend the statistics of the columns ``kept`` by the columns ``new``."""
         return ()
 
     def join(self, fit: F, kept: Design, new: Design, *statistics: Any) -> F:
-        """The fit with the columns of ``new``, by the statistics of ``measure``, over the rows that it has seen."""
+        """Return the fit extended by the columns of ``new``, from the statistics of ``measure`` over the same rows."""
         return fit
 
     def restart(self, problem: FitProblem, options: FitOptions, fit: F, warm: W, design: Design, *statistics: Any) -> F:
-        """A fit of the columns of ``design`` over other rows than ``fit``, from ``warm`` on.
+        """Return a fit of the columns of ``design`` over other rows than ``fit``, started at ``warm``.
 
-        The statistics are those of ``measure`` for no kept columns; for a likelihood with noise of its own rows
-        there are those over the latter, too.
+        The statistics are the results of ``measure`` without kept columns. If the noise variance is estimated from
+        other rows than the posterior, the statistics over these other rows follow.
         """
         return fit
 
     def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """The pass by which a first fit of all candidates does without the products of all pairs, if there is one."""
+        """Return a pass that replaces the Gram pass when all rows are candidates of a first fit, or no pass."""
         return ()
 
     def from_design(
         self, problem: FitProblem, options: FitOptions, fit: F, design: Design, *statistics: Any
     ) -> tuple[F, Any]:
-        """The first fit by the statistics of ``first_design``, and the pool of its candidates, if it needs one."""
+        """Return the first fit from the statistics of ``first_design``, and the pool of candidates or None."""
         return fit, None
 
-    # how it goes on
+    # continuation of fits
 
     @abstractmethod
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: F, begin: Begin) -> DenseFit | PassFit:
-        """The instruction to fit the columns of ``design``, from where ``fit`` stands."""
+        """Return the instruction to fit the columns of ``design``, started at ``fit``."""
 
     def again(self, fit: F) -> F:
-        """The fit with its iterations counted from zero."""
+        """Return the fit with its count of iterations reset to zero."""
         return fit
 
     def settling(
         self, problem: FitProblem, design: Design, fit: F, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
-        """The passes over ``rows`` that measure a fit anew: for the ``last`` word on it, or to go on with full digits.
+        """Return the passes over ``rows`` that compute the residual of a fit.
 
-        ``whole`` says that the fit's statistics are of all rows.
+        With ``last`` the residual gives the final noise variance. Otherwise the residual replaces statistics that lost
+        digits by cancellation, and the fit continues. ``whole`` is true if the fit uses all rows.
         """
         return ()
 
     def settle(self, fit: F, *statistics: Any, last: bool) -> F:
-        """The fit by the statistics of ``settling``."""
+        """Return the fit, updated with the statistics of ``settling``."""
         return fit
 
     def grow(self, problem: FitProblem, design: Design, fit: F, rows: Int) -> tuple[Pass, ...]:
-        """The passes over ``rows`` alone, that came later, by which a fit of all rows before is one of all now.
+        """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.
 
-        An empty tuple where that takes a fit over all rows.
+        The result is an empty tuple if the statistics cannot be extended, so that a fit over all rows is necessary.
         """
         return ()
 
     def grown(self, problem: FitProblem, design: Design, fit: F, *statistics: Any) -> F:
-        """The fit by the statistics of ``grow``."""
+        """Return the fit, extended by the statistics of ``grow``."""
         return fit
 
-    # which rows become candidates
+    # choice of candidates
 
     @abstractmethod
     def errors(
@@ -280,66 +288,70 @@ class Likelihood(Protocol[F, W]):
         draw: tuple[int, int] | None = None,
         floor: float = 0.0,
     ) -> Pass:
-        """The pass for the ``count`` rows of largest error outside ``used``, among ``rows``.
+        """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), rows are drawn at random by error + ``floor``, where ``draws_pools``.
+        With a ``draw`` (a seed), rows are drawn with probabilities proportional to error + ``floor``. Only likelihoods
+        with ``draws_pools`` support a ``draw``.
         """
 
     @abstractmethod
     def largest(self, statistic: Any) -> LargestErrors:
-        """The rows that ``errors`` found."""
+        """Return the rows from the statistic of ``errors``."""
 
     @abstractmethod
     def gain_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:
-        """The pass for ``gains``."""
+        """Return the pass that ``gains`` needs."""
 
     @abstractmethod
     def gains(self, fit: F, statistic: Any) -> Float:
-        """Evidence that each column of a pool would bring by itself (Q,), nats (Tipping & Faul 2003)."""
+        """Return the evidence gain (Q,) of adding each column of a pool alone, in nats (Tipping & Faul 2003)."""
 
     @abstractmethod
     def size_pass(self, design: Design, fit: F, pool: Design, rows: Int | None) -> Pass:
-        """The pass for ``sizes``."""
+        """Return the pass that ``sizes`` needs."""
 
     @abstractmethod
     def sizes(self, fit: F, pool: Design, statistic: Any, alpha: float) -> Float:
-        """The largest |w| of each column of a pool (Q,), of this α each, in the MAP solution with the fit's columns."""
+        """Return the largest |w| of each column of a pool (Q,) in the MAP solution of all columns.
+
+        ``alpha`` is the α of each column of the pool; the columns of the fit keep their α.
+        """
 
     # scores and history
 
     @abstractmethod
     def score(self, design: Design, fit: F, moderate: bool) -> Pass:
-        """The pass over held-out rows that scores a fit, in the target's own units; it has a ``loss``."""
+        """Return the pass over held-out rows that scores a fit in the target's units; its statistic has a ``loss``."""
 
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
-        """Fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
 
-    # checkpoints: names, arrays and scalars, with which the same bits are made again
+    # checkpoints: names, arrays and scalars from which the same bits are restored
 
     @abstractmethod
     def pack(self, fit: F) -> dict[str, Any]:
-        """A fit, without what the problem and its design say."""
+        """Return the part of a fit that does not follow from the problem and the design."""
 
     @abstractmethod
     def unpack(self, problem: FitProblem, design: Design, packed: dict[str, Any]) -> F:
-        """The fit of the columns of ``design`` of which ``pack`` made this.
+        """Return the fit of the columns of ``design`` from the result of ``pack``.
 
-        ``KeyError``, ``TypeError`` or ``ValueError`` for names or values that cannot be those of such a fit.
+        ``KeyError``, ``TypeError`` or ``ValueError`` is raised for names or values that are invalid for a fit.
         """
 
     @abstractmethod
     def pack_warm(self, warm: W) -> dict[str, Any]:
-        """Where a fit over other rows begins."""
+        """Return a warm start as names, arrays and scalars."""
 
     @abstractmethod
     def unpack_warm(self, problem: FitProblem, packed: dict[str, Any]) -> W:
-        """The beginning of which ``pack_warm`` made this. Raises as ``unpack`` does."""
+        """Return the warm start from the result of ``pack_warm``; errors are those of ``unpack``."""
 
     def pack_scores(self, scores: Any) -> dict[str, Any] | None:
-        """Scores of held-out rows (None if there are none), or None where a checkpoint does not keep them."""
+        """Return scores of held-out rows for a checkpoint; None if there are none or if they are not stored."""
         return None
 
     def unpack_scores(self, packed: dict[str, Any] | None) -> Any:
-        """The scores of which ``pack_scores`` made this."""
+        """Return the scores from the result of ``pack_scores``."""
         return None

@@ -16,5 +16,5 @@ class BernoulliLikelihood(ClassLikelihood):
     words: ClassVar[tuple[str, ...]] = ("auto", "multinomial", "ovr")
 
     def serves(self, n_classes: int, word: float | str) -> bool:
-        """Two classes need one output."""
+        """Return whether there are two classes; they need only one linear predictor."""
         return n_classes == 2 and word in self.words

@@ -1,4 +1,4 @@
-"""Columns of a design by their labels."""
+"""Functions that find columns of a design by their labels."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Labelled(Protocol):
 
 
 def labels_of(design: Design) -> Int:
-    """Labels of all columns of a design, the leading ones first."""
+    """Return the labels of all columns of a design, the leading columns first."""
     return np.concatenate([design.leading, design.labels])
 
 
-def positions(wanted: Int, labels: Int) -> Int:
-    """Where the wanted labels stand among ``labels``, which hold them all.
+def positions(selected: Int, labels: Int) -> Int:
+    """Return the positions of the labels ``selected`` in ``labels``, which contains all of them.
 
     >>> positions(np.array([7, -1]), np.array([-1, 3, 7])).tolist()
     [2, 0]
     """
     order = np.argsort(labels, kind="stable")
-    return order[np.searchsorted(labels, wanted, sorter=order)]
+    return order[np.searchsorted(labels, selected, sorter=order)]
 
 
 def survivors(design: Design, fit: Labelled) -> Design:
-    """The columns of ``design`` that are still in the fit, in the fit's order."""
+    """Return the columns of ``design`` that remain in the fit, in the order of the fit."""
     labels = fit.labels
     return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])

@@ -1,7 +1,7 @@
 """The Gaussian likelihood of a numeric target: t = Φw + noise of variance σ² = 1/β.
 
-Gram statistics over the rows are sufficient, so that a fit is dense: one pass brings new columns, and α and β are found
-without another. Of several targets, which share columns and α, each has its own β.
+Gram statistics over the rows are sufficient, so that fits are dense: one pass gives the statistics of new columns, and
+α and β are found without further passes. Several targets share columns and α; each target has a separate β.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 FIRST_NOISE = 0.1
-"""σ² at the start, as a fraction of the target's mean square (Tipping's choice)."""
+"""Initial σ² as a fraction of the target variance (Tipping's choice)."""
 
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
-    """A dense fit: step from ``start`` until ``rule`` ends it. ``candidates`` is for the watcher.
+    """A dense fit: iterations from ``start`` until ``rule`` ends the fit. ``candidates`` is for progress reports only.
 
-    ``solver`` says how (``core.solvers``); candidates of actions from nothing may be in a ``pool``.
+    ``solver`` is a name of ``core.solvers``. If the solver "fast" begins without columns, ``pool`` has the candidates.
     """
 
     start: HyperState
@@ -63,13 +63,13 @@ class Solve(DenseFit):
     pool: Pool | None = None
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
-        """Where the fit ends, and why."""
+        """Run the fit; return its final state and the reason of the end."""
         return solvers.solve(self.start, self.rule, self.solver, on_step, self.pool)
 
 
 @dataclass(frozen=True)
 class Warm:
-    """Start of a fit over other rows: α (M,) of the columns with these labels, and β; other columns are new."""
+    """Start of a fit over other rows: α (M,) of the columns with these labels, and β. Other columns are new."""
 
     labels: Int
     alpha: Float
@@ -80,22 +80,23 @@ class Warm:
 
     @classmethod
     def of(cls, fit: HyperState) -> Warm:
-        """The start that continues this fit."""
+        """Return the start that continues this fit."""
         return cls(fit.statistics.labels, fit.alpha, fit.beta, fit.target_variance, fit.fixed_noise, fit.prior)
 
     def merge(self, other: Warm, labels: Int) -> Warm:
-        """A start for the columns of two fits together, restricted to ``labels``.
+        """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Columns of one fit excuse those of the other; started at the α that they had alone, they drive each other out
-        before their noise has fallen. At ``HOPE`` × α the data speak first. β is the larger one.
+        Columns of the two fits explain the same data. Started at the α of the separate fits, they would eliminate each
+        other before the noise variance has decreased. They start at ``HOPE`` × α, so that the prior is weak at first.
+        β is the larger one of the two fits.
         """
-        both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
+        joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
-        there = np.isin(both, labels)
-        return replace(self, labels=both[there], alpha=HOPE * alpha[there], beta=_larger(self.beta, other.beta))
+        kept = np.isin(joined, labels)
+        return replace(self, labels=joined[kept], alpha=HOPE * alpha[kept], beta=_larger(self.beta, other.beta))
 
     def begun(self, statistics: GramStatistics) -> HyperState:
-        """The fit of these statistics of the same columns."""
+        """Return a fit with these statistics, which have the same columns."""
         return init(
             statistics,
             self.alpha,
@@ -108,7 +109,7 @@ class Warm:
 
 @dataclass(frozen=True)
 class GaussianLikelihood(Likelihood[HyperState, Warm]):
-    """A numeric target with Gaussian noise of one variance, estimated or given."""
+    """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
     name: ClassVar[str] = "gaussian"
     words: ClassVar[tuple[str, ...]] = ("estimate",)
@@ -116,23 +117,23 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
     relearns: ClassVar[bool] = True
 
     def serves(self, n_classes: int, word: float | str) -> bool:
-        """A numeric ``noise_variance`` means this likelihood."""
+        """Return whether the target is numeric and ``word`` is "estimate" or a noise variance."""
         return super().serves(n_classes, word) or (n_classes == 0 and not isinstance(word, str))
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
-        """Means and variances of a new noisy target."""
+        """Return the model, which predicts the mean and variance of a new noisy target."""
         return Model.from_fit(design, fit, columns)
 
     def n_outputs(self, n_classes: int) -> int:
-        """One."""
+        """Return 1, the number of linear predictors per target."""
         return 1
 
     def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
-        """Those of a factorisation for each target."""
+        """Return the flops of one factorisation per target."""
         return float(problem.n_targets * columns**3)
 
     def start(self, problem: FitProblem) -> HyperState:
-        """The fit of no columns: the model is the target's mean."""
+        """Return the fit without columns, whose prediction is the target's mean."""
         statistics = GramStatistics.empty(problem.empty.basis, problem.n_targets)
         target_variance = (
             (problem.target_variance or 1.0) if problem.target_variances is None else problem.target_variances
@@ -150,19 +151,19 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         )
 
     def warm(self, fit: HyperState) -> Warm:
-        """Its α and β."""
+        """Return α and β of the fit."""
         return Warm.of(fit)
 
     def merge(self, left: Warm, right: Warm, labels: Int) -> Warm:
-        """See ``Warm.merge``."""
+        """Return the merged start (``Warm.merge``)."""
         return left.merge(right, labels)
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """One pass for the Gram products of the new columns."""
+        """Return one pass for the Gram products of the new columns."""
         return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
 
     def join(self, fit: HyperState, kept: Design, new: Design, *statistics: GramBlock) -> HyperState:
-        """Kept α and β stay, new columns start where Tipping & Faul put them."""
+        """Extend the fit; α and β stay, and the α of new columns follows from Tipping & Faul's optimum."""
         (block,) = statistics
         extended = fit.statistics.extend(labels_of(new), block, new.basis)
         return _enter(fit, extended, labels_of(kept.join(new)))
@@ -176,7 +177,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         design: Design,
         *statistics: GramBlock,
     ) -> HyperState:
-        """α and β as far as ``warm`` has them. A second block is of the rows that σ² is to come from."""
+        """Return a fit started at the α and β of ``warm``; σ² is estimated from the second block, if there is one."""
         block, *noise = statistics
         empty, labels = GramStatistics.empty(design.basis, problem.n_targets), labels_of(design)
         old = warm.labels
@@ -195,34 +196,37 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         )
 
     def first_design(self, problem: FitProblem, options: FitOptions, new: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Actions need the Gram matrix of columns that join, and not of all: the design is no larger."""
+        """Return a pass for the design, if ``solver`` is "fast" or "auto" and supports this problem.
+
+        These solvers need Gram products only of columns that join; the design takes no more memory than all products.
+        """
         acts = options.solver in ("fast", "auto") and problem.prior == FLAT and problem.n_targets == 1
         return (DesignPass(new, rows),) if acts else ()
 
     def from_design(
         self, problem: FitProblem, options: FitOptions, fit: HyperState, design: Design, *statistics: DesignRows
     ) -> tuple[HyperState, Pool | None]:
-        """Actions take what they need of the Gram matrix; the fixed point needs all of it."""
+        """Return the first fit: with "fast", a pool of candidates; with "auto", a fit of the whole Gram matrix."""
         (rows,) = statistics
         if options.solver == "auto":
             return self.restart(problem, options, fit, self.warm(fit), design, rows.gram()), None
         return fit, Pool(design.basis, labels_of(design), rows.joined())
 
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        """A dense fit, without its cancellation guard where σ² comes from other rows."""
+        """Return a dense fit; its guard against cancellation is off if σ² is estimated from other rows."""
         rule = begin.rule if fit.noise is None else replace(begin.rule, guard=False)
         return Solve(fit, rule, begin.candidates, options.solver, begin.pool)
 
     def again(self, fit: HyperState) -> HyperState:
-        """The same with its iterations counted from zero."""
+        """Return the fit with its count of iterations reset to zero."""
         return replace(fit, iteration=0)
 
     def settling(
         self, problem: FitProblem, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
     ) -> tuple[Pass, ...]:
-        """The residual and, at the end, the leave-one-out errors, in one pass.
+        """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
 
-        Rows are left out of a fit of one target that has seen all, and has estimated its noise.
+        Leave-one-out errors are computed for one target, if the fit used all rows and estimated its noise variance.
         """
         found = fit.posterior
         residual = ResidualPass(design, found.means, rows=rows)
@@ -232,16 +236,16 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         return left_out, residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Statistics of the residual target; at the end also its noise variance and posterior."""
+        """Return the fit with statistics of the residual target; a last fit gets its final noise variance."""
         *left_out, found = statistics
         return settle(fit, found, *left_out) if last else rebase(fit, found)
 
     def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Int) -> tuple[Pass, ...]:
-        """Statistics of the new rows: with those of the rows before they are those of all."""
+        """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
         return self.measure(self.start(problem), problem.empty, design, rows)
 
     def grown(self, problem: FitProblem, design: Design, fit: HyperState, *statistics: GramBlock) -> HyperState:
-        """The fit at its α and β, with the sum of both."""
+        """Return the fit with the sum of old and new statistics, at the same α and β."""
         (block,) = statistics
         empty = GramStatistics.empty(design.basis, problem.n_targets)
         return Warm.of(fit).begun(fit.statistics.merge(empty.extend(labels_of(design), block, design.basis)))
@@ -257,19 +261,19 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         draw: tuple[int, int] | None = None,
         floor: float = 0.0,
     ) -> Pass:
-        """By absolute residual."""
+        """Return the pass that finds the rows of largest absolute residual."""
         return ResidualPass(design, fit.posterior.means, count, used, rows)
 
     def largest(self, statistic: ResidualStatistics) -> LargestErrors:
-        """Those of the residual pass."""
+        """Return the rows that the residual pass found."""
         return statistic.largest
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
-        """Products of the pool's columns with the fit's, and of each with itself."""
+        """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
 
     def gains(self, fit: HyperState, statistic: CrossBlock) -> Float:
-        """``statistic`` may come from a sample of the rows; it is scaled up to all of them."""
+        """Return the gains; a ``statistic`` from a sample is scaled up to the rows of the fit."""
         scale = fit.statistics.n / statistic.n if fit.statistics.n else 1.0
         cross, diagonal, projection = (
             each * scale for each in (statistic.cross, statistic.diagonal, statistic.projection)
@@ -278,22 +282,22 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         return joint_gain(s, q, fit.prior.alpha)
 
     def size_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
-        """Gram products of all columns together."""
+        """Return a pass for the Gram products of the pool's columns with all columns."""
         return GramPass(design, pool, fit.statistics.offset, rows=rows)
 
     def sizes(self, fit: HyperState, pool: Design, statistic: GramBlock, alpha: float) -> Float:
-        """Of several targets it is the largest over these."""
+        """Return the sizes; with several targets, the largest over the targets."""
         extended = fit.statistics.extend(pool.labels, statistic, pool.basis)
         together = np.concatenate([fit.alpha, np.full(len(pool.labels), alpha)])
         found: Float = np.abs(any_posterior(extended, together, fit.beta).means[len(fit.alpha) :]).max(axis=1)
         return found
 
     def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        """Squared error and log density."""
+        """Return the pass that scores the model by its stated uncertainty."""
         return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: FitProblem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
-        """In the target's own units."""
+        """Return fields of the history in the units of the target."""
         scale, n = problem.empty.scaling.t_scale, fit.statistics.n
         return {
             "rows": n or problem.n_rows,
@@ -310,38 +314,38 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         }
 
     def pack(self, fit: HyperState) -> Packed:
-        """Statistics, posteriors, α and β."""
+        """Return statistics, posteriors, α and β."""
         return pack_dense(fit)
 
     def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> HyperState:
-        """The prior, and what is known of the noise, are the problem's."""
+        """Return the fit; the prior and the options of the noise variance come from the problem."""
         return unpack_dense(packed, self.start(problem), design, several=problem.target_variances is not None)
 
     def pack_warm(self, warm: Warm) -> Packed:
-        """α and β by labels."""
+        """Return labels, α and β."""
         return named(warm, ("labels", "alpha", "beta"))
 
     def unpack_warm(self, problem: FitProblem, packed: Packed) -> Warm:
-        """The rest is the problem's."""
+        """Return the start; all other fields come from the problem."""
         return replace(Warm.of(self.start(problem)), **packed)
 
     def pack_scores(self, scores: Scores | None) -> Packed | None:
-        """Their sums."""
+        """Return the sums of the scores."""
         return None if scores is None else named(scores, SCORES)
 
     def unpack_scores(self, packed: Packed | None) -> Scores | None:
-        """Scores of these sums."""
+        """Return scores with these sums."""
         return None if packed is None else Scores(**packed)
 
 
 def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
-    """The same α and β with statistics of the residual target, so that nothing cancels."""
+    """Replace the statistics by those of the residual target, which avoids cancellation; α and β stay."""
     statistics = fit.statistics.rebase(fit.posterior.means, found.projection, found.sum_squares)
     return replace(fit, statistics=statistics, found=any_posterior(statistics, fit.alpha, fit.beta))
 
 
 def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
-    """The final noise variance, from the measured residual, with its posterior and evidence."""
+    """Return the fit with its final noise variance, from the residual pass, and the new posterior and evidence."""
     calibration = None
     if left_out is not None:
         calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
@@ -358,7 +362,7 @@ def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None 
 
 
 def root_mean(errors: Float) -> float:
-    """Root mean square over targets of their root mean square errors (T,)."""
+    """Return the root mean square over targets of the root mean square errors (T,)."""
     if len(errors) == 1:
         return float(errors[0])
     unit = power_of_two(errors.max())
@@ -366,7 +370,7 @@ def root_mean(errors: Float) -> float:
 
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
-    """Start a fit of ``statistics``, which hold the columns of ``fit`` first; it ends up in the order of labels."""
+    """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
     beta, new = fit.beta, slice(fit.statistics.n_columns, None)
     precision = np.multiply.outer(np.diagonal(statistics.gram), beta)
     entry = joint_entry(*candidate_factors(fit, statistics), precision[new], fit.prior.alpha)
@@ -386,14 +390,14 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
 
 
 def _larger(beta: float | Float, other: float | Float) -> float | Float:
-    """The larger β, target by target."""
+    """Return the larger β for each target."""
     if isinstance(beta, np.ndarray):
         return np.maximum(beta, other)
     return max(beta, other)
 
 
 def _train_rmse(fit: HyperState, scale: Float) -> float:
-    """Root mean square of the residual over the rows that σ² comes from, and over targets, in their own units (T,)."""
+    """Return the root mean square residual over targets and the rows for σ², in units of the targets."""
     n, residual = fit.statistics.n, np.atleast_1d(fit.posterior.residual)
     if fit.noise is not None:
         n, residual = fit.noise.n, residuals(fit.noise, fit.posterior.means)
@@ -401,7 +405,7 @@ def _train_rmse(fit: HyperState, scale: Float) -> float:
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
-    """Fields of history for a noise variance of standardised targets that have these scales (T,)."""
+    """Return fields of the history for the noise variance of standardised targets with these scales (T,)."""
     with np.errstate(over="ignore", under="ignore"):
         mean = float(np.mean(scale**2 * variance))
     return {"noise_variance": mean if np.isfinite(mean) else None, "noise_sd": root_mean(scale * np.sqrt(variance))}

@@ -1,4 +1,4 @@
-"""Passes of a regression: Gram products, residuals, leave-one-out errors, scores."""
+"""Passes of regression: Gram products, residuals, leave-one-out errors, scores."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _Total = TypeVar("_Total", Scores, TargetScores)
 
 @dataclass(frozen=True)
 class GramPass(Pass):
-    """What the columns of ``new`` add to those of ``kept``; answered by a ``core.statistics.GramBlock``.
+    """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing). ``offset`` (M_kept, T) is that of the statistics
-    to be extended. With ``diagonal`` the (P, P) block is left out but for its diagonal: a ``CrossBlock``.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None. ``offset`` (M_kept, T) is the
+    offset of the statistics to be extended. With ``diagonal``, only the diagonal of the products of ``new`` with
+    ``new`` is computed: the result is a ``CrossBlock``.
     """
 
     name: ClassVar[str] = "gram"
@@ -41,11 +42,11 @@ class GramPass(Pass):
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """Those of both."""
+        """The designs ``kept`` and ``new``."""
         return self.kept, self.new
 
     def statistic(self, tile: TileRows) -> GramBlock | CrossBlock:
-        """Products of the tile's rows."""
+        """Return the products over the tile's rows."""
         make: Callable[..., Any] = CrossBlock.of if self.diagonal else GramBlock.of
         total: Any = None
         for panel, kept, new in tile.panels(self.rows, self.kept, self.new):
@@ -59,9 +60,9 @@ class GramPass(Pass):
 
 @dataclass(frozen=True)
 class DesignPass(DesignedPass):
-    """Rows of the design itself, and of the target; answered by ``core.on_demand.DesignRows``.
+    """Pass for the design matrix and the target: a ``core.on_demand.DesignRows``.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "design"
@@ -69,7 +70,7 @@ class DesignPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> DesignRows:
-        """The tile's rows."""
+        """Return the tile's rows of design and target."""
         scaling = self.design.scaling
 
         def rows(panel: Panel, block: Float) -> DesignRows:
@@ -80,10 +81,10 @@ class DesignPass(DesignedPass):
 
 @dataclass(frozen=True)
 class ResidualPass(DesignedPass):
-    """Residuals of the mean μ (M, T); answered by a ``core.residuals.ResidualStatistics``.
+    """Pass for residuals of the mean μ (M, T): a ``core.residuals.ResidualStatistics``.
 
-    ``select`` rows of largest error are reported, none of those in ``exclude`` (sorted row numbers) among them. Over
-    all rows, or over those of ``rows`` (row numbers, increasing).
+    The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "residual"
@@ -94,7 +95,7 @@ class ResidualPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> ResidualStatistics:
-        """Residuals of the tile's rows."""
+        """Return residual statistics of the tile's rows."""
         return cast(ResidualStatistics, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
@@ -112,9 +113,9 @@ class ResidualPass(DesignedPass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(DesignedPass):
-    """Errors of rows left out of a fit with mean μ (M,), root (M, M) and β; answered by a ``core.left_out.LeftOut``.
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    The pass reads all rows, or those of ``rows`` (row numbers, increasing).
     """
 
     name: ClassVar[str] = "residual"
@@ -125,7 +126,7 @@ class LeaveOneOutPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> LeftOut:
-        """Errors of the tile's rows."""
+        """Return leave-one-out errors of the tile's rows."""
         return cast(LeftOut, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> LeftOut:
@@ -142,10 +143,10 @@ class LeaveOneOutPass(DesignedPass):
 
 @dataclass(frozen=True)
 class ScorePass(DesignedPass):
-    """Over the held-out rows: ``core.residuals.Scores`` of a fit, in the target's own units.
+    """Pass over the held-out rows for scores in the units of the target: a ``core.residuals.Scores``.
 
-    ``mean`` (M,), ``root`` (M, M) and ``noise_variance``; of T targets (M, T), (T, M, M) and (T,). ``multiples`` are
-    the half widths of intervals in standard deviations (``core.residuals.LEVELS``).
+    ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
+    ``multiples`` are the half widths of intervals in standard deviations (``core.residuals.LEVELS``).
     """
 
     name: ClassVar[str] = "held-out"
@@ -164,11 +165,11 @@ class ScorePass(DesignedPass):
         return cls(stated.design, stated.mean, stated.root, noise, model.multiples(LEVELS))
 
     def statistic(self, tile: TileRows) -> Any:
-        """Scores of the tile's rows, targets together."""
+        """Return scores of the tile's rows, combined over targets."""
         return self._scores(tile, Scores.over)
 
     def _scores(self, tile: TileRows, of: Callable[[list[Scores]], _Total]) -> _Total:
-        """What ``of`` makes of the scores of each target, summed over panels."""
+        """Return the sum over panels of ``of(scores of each target)``."""
         scaling, n_targets = self.design.scaling, len(self.design.scaling.t_scale)
         means = self.mean.reshape(-1, n_targets)
         roots = self.root.reshape(n_targets, len(means), len(means))
@@ -190,19 +191,19 @@ class ScorePass(DesignedPass):
 
 @dataclass(frozen=True)
 class TargetScorePass(ScorePass):
-    """The same of each target by itself: answered by ``core.residuals.TargetScores``."""
+    """Pass over the held-out rows for separate scores of each target: a ``core.residuals.TargetScores``."""
 
     def statistic(self, tile: TileRows) -> Any:
-        """Scores of the tile's rows, each target by itself."""
+        """Return separate scores of each target over the tile's rows."""
         return self._scores(tile, lambda each: TargetScores(tuple(each)))
 
 
 @dataclass(frozen=True)
 class AugmentPass(DesignedPass):
-    """What extra columns have to do with all rows and a model of mean (M,); answered by ``core.augment.ExtraColumns``.
+    """Pass for products of extra columns with a model's columns and residuals: a ``core.augment.ExtraColumns``.
 
-    ``extras`` are designs whose columns, G in all, follow each other. Each is evaluated and multiplied by itself, so
-    that no column's bits depend on the designs beside its own.
+    ``mean`` (M,) is the mean of the weights. ``extras`` are designs with G columns in all. Each design is evaluated and
+    multiplied separately, so that the bits of its columns do not depend on the other designs.
     """
 
     name: ClassVar[str] = "augment"
@@ -211,7 +212,7 @@ class AugmentPass(DesignedPass):
     extras: tuple[Design, ...]
 
     def statistic(self, tile: TileRows) -> ExtraColumns:
-        """Products of the tile's rows."""
+        """Return the products over the tile's rows."""
         design, ends = self.design, np.cumsum([0, *(extra.n_columns for extra in self.extras)])
         widest = max((extra.n_columns for extra in self.extras), default=0)
         place = np.empty(min(PANEL_ROWS, len(tile.X)) * widest)

@@ -1,7 +1,7 @@
-"""Laplace's approximation, shared by all likelihoods whose posterior is that of a quadratic about the mode.
+"""Laplace's approximation: fits of likelihoods whose posterior is approximated by a quadratic at the mode.
 
-A fit needs a pass for each step, since the quadratic changes with the weights: a ``Newton`` instruction is performed
-pass by pass. A likelihood says by which passes its quadratic, its errors and its gains are measured.
+A fit needs a pass for each step, since the quadratic changes with the weights. The driver therefore performs a
+``Newton`` instruction pass by pass. Each likelihood defines the passes for its quadratic, its errors and its gains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit: α and weights, (M, C), of the columns with these labels; other columns are new."""
+    """Start of a fit: α and weights, (M, C), of the columns with these labels. Other columns are new."""
 
     labels: Int
     alpha: Float
@@ -46,23 +46,23 @@ class Start:
 
     @classmethod
     def of(cls, fit: LaplaceState) -> Start:
-        """The start that continues this fit."""
+        """Return the start that continues this fit."""
         return cls(fit.labels, fit.alpha, fit.mean)
 
     def merge(self, other: Start, labels: Int) -> Start:
-        """A start for the columns of two fits together, restricted to ``labels``.
+        """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Both explain the same data, so each begins with half its weights, and with ``HOPE`` × α, as columns that enter
-        do.
+        The two fits explain the same data, so that columns start with half their weights. Their α is multiplied by
+        ``HOPE``, as for new columns.
         """
-        both, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
+        joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         alpha = np.concatenate([self.alpha, other.alpha])[first]
         weights = np.concatenate([self.weights, other.weights])[first]
-        there = np.isin(both, labels)
-        return Start(both[there], HOPE * alpha[there], 0.5 * weights[there])
+        kept = np.isin(joined, labels)
+        return Start(joined[kept], HOPE * alpha[kept], 0.5 * weights[kept])
 
     def placed(self, labels: Int) -> Float:
-        """Weights (M, C) of the columns with these labels, zero for those that are new."""
+        """Return the weights (M, C) of the columns with these labels, zero for new columns."""
         weights = np.zeros((len(labels), self.weights.shape[1]))
         known = np.flatnonzero(np.isin(labels, self.labels))
         weights[known] = self.weights[positions(labels[known], self.labels)]
@@ -70,47 +70,50 @@ class Start:
 
 
 class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
-    """A likelihood of the linear predictors whose fits are found by Newton steps."""
+    """Base class of likelihoods that are fitted by Newton steps."""
 
     draws_pools: ClassVar[bool] = True
     early_rows: ClassVar[int] = 2000
 
     @abstractmethod
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> Pass:
-        """The pass at weights (M, C) for the likelihood's quadratic there, a ``core.logistic.LogisticBlock``."""
+        """Return the pass for the likelihood's quadratic at weights (M, C), a ``core.logistic.LogisticBlock``."""
 
     def n_likelihoods(self, outputs: int) -> int:
-        """L, the number of log likelihoods of a block: one, or one per output if outputs are independent."""
+        """Return L, the number of log likelihoods of a block: one, or one per output if outputs are independent."""
         return 1
 
     def step_flops(self, problem: FitProblem, rows: int, columns: int) -> float:
-        """Those of a pass and of a factorisation for each output."""
+        """Return the flops of one pass and of one factorisation for all outputs."""
         outputs = problem.n_outputs
         return float(rows * columns**2 * outputs * (outputs + 1) + (columns * outputs) ** 3)
 
     def start(self, problem: FitProblem) -> LaplaceState:
-        """The fit of no column: all linear predictors are zero."""
+        """Return the fit without columns, whose linear predictors are zero."""
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
         block = LogisticBlock(np.zeros(self.n_likelihoods(outputs)), none, np.zeros((outputs, 0, 0)), 0, 0)
         return init(self.name, np.zeros(0, np.int64), none, none, block, problem.prior)
 
     def warm(self, fit: LaplaceState) -> Start:
-        """Its α and weights."""
+        """Return α and weights of the fit."""
         return Start.of(fit)
 
     def merge(self, left: Start, right: Start, labels: Int) -> Start:
-        """See ``Start.merge``."""
+        """Return the merged start (``Start.merge``)."""
         return left.merge(right, labels)
 
     def fit(self, problem: FitProblem, options: FitOptions, design: Design, fit: LaplaceState, begin: Begin) -> Newton:
-        """A fit pass by pass, whose iterations are passes."""
+        """Return a fit that needs a pass for each step; its iterations are passes."""
         rule = replace(begin.rule, max_iterations=options.max_passes, guard=False)
         start, solver = begin.warm or Start.of(fit), options.solver
         return Newton(design, self, start, rule, begin.candidates, begin.rows, problem.prior, solver, begin.hold)
 
     def gains(self, fit: LaplaceState, statistic: LogisticCross) -> Float:
-        """Summed over outputs (Tipping & Faul 2003, eq. 27); ``statistic`` is scaled up to all rows of the fit."""
+        """Return gains summed over outputs (Tipping & Faul 2003, eq. 27).
+
+        A ``statistic`` from a sample is scaled up to the rows of the fit.
+        """
         scale = fit.n / statistic.n if fit.n else 1.0
         cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
         s, q = trial_factors(fit, cross, diagonal, scale * statistic.gradient)
@@ -118,11 +121,11 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         return gains
 
     def size_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        """The quadratic of all columns together, about the fit's mode."""
+        """Return the pass for the quadratic of all columns at the fit's mode."""
         return self.quadratic(design.join(pool), _extended(fit.mean, pool, 0.0), rows)
 
     def sizes(self, fit: LaplaceState, pool: Design, statistic: LogisticBlock, alpha: float) -> Float:
-        """One Newton step from the fit's mode; the largest over outputs."""
+        """Return the largest |w| over outputs after one Newton step from the fit's mode."""
         labels = np.concatenate([fit.labels, pool.labels])
         together, weights = _extended(fit.alpha, pool, alpha), _extended(fit.mean, pool, 0.0)
         moved = init(fit.likelihood, labels, together, weights, statistic).mean
@@ -130,7 +133,7 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         return found
 
     def record(self, problem: FitProblem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
-        """The evidence; there is no noise."""
+        """Return sizes and evidence; there is no noise variance."""
         return {
             "rows": fit.n,
             "vectors": fit.n_vectors,
@@ -141,37 +144,37 @@ class LaplaceLikelihood(Likelihood[LaplaceState, Start]):
         }
 
     def pack(self, fit: LaplaceState) -> Packed:
-        """α and weights, the quadratic, and the posteriors at the mode."""
+        """Return α, weights, the quadratic, and the posteriors at the mode."""
         return pack_laplace(fit)
 
     def unpack(self, problem: FitProblem, design: Design, packed: Packed) -> LaplaceState:
-        """The prior is the problem's."""
+        """Return the fit; the prior comes from the problem."""
         return unpack_laplace(packed, self.name, problem.prior)
 
     def pack_warm(self, warm: Start) -> Packed:
-        """α and weights by labels."""
+        """Return labels, α and weights."""
         return named(warm, ("labels", "alpha", "weights"))
 
     def unpack_warm(self, problem: FitProblem, packed: Packed) -> Start:
-        """A start says all by itself."""
+        """Return the start; the problem is not needed."""
         return Start(**packed)
 
 
 class ClassLikelihood(LaplaceLikelihood):
-    """A likelihood of classes by the link of its name in ``core.link.LINKS``."""
+    """Base class of classification likelihoods; ``name`` is also the name of the link in ``core.link.LINKS``."""
 
-    of_classes: ClassVar[bool] = True
+    classifies: ClassVar[bool] = True
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        """Probabilities of classes."""
+        """Return the model, which predicts class probabilities."""
         return ClassModel.from_fit(design, fit, columns, self.name, moderate)
 
     def n_outputs(self, n_classes: int) -> int:
-        """The number of outputs of its link."""
+        """Return the number of outputs of the link."""
         return LINKS[self.name].n_outputs(n_classes)
 
     def quadratic(self, design: Design, weights: Float, rows: Int | None) -> LogisticPass:
-        """The logistic pass."""
+        """Return the logistic pass."""
         return LogisticPass(design, weights, self.name, rows)
 
     def errors(
@@ -185,23 +188,23 @@ class ClassLikelihood(LaplaceLikelihood):
         draw: tuple[int, int] | None = None,
         floor: float = 0.0,
     ) -> Pass:
-        """By the improbability of a row's class."""
+        """Return the pass that finds the rows whose class has the smallest probability."""
         return MisclassificationPass(design, fit.mean, self.name, count, used, draw, floor, rows)
 
     def largest(self, statistic: LargestErrors) -> LargestErrors:
-        """The statistic itself."""
+        """Return the statistic, which holds the rows."""
         return statistic
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        """Products of the pool's columns with the fit's, weighted by the curvature."""
+        """Return a pass for products of the pool's and the fit's columns, weighted by the curvature."""
         return GainPass(design, fit.weights, self.name, pool, rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
-        """Log loss and wrong classes."""
+        """Return the pass for log loss and wrongly classified rows."""
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: FitProblem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
-        """With log loss and the fraction of wrong classes."""
+        """Return sizes, evidence, log loss and the fraction of wrongly classified rows."""
         n = max(fit.n, 1)
         return {
             **super().record(problem, fit, scores),
@@ -214,11 +217,11 @@ class ClassLikelihood(LaplaceLikelihood):
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends it.
+    """A fit of the columns of ``design``: passes and Newton steps until ``rule`` ends the fit.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing). ``candidates`` is for the watcher. ``prior`` is
-    that of each α; with the ``solver`` "fast" columns that are new wait to be added (``core.fast_laplace``). With
-    ``hold`` α stays as it is, and only the mode is sought.
+    The passes read the rows ``rows`` (row numbers, increasing), or all rows if None. ``candidates`` is for progress
+    reports only. ``prior`` is the prior of each α. With the ``solver`` "fast", new columns are inactive at first and
+    are added step by step (``core.fast_laplace``). With ``hold`` α stays fixed, and only the mode is computed.
     """
 
     design: Design
@@ -231,59 +234,59 @@ class Newton(PassFit):
     solver: str = "fixed-point"
     hold: bool = False
 
-    def begun(self) -> NewtonCourse:
-        """The fit before its first pass."""
-        return NewtonCourse(self)
+    def begun(self) -> RunningNewton:
+        """Return the running fit before its first pass."""
+        return RunningNewton(self)
 
 
 @dataclass(frozen=True)
-class NewtonCourse:
-    """A ``Newton`` under way; ``search`` is None before its first pass is back."""
+class RunningNewton:
+    """A running ``Newton`` fit; ``search`` is None until the first pass is finished."""
 
     task: Newton
     search: Search | None = None
     reason: Termination | None = None
 
     @property
-    def wanted(self) -> Pass:
-        """The pass that comes next."""
+    def next_pass(self) -> Pass:
+        """The next pass."""
         task = self.task
         if self.search is None:
             return task.likelihood.quadratic(task.design, task.start.placed(labels_of(task.design)), task.rows)
         trial = self.search.trial
         return task.likelihood.quadratic(survivors(task.design, trial), trial.weights, task.rows)
 
-    def heard(self, block: LogisticBlock, look: Callable[[], None] = lambda: None) -> NewtonCourse:
-        """Go on with the statistic of the pass; with a ``reason`` it is over, and ``fit`` is where it ended.
+    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> RunningNewton:
+        """Continue with the statistic of the pass; if the result has a ``reason``, the fit has ended.
 
-        ``look`` is called between dense iterations, and may raise.
+        ``poll`` is called between dense iterations, and may raise an exception to stop the fit.
         """
         task = self.task
         if self.search is not None:
-            search, reason = receive(self.search, block, self.rule, look)
+            search, reason = receive(self.search, block, self.rule, poll)
             return replace(self, search=search, reason=reason)
         labels, start = labels_of(task.design), task.start
-        there = np.isin(start.labels, labels)
-        known = start.labels[there], start.alpha[there], start.weights[there]
+        kept = np.isin(start.labels, labels)
+        known = start.labels[kept], start.alpha[kept], start.weights[kept]
         first = enter(task.likelihood.name, labels, block, *known, task.prior, wait=self.fast)
         first = replace(first, passes=1)
-        return replace(self, search=settle(first) if task.hold else begin(first, self.rule, look, fast=self.fast))
+        return replace(self, search=settle(first) if task.hold else begin(first, self.rule, poll, fast=self.fast))
 
     @property
     def fast(self) -> bool:
-        """True for ``solver="fast"``; ``auto`` is the fixed point."""
+        """True for ``solver="fast"``; "auto" means the fixed point."""
         return self.task.solver == "fast"
 
     @property
     def rule(self) -> StopRule:
-        """When it ends: a fit by actions that begins with few vectors has nothing to prune, and converges."""
+        """The rule that ends the fit. With "fast", a fit that begins with few vectors ignores ``stop_fraction``."""
         rule, start = self.task.rule, self.task.start
         begun = np.isin(self.task.design.labels, start.labels).sum()
         return replace(rule, vectors=None) if self.fast and rule.vectors is not None and begun <= rule.vectors else rule
 
     @property
     def info(self) -> StepInfo:
-        """The last step, for reports only."""
+        """Information about the last step, for reports only."""
         fit = self.fit
         return StepInfo(fit.passes, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
 
@@ -295,5 +298,5 @@ class NewtonCourse:
 
 
 def _extended(values: Float, pool: Design, other: float) -> Float:
-    """Values (M, C) of the fit's columns, and after them this one for each of the pool's."""
+    """Return the values (M, C) of the fit's columns, followed by ``other`` for each column of the pool."""
     return np.concatenate([values, np.full((len(pool.labels), values.shape[1]), other)])

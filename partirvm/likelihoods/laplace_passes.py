@@ -1,4 +1,4 @@
-"""Passes of a classification: the quadratic of the likelihood, improbable rows, gains of a pool, scores."""
+"""Passes of classification: the likelihood's quadratic, rows of improbable class, gains of a pool, scores."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LogisticPass(DesignedPass):
-    """Log likelihood, gradient and curvature at weights ``mean`` (M, C); answered by a ``core.logistic.LogisticBlock``.
+    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.logistic.LogisticBlock``.
 
-    Over all rows, or over those of ``rows`` (row numbers, increasing).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "newton"
@@ -34,7 +34,7 @@ class LogisticPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> LogisticBlock:
-        """The quadratic of the tile's rows."""
+        """Return the quadratic over the tile's rows."""
         total: LogisticBlock | None = None
         for panel, block in tile.panels(self.rows, self.design):
             part = LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
@@ -44,11 +44,11 @@ class LogisticPass(DesignedPass):
 
 @dataclass(frozen=True)
 class MisclassificationPass(DesignedPass):
-    """Rows whose class has the smallest predicted probability; answered by a ``core.residuals.LargestErrors``.
+    """Pass for the rows whose class has the smallest predicted probability p_t: a ``core.residuals.LargestErrors``.
 
-    ``select`` rows of largest 1 − p_t are reported, none of those in ``exclude`` (sorted row numbers) among them. With
-    a ``draw`` (two whole numbers, a seed) they are drawn at random instead, a row's chance in proportion to
-    1 − p_t + ``floor``. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    The result has the ``select`` rows of largest 1 − p_t outside ``exclude`` (sorted row numbers). With a ``draw`` (two
+    integers, a seed) the rows are drawn at random instead, with probabilities proportional to 1 − p_t + ``floor``.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "misclassification"
@@ -62,7 +62,7 @@ class MisclassificationPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> LargestErrors:
-        """Those of the tile's rows."""
+        """Return the selected rows of the tile."""
         return cast(LargestErrors, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> LargestErrors:
@@ -75,9 +75,10 @@ class MisclassificationPass(DesignedPass):
 
 @dataclass(frozen=True)
 class GainPass(DesignedPass):
-    """What s and q of the columns of ``pool`` need beside those of ``design`` at weights ``mean`` (M, C).
+    """Pass for the sparsity and quality factors of the columns of ``pool``: a ``core.logistic.LogisticCross``.
 
-    Answered by a ``core.logistic.LogisticCross``. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    The factors are relative to the columns of ``design`` at weights ``mean`` (M, C).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "gain"
@@ -89,11 +90,11 @@ class GainPass(DesignedPass):
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """Those of both."""
+        """The designs ``design`` and ``pool``."""
         return self.design, self.pool
 
     def statistic(self, tile: TileRows) -> LogisticCross:
-        """Products of the tile's rows."""
+        """Return the products over the tile's rows."""
         total: LogisticCross | None = None
         for panel, kept, pool in tile.panels(self.rows, self.design, self.pool):
             part = LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
@@ -103,10 +104,11 @@ class GainPass(DesignedPass):
 
 @dataclass(frozen=True)
 class LogisticScorePass(DesignedPass):
-    """Over the held-out rows: ``core.scores.ClassScores`` of a classification of mean (M, C) and roots (C, M, M) of Σ.
+    """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
 
-    With ``moderate`` the linear predictors are moderated by their variances first. ``codes`` (K',) are the codes that
-    the fit has for the codes 0 … K'−1 of the data; None where they are the same.
+    ``mean`` (M, C) are the weights, ``roots`` (C, M, M) are roots of Σ. With ``moderate`` the linear predictors are
+    first moderated by their variances. ``codes`` (K',) are the class codes of the fit for the codes 0 … K'−1 of the
+    data; None means that fit and data have equal codes.
     """
 
     name: ClassVar[str] = "held-out"
@@ -119,7 +121,7 @@ class LogisticScorePass(DesignedPass):
     codes: tuple[int, ...] | None = None
 
     def statistic(self, tile: TileRows) -> ClassScores:
-        """Scores of the tile's rows."""
+        """Return scores of the tile's rows."""
         f = np.empty((len(tile.X), self.mean.shape[1]))
         for panel, block in tile.panels(None, self.design):
             rows = slice(panel.rows[0] - tile.start, panel.rows[-1] - tile.start + 1)
@@ -129,5 +131,5 @@ class LogisticScorePass(DesignedPass):
         codes = tile.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]
-        # one ranking of a tile: sorting and joining those of its panels would take longer than their design
+        # rank the whole tile at once: merging sorted panels would take longer than evaluating their design
         return ClassScores.of(codes, probabilities(self.likelihood, f), f[:, 0] if f.shape[1] == 1 else None)

@@ -1,4 +1,4 @@
-"""Fits as names, arrays and scalars: the part of a checkpoint that is a likelihood's own (``jobs.checkpoint``)."""
+"""Fits as names, arrays and scalars: the part of a checkpoint that depends on the likelihood (``jobs.checkpoint``)."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ POSTERIOR = (
 BLOCK = ("log_likelihood", "gradient", "curvature", "wrong", "n", "nll")
 CALIBRATION = ("n", "noise_variance", "overconfidence", "top", "quantiles")
 SCORES = ("n", "square", "absolute", "nll", "crps", "interval_score", "covered", "unit")
-NUMBERS = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
-CLASSES = ("labels", "alpha", "weights", "passes")
+DENSE = ("alpha", "beta", "iteration", "floored", "noise_share", "noise_every", "entered")
+LAPLACE = ("labels", "alpha", "weights", "passes")
 
 
 def named(value: Any, names: Iterable[str]) -> Packed:
-    """Attributes of a value by their names."""
+    """Return these attributes of a value by name."""
     return {name: getattr(value, name) for name in names}
 
 
 def picked(packed: Packed, names: Iterable[str]) -> Packed:
-    """Items with these names. Raises ``KeyError`` where one is missing."""
+    """Return the items with these names; ``KeyError`` is raised if one is missing."""
     return {name: packed[name] for name in names}
 
 
 def pack_dense(fit: HyperState) -> Packed:
-    """A fit by Gram statistics."""
+    """Return a fit of Gram statistics as names, arrays and scalars."""
     found = fit.posterior
     each = found.each if isinstance(found, JointPosterior) else (found,)
     return {
@@ -47,12 +47,12 @@ def pack_dense(fit: HyperState) -> Packed:
         "noise": None if fit.noise is None else named(fit.noise, STATISTICS),
         "calibration": None if fit.calibration is None else named(fit.calibration, CALIBRATION),
         "posteriors": [named(one, POSTERIOR) for one in each],
-        **named(fit, NUMBERS),
+        **named(fit, DENSE),
     }
 
 
 def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: bool) -> HyperState:
-    """The fit of these columns that began at ``start``, of ``several`` targets or of one."""
+    """Return the fit of the design's columns; ``start`` gives all fields that are not packed."""
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
     noise, calibration = packed["noise"], packed["calibration"]
     return replace(
@@ -61,18 +61,18 @@ def unpack_dense(packed: Packed, start: HyperState, design: Design, *, several: 
         noise=None if noise is None else GramStatistics(design.basis, **noise),
         calibration=None if calibration is None else Calibration(**calibration),
         found=JointPosterior(posteriors) if several else posteriors[0],
-        **picked(packed, NUMBERS),
+        **picked(packed, DENSE),
     )
 
 
 def pack_laplace(fit: LaplaceState) -> Packed:
-    """A fit by Laplace's approximation."""
+    """Return a fit by Laplace's approximation as names, arrays and scalars."""
     posteriors = [named(each, POSTERIOR) for each in fit.posteriors]
-    return {**named(fit, CLASSES), "posteriors": posteriors, "block": named(fit.block, BLOCK)}
+    return {**named(fit, LAPLACE), "posteriors": posteriors, "block": named(fit.block, BLOCK)}
 
 
 def unpack_laplace(packed: Packed, likelihood: str, prior: Prior) -> LaplaceState:
-    """The fit by the likelihood of this name."""
+    """Return the fit, for the likelihood of this name."""
     posteriors = tuple(Posterior(**each) for each in packed["posteriors"])
-    block, own = LogisticBlock(**packed["block"]), picked(packed, CLASSES)
+    block, own = LogisticBlock(**packed["block"]), picked(packed, LAPLACE)
     return LaplaceState(likelihood, block=block, posteriors=posteriors, prior=prior, **own)

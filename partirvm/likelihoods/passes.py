@@ -1,8 +1,8 @@
-"""Passes over the rows: the base class, and the rows as a pass reads them.
+"""Base class of passes over the rows, and the rows that a pass receives.
 
-A *pass* maps a pure function over tiles of rows to a statistic, which is summed over tiles in a fixed tree. Each class
-of passes states its ``name``, its designs, which rows it reads, and the statistic of one tile; executors use nothing
-else. Passes are frozen dataclasses of module level, so that workers can unpickle them.
+A *pass* computes a statistic of each tile with a pure function, and sums the statistics in a fixed tree. Each class of
+passes defines a ``name``, the designs, the rows to read, and the statistic of one tile. Executors use only these
+attributes. Passes are frozen dataclasses at module level, so that workers can unpickle them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Panel:
 
 
 class TileRows(Protocol):
-    """One tile of rows as a pass gets it: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None, all float64.
+    """One tile of rows, the input of a pass: ``X`` (n, d), ``t`` (n, T), ``weights`` (n,) or None, all float64.
 
-    ``start`` is the number of the first row. The arrays must not be written to.
+    ``start`` is the number of the first row. The arrays must not be changed.
     """
 
     @property
@@ -50,18 +50,19 @@ class TileRows(Protocol):
     def weights(self) -> Float | None: ...
 
     def panels(self, rows: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Panels of the tile's rows, of those among ``rows`` (increasing) if given, each with a block of each design.
+        """Return panels of the tile's rows (only those in ``rows``, if given), each with a block of each design.
 
-        A block (n, M) lies in the place of the panel before, and may be written to.
+        ``rows`` are increasing row numbers. A block (n, M) reuses the memory of the previous panel's block and may be
+        changed.
         """
         ...
 
 
 class Pass(ABC):
-    """A pass over the rows of a source. ``rows`` are the numbers of those it reads (increasing), None for all."""
+    """A pass over rows of the data. ``rows`` are the numbers of the rows to read (increasing), None for all."""
 
     name: ClassVar[str]
-    """Its name in progress reports."""
+    """Name of the pass in progress reports."""
     held_out: ClassVar[bool] = False
     """True for a pass over the held-out rows, False for the training rows."""
     rows: Int | None = None
@@ -69,14 +70,14 @@ class Pass(ABC):
     @property
     @abstractmethod
     def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks it evaluates."""
+        """The designs whose blocks the pass evaluates."""
 
     @abstractmethod
     def statistic(self, tile: TileRows) -> Any:
-        """The statistic of one tile; statistics are added by ``+``."""
+        """Return the statistic of one tile; statistics are added by ``+``."""
 
     def count(self, n_rows: int) -> int:
-        """The number of rows that the pass reads, of ``n_rows``."""
+        """Return the number of rows that the pass reads if the data have ``n_rows`` rows."""
         return n_rows if self.rows is None else len(self.rows)
 
 
@@ -87,16 +88,16 @@ class DesignedPass(Pass):
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """The one design."""
+        """The only design."""
         return (self.design,)
 
     def summed(self, tile: TileRows, statistic: Callable[[Panel, Float], Any]) -> Any:
-        """The sum over panels of ``statistic(panel, block)``."""
+        """Return the sum over panels of ``statistic(panel, block)``."""
         return reduce(add, starmap(statistic, tile.panels(self.rows, self.design)))
 
 
 def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
-    """Which rows (n,) of a panel have a weight above zero and are not in ``exclude`` (sorted row numbers)."""
+    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
     if panel.weights is not None:
         found &= panel.weights > 0
@@ -104,5 +105,5 @@ def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
 
 
 def between(sorted_rows: Int, first: int, last: int) -> Int:
-    """Those of the sorted row numbers that are from ``first`` to ``last``."""
+    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included."""
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]

@@ -1,4 +1,4 @@
-"""Passes of kernel learning: slopes of the tied evidence in the kernel's parameters."""
+"""Passes of kernel learning: derivatives of the tied evidence by the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LogDetGradientPass(DesignedPass):
-    """Φᵀc (M, C), an array: how log|H| changes with the weights ``mean`` (M, C) of classes (``core.tied_laplace``).
+    """Pass for Φᵀc (M, C), the gradient of log|H| by the weights of a classification (``core.tied_laplace``).
 
-    ``covariance`` (C, M, M) is Σ. Over all rows, or over those of ``rows`` (row numbers, increasing).
+    ``mean`` (M, C) are the weights, ``covariance`` (C, M, M) is Σ.
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "log-det-gradient"
@@ -33,7 +34,7 @@ class LogDetGradientPass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> Float:
-        """That of the tile's rows."""
+        """Return the part of the tile's rows."""
 
         def statistic(panel: Panel, block: Float) -> Float:
             log_det_gradient = tied_laplace.log_det_gradient(
@@ -46,10 +47,11 @@ class LogDetGradientPass(DesignedPass):
 
 @dataclass(frozen=True)
 class SlopePass(DesignedPass):
-    """Slopes of the evidence in the kernel's log parameters, an array (p,): Σ D ∘ ∂Φ/∂ log parameter.
+    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
-    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β, or where ``likelihood`` is one of classes that of
-    ``core.tied_laplace`` with ``shift`` (M, C). Over all rows, or over those of ``rows`` (row numbers, increasing).
+    In regression, D is the matrix of ``core.tied`` at μ (M, T), Σ (T, M, M) and β. In classification, D is the matrix
+    of ``core.tied_laplace`` with ``shift`` (M, C).
+    The pass reads the rows ``rows`` (row numbers, increasing), or all rows if None.
     """
 
     name: ClassVar[str] = "slope"
@@ -62,7 +64,7 @@ class SlopePass(DesignedPass):
     rows: Int | None = None
 
     def statistic(self, tile: TileRows) -> Float:
-        """Slopes of the tile's rows."""
+        """Return the derivatives' part of the tile's rows."""
         return cast(Float, self.summed(tile, self._of_panel))
 
     def _of_panel(self, panel: Panel, block: Float) -> Float:

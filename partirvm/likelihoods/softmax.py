@@ -1,4 +1,4 @@
-"""Likelihoods of K classes with a linear predictor for each: softmax, and one class against the rest."""
+"""Likelihoods of K classes with one linear predictor per class: softmax and one-vs-rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partirvm.likelihoods.laplace import ClassLikelihood
 
 @dataclass(frozen=True)
 class SoftmaxLikelihood(ClassLikelihood):
-    """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the predictors of one column share its α."""
+    """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the K weights of a column share one α."""
 
     name: ClassVar[str] = "multinomial"
     words: ClassVar[tuple[str, ...]] = ("auto", "multinomial")
@@ -18,11 +18,11 @@ class SoftmaxLikelihood(ClassLikelihood):
 
 @dataclass(frozen=True)
 class OneVsRestLikelihood(ClassLikelihood):
-    """A Bernoulli likelihood of each class against the rest; each predictor has an α of its own."""
+    """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
 
     name: ClassVar[str] = "ovr"
     words: ClassVar[tuple[str, ...]] = ("ovr",)
 
     def n_likelihoods(self, outputs: int) -> int:
-        """One for each output."""
+        """Return one log likelihood per output."""
         return outputs

@@ -1,1 +1,1 @@
-"""Pure arithmetic: memory and cost formulas, and the plan made of them."""
+"""Formulas for the memory and the run time of a fit, and the plan computed from them. Pure arithmetic."""

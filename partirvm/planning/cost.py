@@ -1,11 +1,12 @@
-"""Floating-point work and seconds of a fit, as closed formulas over measured rates.
+"""Floating-point operations and seconds of a fit, as closed formulas of measured rates.
 
-Per row, a gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
-a residual pass evaluates M elements, a pass for Q columns on trial M + Q elements with 2MQ products; the errors of rows
-left out of the last fit come with its residuals, for M elements and 2M² products more; one dense iteration takes
-M³ + ``SQUARES`` M² (Cholesky and inverse together). Vectors fall to a fraction of each fit's candidates. With 0.5, as
-in the paper's analysis, sets grow P, 1.5P, 1.75P … 2P where rounds add to the vectors kept so far, and stay at P where
-pairs are merged.
+Per row, a Gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
+a residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
+leave-one-out errors of the last fit take M elements and 2M² products in addition to its residuals. One dense iteration
+takes M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
+
+The formulas assume that a fit keeps a constant fraction of its candidates. With the fraction 0.5, as in the paper's
+analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds, and stays at P when pairs are merged.
 """
 
 from __future__ import annotations
@@ -13,29 +14,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 NEWTON_PASSES = 25
-"""Passes expected in a fit of classes."""
+"""Expected number of passes of a classification fit."""
 
 ITERATIONS = 8
-"""Dense iterations of all columns to which those of an intermediate fit amount: columns are pruned as it goes."""
+"""Cost of an intermediate fit in dense iterations of all columns; later iterations have fewer columns."""
 
 LAST_ITERATIONS = 25
-"""The same for the last fit, which converges."""
+"""Cost of the last fit, which converges, in dense iterations of all columns."""
 
 SQUARES = 1500
-"""Multiples of M² in the cost of a dense iteration: at M of some hundreds memory and calls take longer than flops."""
+"""Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
 
 OVERHEAD = 5e-3
-"""Seconds that a fit takes beside its flops: calls, a gather, a line of history."""
+"""Seconds per fit for calls, gathering rows and a history entry."""
 
 UNLIMITED_ROUNDS = 10
-"""Rounds of a working set that an estimate assumes where the user sets no limit."""
+"""Number of working-set rounds that an estimate assumes if ``max_rounds`` is not set."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one thread does: seconds to read a row, seconds per kernel element, floating-point operations per second.
+    """Measured rates of one thread.
 
-    ``copy`` is seconds to copy an element that was kept in memory.
+    ``read`` is seconds per row read, and ``element`` is seconds per kernel element evaluated. ``product`` is
+    floating-point operations per second. ``copy`` is seconds to copy a kernel element that was kept in memory.
     """
 
     read: float
@@ -46,7 +48,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round, or the ``fits`` fits of a level: columns kept M, candidates P, passes over all rows, seconds."""
+    """The cost of one round, or of a level of ``fits`` fits: columns, candidates, passes over all rows, seconds."""
 
     kept: int
     candidates: int
@@ -58,18 +60,19 @@ class RoundCost:
 
 
 @dataclass(frozen=True)
-class Looking:
-    """How candidates are found: by the residuals of ``rows`` rows, or a pass for ``pool`` columns on trial."""
+class CandidateSearch:
+    """How candidates are selected: by the residuals of ``rows`` rows, or by a pass for ``pool`` columns on trial."""
 
     rows: int = 0
     pool: int = 0
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Rows that an intermediate fit sees: ``rows`` (None: those of its own candidates), and ``noise`` more for σ².
+class RowsUsed:
+    """Number of rows that an intermediate fit uses.
 
-    ``sampled`` says that they are one random sample, which all intermediate fits see.
+    ``rows`` is None if the fit uses only the rows of its own candidates. ``noise`` is the number of further rows for
+    σ². ``sampled`` is True if all intermediate fits use the same random sample.
     """
 
     rows: int | None
@@ -77,26 +80,28 @@ class Seen:
     sampled: bool = False
 
 
-NOT_LOOKING = Looking()
-"""Candidates at random: nothing to read for them."""
+RANDOM_SEARCH = CandidateSearch()
+"""Random selection of candidates, which reads no rows."""
 
 
 def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
-    """⌈rows/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
+    """Return ⌈rows · n_kernels / partition_size⌉, the number of partitions; 1 without a kernel."""
     return -(-rows // max(partition_size // n_kernels, 1)) if n_kernels else 1
 
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs of a fit depend on: all rows, those that fits see, how candidates are found, rates, threads.
+    """Quantities on which all costs of a fit depend.
 
-    ``outputs`` are the linear predictors of a fit of classes, 0 for one of numbers; a row offers ``n_kernels``
-    candidates, and every fit has ``n_leading`` columns beside these.
+    ``n_rows`` is the number of all rows. ``rows_used`` describes the rows of intermediate fits, and
+    ``candidate_search`` the selection of candidates. ``outputs`` is the number of linear predictors of a
+    classification, and 0 for regression. Each row has ``n_kernels`` candidates, and each fit has ``n_leading`` further
+    columns.
     """
 
     n_rows: int
-    seen: Seen
-    looking: Looking
+    rows_used: RowsUsed
+    candidate_search: CandidateSearch
     rates: Rates
     threads: int
     outputs: int = 0
@@ -105,12 +110,12 @@ class Work:
 
     @property
     def full(self) -> bool:
-        """Whether every fit sees all rows."""
-        return self.seen.rows is not None and self.seen.rows >= self.n_rows
+        """True if every fit uses all rows."""
+        return self.rows_used.rows is not None and self.rows_used.rows >= self.n_rows
 
 
 def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
-    """``fits`` gram passes over ``rows`` rows and the dense fits that follow, ``threads`` of these side by side."""
+    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel."""
     rates = work.rates
     if work.outputs:
         return newton_cost(work, rows, kept, new, fits=fits, threads=threads)
@@ -122,50 +127,50 @@ def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, thre
 
 
 def iteration_seconds(work: Work, columns: int) -> float:
-    """Seconds of one dense iteration over M columns: (M³ + ``SQUARES`` M²) products."""
+    """Estimate the seconds of one dense iteration: M³ + ``SQUARES`` M² operations for M ``columns``."""
     return float((columns**3 + SQUARES * columns**2) / work.rates.product)
 
 
 def newton_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
-    """``fits`` fits of classes of M + P columns over ``rows`` rows, and their dense updates.
+    """Estimate ``fits`` classification fits of ``kept`` + ``new`` columns over ``rows`` rows, with their dense updates.
 
-    Columns are pruned as it goes: a pass is expected to see three quarters of them.
+    Columns are pruned during a fit, so an average pass is assumed to have three quarters of them.
     """
-    rates, seen = work.rates, 0.75 * (kept + new)
-    flops = NEWTON_PASSES * fits * rows * work.outputs * seen**2
-    elements = NEWTON_PASSES * fits * rows * seen
+    rates, columns = work.rates, 0.75 * (kept + new)
+    flops = NEWTON_PASSES * fits * rows * work.outputs * columns**2
+    elements = NEWTON_PASSES * fits * rows * columns
     seconds = NEWTON_PASSES * rows * rates.read + elements * rates.element + flops / rates.product
-    solve = fits * (2 * NEWTON_PASSES * work.outputs * seen**3 / rates.product + OVERHEAD)
+    solve = fits * (2 * NEWTON_PASSES * work.outputs * columns**3 / rates.product + OVERHEAD)
     passes = NEWTON_PASSES * fits if rows >= work.n_rows else 0
     return RoundCost(kept, new, passes, flops, seconds / work.threads, solve, fits)
 
 
 def fit_cost(work: Work, kept: int, candidates: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
-    """``fits`` intermediate fits: an extension of what was kept, or all columns over the candidates' own rows."""
+    """Estimate ``fits`` intermediate fits, with extended statistics or with all columns over the candidates' rows."""
     columns = kept + candidates
-    if work.seen.rows is not None:
-        return gram_cost(work, work.seen.rows, kept, candidates, fits=fits, threads=threads)
-    cost = gram_cost(work, columns + work.seen.noise, 0, columns, fits=fits, threads=threads)
+    if work.rows_used.rows is not None:
+        return gram_cost(work, work.rows_used.rows, kept, candidates, fits=fits, threads=threads)
+    cost = gram_cost(work, columns + work.rows_used.noise, 0, columns, fits=fits, threads=threads)
     return replace(cost, kept=kept, candidates=candidates)
 
 
-def look_cost(work: Work, kept: int) -> tuple[float, int]:
-    """Seconds of the look for candidates with M kept columns, and how many passes over all rows it takes."""
-    looking, rates = work.looking, work.rates
-    rows = work.n_rows if looking.pool else looking.rows
-    elements = rows * (kept + looking.pool)
-    flops = rows * 2.0 * kept * looking.pool * max(work.outputs, 1)
+def search_cost(work: Work, kept: int) -> tuple[float, int]:
+    """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
+    candidate_search, rates = work.candidate_search, work.rates
+    rows = work.n_rows if candidate_search.pool else candidate_search.rows
+    elements = rows * (kept + candidate_search.pool)
+    flops = rows * 2.0 * kept * candidate_search.pool * max(work.outputs, 1)
     seconds = (rows * rates.read + elements * rates.element + flops / rates.product) / work.threads
     return seconds, int(rows >= work.n_rows)
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
-    """Rounds of P candidates that join what was kept; the last of them sees all rows, and converges."""
+    """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
     costs, kept = [], work.n_leading
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
-        if number and work.looking != NOT_LOOKING:
-            seconds, passes = look_cost(work, kept)
+        if number and work.candidate_search != RANDOM_SEARCH:
+            seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)
         kept = work.n_leading + int(stays * (kept - work.n_leading + partition_size))
@@ -177,7 +182,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
 
 
 def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[RoundCost]:
-    """Levels of split-and-merge, and the last fit. An odd part waits a level: of n parts ⌊n/2⌋ pairs are fitted."""
+    """Estimate the levels of split-and-merge and the last fit; of n parts ⌊n/2⌋ pairs are merged on each level."""
     costs: list[RoundCost] = []
     parts = fits = -(-work.n_rows // max(partition_size // work.n_kernels, 1))
     candidates = min(partition_size, work.n_rows * work.n_kernels)
@@ -191,9 +196,10 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
 
 
 def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
-    """The last fit of ``columns`` columns until it converges, with residuals and leave-one-out errors of all rows.
+    """Add to ``last`` the cost of convergence, and of residuals and leave-one-out errors of all rows.
 
-    These take a block of the ``kept`` columns each, a product with R, and one reading of the rows.
+    Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns;
+    the leave-one-out errors multiply the block by a triangular factor R.
     """
     if work.outputs:
         return last

@@ -1,11 +1,12 @@
-"""Where kernel blocks Φ[tile, :] are kept between passes, decided by measured rates: memory, Zarr, or nowhere.
+"""Choose where kernel blocks Φ[tile, :] are kept between passes: in memory, in Zarr on disk, or nowhere.
 
-Keeping the M columns of N rows takes f N M bytes of all workers together. In memory it gets only what the fit itself
-leaves of the limit, so that it never makes a fit impossible or smaller; on disk at most ``DISK`` of what is free.
+Keeping M columns of N rows takes f N M bytes (f = 8) over all workers together. In memory the blocks get only the bytes
+that the fit itself does not need, so keeping them never makes a fit impossible or smaller. On disk the blocks take at
+most the fraction ``DISK`` of the free bytes.
 
-Blocks are kept by default only where passes repeat their columns, as the Newton steps of classes do. Each round of a
-regression is one pass that brings new columns, and a store costs more than it saves: 1.4 million rows × 9, three
-rounds, took 48.7 s and 167 MiB without one and 52.4 s and 8.0 GiB with it.
+By default blocks are kept only if passes repeat their columns, as the Newton steps of a classification do. Each round
+of a regression is one pass with new columns, and a store then costs more than it saves: with 1.4 million rows × 9
+features, three rounds took 48.7 s and 167 MiB without a store, and 52.4 s and 8.0 GiB with a store.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from partirvm.planning.memory import FLOAT
 from partirvm.planning.units import format_bytes
 
 WORTH = 0.5
-"""An element is kept where fetching it takes less than this part of evaluating it."""
+"""Blocks are kept if fetching an element takes less than this fraction of the time to evaluate the element."""
 
 ENOUGH = 0.25
-"""Part of all blocks for which there must be memory before a disk is looked at."""
+"""Fraction of all blocks that must fit in memory; with less memory, the disk is timed as an alternative."""
 
 SHARE = 0.25
-"""Most of a memory limit that nobody set which blocks take, where nobody asked for them either."""
+"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
 
 DISK = 0.5
-"""Most of the disk's free bytes that may be taken."""
+"""Maximum fraction of the free bytes on disk that blocks may take."""
 
 USES = 4
-"""How often what is written to disk is read, for an estimate."""
+"""Assumed number of times that a block is read after it was written to disk."""
 
 
 @dataclass(frozen=True)
 class Disk:
-    """What the first tile told of a disk: seconds to write and to read an element, free bytes."""
+    """Measured properties of the disk: seconds to write and to read an element, and the number of free bytes."""
 
     write: float
     read: float
@@ -44,7 +45,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """Where blocks are kept ("memory", "zarr" or "none"), bytes expected of a process, and why there."""
+    """The chosen place of kernel blocks ("memory", "zarr" or "none"), the bytes per process, and the reason."""
 
     where: str
     bytes: int
@@ -52,7 +53,7 @@ class KernelStore:
 
     @property
     def resident(self) -> int:
-        """Bytes of it that are resident memory."""
+        """Bytes of the store that are resident memory."""
         return self.bytes if self.where == "memory" else 0
 
     def __str__(self) -> str:
@@ -73,23 +74,23 @@ def choose(
     *,
     repeats: bool,
 ) -> KernelStore:
-    """Where the blocks of so many rows and columns go, ``spare`` being bytes left in each process.
+    """Choose where the blocks of ``rows`` × ``columns`` elements are kept; ``asked`` is the option ``kernel_store``.
 
-    ``repeats`` says whether passes see the same columns again; ``disk`` is asked where it matters, and answers None
-    where there is none.
+    ``spare`` is the number of free bytes in each process. ``repeats`` is True if passes repeat their columns. ``disk``
+    times the disk; it is called only if the result matters, and returns None if no disk can be used.
     """
     if asked == "auto" and not repeats:
-        return KernelStore("none", 0, "the passes of a regression bring new columns")
+        return KernelStore("none", 0, "each pass of a regression has new columns")
     wanted = FLOAT * rows * columns // workers
     spare = min(max(spare, 0), wanted)
     if asked == "none":
-        return KernelStore("none", 0, "as asked")
+        return KernelStore("none", 0, "as requested")
     if asked == "memory":
-        return KernelStore("memory", spare, "as asked" if spare else "as asked, but the fit leaves no memory for it")
+        return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
     if asked == "zarr":
         found = disk()
         free = 0 if found is None else int(DISK * found.free / workers)
-        return KernelStore("zarr", min(wanted, free), "as asked")
+        return KernelStore("zarr", min(wanted, free), "as requested")
     element, copy = rates.element, rates.copy
     costs = f"an element takes {1e9 * element:.2g} ns to evaluate, {1e9 * copy:.2g} ns to copy"
     worth = copy < WORTH * element
@@ -97,7 +98,7 @@ def choose(
         return KernelStore("memory", spare, costs)
     found = disk()
     if found is None:
-        costs += ", and there is no disk for it"
+        costs += ", and no disk can be used"
     else:
         seconds = found.read + found.write / USES
         costs += f", {1e9 * seconds:.2g} ns from disk"
@@ -105,4 +106,4 @@ def choose(
             return KernelStore("zarr", wanted, costs)
     if worth and spare:
         return KernelStore("memory", spare, costs)
-    return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory for it")
+    return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")

@@ -1,4 +1,4 @@
-"""Making a plan: threads, columns and rounds decided by arithmetic from memory, and refused if they cannot fit."""
+"""Make a plan: compute threads, columns and rounds from the memory limit, or raise ``MemoryLimitError``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import NOT_LOOKING, Looking, Rates, Seen, Work, n_partitions
+from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates, RowsUsed, Work, n_partitions
 from partirvm.planning.memory import (
     ALLOWANCE,
     DataShape,
     StepBytes,
     batch_elements,
-    most_columns,
+    max_columns_within,
     pool_columns,
     step_bytes,
 )
@@ -21,17 +21,17 @@ from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import format_bytes
 
 LEAST_PARTITION = 50
-"""Fewest candidates to which memory lowers a partition size that was left to the plan."""
+"""Minimum to which an automatic partition size is lowered because of the memory limit."""
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
-    """Threads, and how many of the ``candidates``, for one fit of them all at once under the machine's limit.
+    """Return the number of threads and candidates for which one fit of all candidates stays within the memory limit.
 
-    2 candidates are left in any case: what cannot do even that is refused with its plan.
+    The result is at least 2 candidates. If memory does not suffice for these, ``make_plan`` raises an error later.
     """
     budget = machine.limit - machine.base - ALLOWANCE
     for threads in range(machine.threads, 0 if shrink_threads else machine.threads - 1, -1):
-        most = most_columns(shape, 1, threads, budget, whole=True) - shape.n_leading
+        most = max_columns_within(shape, 1, threads, budget, whole=True) - shape.n_leading
         if most >= candidates:
             break
     return threads, min(candidates, max(most, 2))
@@ -39,21 +39,21 @@ def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_th
 
 @dataclass(frozen=True)
 class Method:
-    """How a fit goes, as far as its plan depends on it.
+    """Properties of the strategy, the fit rows and the selection on which a plan depends.
 
-    ``seen`` are the rows of intermediate fits; ``all_rows`` says that these, and the last, see all of them; ``looking``
-    is how candidates are found.
+    ``rows_used`` describes the rows of intermediate fits. ``all_rows`` is True if all fits, including the last one, use
+    all rows. ``candidate_search`` describes the selection of candidates.
     """
 
     schedule: Schedule
-    seen: Seen
+    rows_used: RowsUsed
     all_rows: bool
-    looking: Looking = NOT_LOOKING
+    candidate_search: CandidateSearch = RANDOM_SEARCH
 
 
 @dataclass(frozen=True)
 class _Limit:
-    """What the memory limit leaves to the steps of a fit; ``whole`` says that all columns of a fit come in one pass."""
+    """Computes what fits within the memory limit; ``whole`` is True if one pass computes all columns of a fit."""
 
     shape: DataShape
     machine: Machine
@@ -64,17 +64,17 @@ class _Limit:
 
     @property
     def budget(self) -> int:
-        """Bytes beside the process itself."""
+        """Bytes for the fit: the memory limit without the base memory of the process."""
         return self.machine.limit - self.machine.base - ALLOWANCE
 
     def least_columns(self, candidates: int) -> int:
-        """Columns that a fit of so many candidates must have room for: as many that were kept, if there are."""
+        """Return the columns that must fit: ``candidates`` new ones, as many kept ones, and the leading columns."""
         return min(2 * candidates, self.shape.n_candidates) + self.shape.n_leading
 
     def fitting(self, candidates: int) -> tuple[int, int]:
-        """Threads, and the most columns that fit on these."""
+        """Return the number of threads, and the maximum number of columns with these threads."""
         for threads in range(self.machine.threads, self.least_threads - 1, -1):
-            columns = most_columns(
+            columns = max_columns_within(
                 self.shape,
                 candidates,
                 threads,
@@ -88,38 +88,38 @@ class _Limit:
         return threads, columns
 
     def step(self, columns: int, candidates: int, threads: int) -> StepBytes:
-        """Bytes of a step of so many columns, ``candidates`` of them new."""
+        """Compute the bytes of a step with ``columns`` columns, of which ``candidates`` are new."""
         kept = 0 if self.whole else columns - candidates
         pool = pool_columns(self.pool, columns - candidates) if self.whole else self.pool
         return step_bytes(self.shape, kept, columns - kept, threads, pool=pool, held_out=self.held_out)
 
     def refusal(self, candidates: int, schedule: Schedule) -> MemoryLimitError:
-        """What one round needs, what there is, and what to change."""
+        """Make the error with the memory that one round needs, the limit, and the options to change."""
         shape, machine = self.shape, self.machine
         least = step_bytes(
             shape, shape.n_leading, candidates, self.least_threads, pool=self.pool, held_out=self.held_out
         )
         what, less = f"one round of {candidates:,} candidates", "lower partition_size"
         if schedule.one_fit:
-            less = f"choose another strategy than {schedule.name!r}, which takes all candidates at once"
+            less = f"choose another strategy than {schedule.name!r}, which fits all candidates at once"
         if shape.n_leading > 1:
             what += f" and {shape.n_leading:,} columns of the basis"
-            less += " or take fewer basis functions"
+            less += " or use fewer basis functions"
         return MemoryLimitError(
             f"{what} over tiles of {shape.tile_rows:,} rows needs "
             f"{format_bytes(machine.base + ALLOWANCE + least.peak)} "
-            f"per process ({format_bytes(machine.base)} of it the process itself), the memory limit is "
+            f"per process (including {format_bytes(machine.base)} before the fit), but the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Candidates of a fit, threads, the most columns that fit on these, and notes on what held them."""
+    """Numbers of candidates, threads and columns that fit in memory, with notes about reductions."""
 
     candidates: int
     threads: int
-    most: int
+    columns: int
     notes: tuple[str, ...]
 
 
@@ -135,20 +135,20 @@ def make_plan(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """Decide threads and the most columns from memory, and estimate passes, seconds and the peak.
+    """Compute threads and the maximum number of columns from memory; estimate passes, seconds and peak memory.
 
-    ``request`` is resolved, ``method`` follows from it. ``joining`` are the rows of which partitions are made, all
-    unless given. With ``shrink_threads`` fewer threads are used where all of them would not fit, and with
-    ``shrink_partition`` fewer candidates; ``max_vectors`` bounds the candidates as the schedule has it. Raises
-    ``MemoryLimitError`` if not even one round fits, with what it needs, what it has and what to change.
+    ``request`` is resolved, and ``method`` is derived from it. ``joining`` is the number of rows that are split into
+    partitions, by default all rows. ``shrink_threads`` and ``shrink_partition`` permit fewer threads and fewer
+    candidates if memory is short. The schedule bounds the candidates by ``max_vectors``. Raises ``MemoryLimitError``
+    if one round needs more memory than the limit.
     """
-    schedule, looking = method.schedule, method.looking
+    schedule, candidate_search = method.schedule, method.candidate_search
     whole = not (schedule.has_rounds and method.all_rows) or shape.classes
-    limit = _Limit(shape, machine, looking.pool, held_out, whole, 1 if shrink_threads else machine.threads)
+    limit = _Limit(shape, machine, candidate_search.pool, held_out, whole, 1 if shrink_threads else machine.threads)
     found = _columns(limit, request, schedule, shrink=shrink_partition)
     work = _work(shape, machine, rates, method, found.threads)
     costs = schedule.costs(work, found.candidates, request.stop_fraction, request.max_rounds, joining or shape.n_rows)
-    columns = schedule.columns(costs, request.stop_fraction, found.most)
+    columns = schedule.columns(costs, request.stop_fraction, found.columns)
     step, elements = limit.step(columns, found.candidates, found.threads), 0
     if schedule.merges:
         step, elements = _side_by_side(limit, found, step, joining or shape.n_rows)
@@ -161,13 +161,13 @@ def make_plan(
         partition_size=found.candidates,
         max_rounds=request.max_rounds,
         max_vectors=request.max_vectors,
-        max_columns=found.most,
+        max_columns=found.columns,
         threads=found.threads,
         bytes=step,
         rounds=tuple(costs),
-        sample_rows=int(request.sample_rows) if method.seen.sampled else None,
+        sample_rows=int(request.sample_rows) if method.rows_used.sampled else None,
         batch_elements=elements,
-        pool=looking.pool,
+        pool=candidate_search.pool,
         outputs=work.outputs or None,
         notes=found.notes,
         joining=joining,
@@ -176,27 +176,30 @@ def make_plan(
 
 
 def _columns(limit: _Limit, request: Request, schedule: Schedule, *, shrink: bool) -> _Columns:
-    """Candidates, threads and columns under the limit; with ``shrink`` fewer candidates where not all have room."""
+    """Compute candidates, threads and columns within the limit; ``shrink`` permits fewer candidates."""
     asked, n_candidates = int(request.partition_size), limit.shape.n_candidates
     candidates = schedule.candidates(asked, request.max_vectors, n_candidates)
     held: tuple[str, ...] = ()
     if candidates < min(asked, n_candidates):
-        held = (f"P held to {candidates} by max_vectors",)
+        held = (f"partition size lowered to {candidates} because of max_vectors",)
     notes, (threads, columns) = held, limit.fitting(candidates)
     while shrink and columns < limit.least_columns(candidates) and candidates > LEAST_PARTITION:
         candidates = max(candidates // 2, LEAST_PARTITION)
         threads, columns = limit.fitting(candidates)
-        notes = (*held, f"P held to {candidates} by the memory limit")
+        notes = (*held, f"partition size lowered to {candidates} because of the memory limit")
     if not columns:
         raise limit.refusal(candidates, schedule)
     most = limit.machine.threads
     if threads < most:
-        notes += (f"{threads} of {most} threads, so that a round fits under the memory limit",)
+        notes += (f"{threads} of {most} threads are used because of the memory limit",)
     return _Columns(candidates, threads, columns, notes)
 
 
 def _side_by_side(limit: _Limit, found: _Columns, step: StepBytes, joining: int) -> tuple[StepBytes, int]:
-    """The step with the bytes of fits side by side, and the sum of their squared columns: half of what is spare."""
+    """Add the bytes of parallel fits to the step; also return the sum of their squared columns.
+
+    The parallel fits get half of the spare bytes.
+    """
     together = n_partitions(joining, found.candidates, limit.shape.n_kernels)
     elements = batch_elements(limit.shape, found.candidates, found.threads, (limit.budget - step.peak) // 2, together)
     batch = step_bytes(limit.shape, 0, 1, found.threads, elements=elements).batch
@@ -204,11 +207,11 @@ def _side_by_side(limit: _Limit, found: _Columns, step: StepBytes, joining: int)
 
 
 def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, threads: int) -> Work:
-    """What all costs of the fit depend on."""
+    """Collect the quantities on which all costs of the fit depend."""
     return Work(
         shape.n_rows,
-        method.seen,
-        method.looking,
+        method.rows_used,
+        method.candidate_search,
         rates,
         threads * machine.workers,
         shape.n_outputs if shape.classes else 0,
@@ -218,10 +221,10 @@ def _work(shape: DataShape, machine: Machine, rates: Rates, method: Method, thre
 
 
 def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bool = True) -> Plan:
-    """The plan of a working set that weighs all N rows together before each round but the first.
+    """Extend the plan of a working set whose selection fits all N rows together before each round but the first.
 
-    Each time takes a pass that brings N columns at once and a dense solve of them, in memory as a fit of all. Raises
-    ``MemoryLimitError`` where that does not fit, with what it needs, what it has and what to do instead.
+    Each selection takes a pass with N columns at once and a dense solve of N columns. Raises ``MemoryLimitError`` if
+    this needs more memory than the limit.
     """
     shape, machine = plan.shape, plan.machine
     budget, columns = machine.limit - machine.base - ALLOWANCE, shape.n_rows + shape.n_leading
@@ -231,9 +234,9 @@ def weighing_all(plan: Plan, rates: Rates, *, held_out: bool, shrink_threads: bo
             break
     else:
         raise MemoryLimitError(
-            f"selection 'map-weight' weighs all {shape.n_rows:,} rows together and needs "
-            f"{format_bytes(machine.base + ALLOWANCE + step.peak)} per process, the memory limit is "
-            f"{format_bytes(machine.limit)}: raise memory_limit, or choose selection 'gain', which asks a pool of rows"
+            f"selection 'map-weight' fits all {shape.n_rows:,} rows together and needs "
+            f"{format_bytes(machine.base + ALLOWANCE + step.peak)} per process, but the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit, or choose selection 'gain', which needs less memory"
         )
     seconds = rates.read + columns * (rates.element + columns / rates.product)
     look, solve = shape.n_rows * seconds / (threads * machine.workers), columns**3 / rates.product

@@ -1,38 +1,40 @@
 """Bytes of each step of a fit, as closed formulas.
 
-f = 8 bytes. A fit of M kept columns, P candidates and Q ≥ P columns on trial, over tiles of R rows, d features and T
-targets, with panels of B = min(PANEL_ROWS, R) rows, on ``threads`` threads (no more than there are tiles), takes on top
-of the process itself:
+Symbols: f = 8 bytes; M kept columns, P candidates and Q ≥ P columns on trial; tiles of R rows with d features and T
+targets; panels of B = min(PANEL_ROWS, R) rows. ``threads`` is at most the number of tiles. In addition to the base
+memory of the process, a fit takes:
 
-    tile      = 3 f R (d + T + 1)                      read, decoded, handed on
+    tile      = 3 f R (d + T + 1)                      read, decoded, scaled
     panel     = 2 f B (M + Q + d + 2)                  design blocks, and their weighted or widened copies
-    node      = f max((M + P) P, M Q)                  statistic of a gram pass, or of the pool's pass
+    node      = f max((M + P) P, M Q)                  statistic of a Gram pass, or of the pool's pass
     block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
     solve     = (4 T + 6) f (M + P)²                   statistics, active ones, H, factor, inverse, model
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
-    batch     = f E (4 threads + log₂ tiles + 9)       fits side by side whose squared columns sum to E
-    kept      = limit − all that, less f B C threads   most kernel blocks kept of C columns, where P = C and M = 0, or
-                                                       Q on trial if that takes more
+    batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared columns sum to E
+    kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
+                                                       M = 0, or with Q columns on trial if these take more
 
-Targets that share vectors share their Gram matrix, and each has a posterior of its own. A fit of classes has C linear
-predictors: C times node and, with C for T, best; 3 C f (M + P)² in each pass and 12 C f (M + P)² in the solve. Each
-pass brings all columns at once, C M² of them; the batch holds statistics of two passes for each fit.
+Targets that share vectors share one Gram matrix, and each target has its own posterior. A classification fit has C
+linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes 3 C f (M + P)², and the
+solve 12 C f (M + P)². Each pass computes all columns at once, C M² elements, and the batch holds the statistics of two
+passes for each fit.
 
-Where a pass brings all columns at once (``whole``: every fit of split-and-merge, and last fits over other rows than the
-ones before) M is 0 in these, and P all columns; panels of the pool's pass hold Q and the kept ones all the same.
+If a pass computes all columns at once (``whole``), M is 0 in these formulas, and P is the number of all columns. This
+applies to every fit of split-and-merge, and to a last fit over other rows than the previous fits. Panels of the pool's
+pass hold Q columns and the kept columns in this case too.
 
-A sample of R rows that small fits are made of before a fit, or beside it, is held in memory:
+A sample of R rows, for small fits before a fit or between its rounds, is held in memory:
 
-    sample    = f R (d + T + 1)                        and f R C for kernel blocks of C columns, where ``kept`` allows
+    sample    = f R (d + T + 1)                        plus f R C for kernel blocks of C columns, if ``kept`` allows
 
-A prediction with a column more for each of G test rows (``core.augment``), in pieces of C = min(EXTRA_COLUMNS, G) of
-them, takes the same tiles and, with M columns of the model,
+A prediction with one extra column for each of G test rows (``core.augment``) handles C = min(EXTRA_COLUMNS, G) of them
+at a time. The tiles are as above; with M columns of the model the prediction takes:
 
     node      = f G (M + 2)                            statistic of the extra columns
     pass      = threads (tile + 2 f B (M + C + d + 2) + f C M + node) + (log₂ tiles + threads + 2) node
-    tested    = 3 f R' (d + T + 4) + 4 f C M           a tile of R' test rows, and the end of a piece
+    tested    = 3 f R' (d + T + 4) + 4 f C M           a tile of R' test rows, and the result of C columns
 """
 
 from __future__ import annotations
@@ -43,21 +45,23 @@ from math import ceil, log2
 from partirvm.types import EXTRA_COLUMNS, PANEL_ROWS
 
 FLOAT = 8
+"""Bytes of a floating-point number."""
 
 ALLOWANCE = 48 << 20
-"""Bytes beside the formula: BLAS buffers, the interpreter's garbage, fragments."""
+"""Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
 BATCH = 64
-"""Most fits of P candidates that run side by side."""
+"""Maximum number of fits of P candidates that run in parallel."""
 
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the formulas need to know: rows, features, targets, rows per tile, linear predictors, kernels.
+    """The sizes of data and model that the formulas use.
 
-    ``n_leading`` columns beside the candidates are in every fit: the bias, or room for it, and functions of the fit's
-    own. Without a kernel (0 of them) they are all. Linear predictors are of ``classes``, or of targets that share
-    vectors.
+    ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target that
+    shares the vectors. ``n_leading`` is the number of columns in every fit besides the candidates: one for the bias
+    (reserved even without a bias) and one per explicit basis function. Without a kernel (``n_kernels`` is 0) a fit has
+    no other columns.
     """
 
     n_rows: int
@@ -71,7 +75,7 @@ class DataShape:
 
     @property
     def n_candidates(self) -> int:
-        """Basis functions that all rows offer together."""
+        """Number of candidates of all rows with all kernels."""
         return self.n_rows * self.n_kernels
 
     @property
@@ -82,7 +86,7 @@ class DataShape:
 
 @dataclass(frozen=True)
 class StepBytes:
-    """Bytes of the steps of a fit, without the process's own."""
+    """Bytes of the steps of a fit, without the base memory of the process."""
 
     tile: int
     panel: int
@@ -95,17 +99,17 @@ class StepBytes:
 
     @property
     def passing(self) -> int:
-        """During a pass in this process: what its threads and the driver hold together."""
+        """Bytes during a pass in this process, for its threads and the driver together."""
         return self.gram + self.best + self.batch
 
     @property
     def solving(self) -> int:
-        """During a dense fit."""
+        """Bytes during a dense fit."""
         return self.solve + self.best + self.batch
 
     @property
     def peak(self) -> int:
-        """The larger of both."""
+        """The larger of ``passing`` and ``solving``."""
         return max(self.passing, self.solving)
 
 
@@ -119,9 +123,9 @@ def step_bytes(
     held_out: bool = False,
     elements: int = 0,
 ) -> StepBytes:
-    """The formulas above for M = ``kept`` columns, the leading ones counted, P = ``candidates``, Q = max(P, ``pool``).
+    """Evaluate the formulas above for M = ``kept``, P = ``candidates``, Q = max(P, ``pool``), E = ``elements``.
 
-    ``elements`` is E.
+    ``kept`` includes the leading columns.
     """
     columns, d, C = kept + candidates, shape.n_features, shape.n_outputs
     busy = min(threads, shape.n_tiles)
@@ -144,7 +148,7 @@ def step_bytes(
 
 
 def pool_columns(pool: int, kept: int) -> int:
-    """Columns of the panels of a pool's pass where M is 0 in the formulas: those on trial, and the kept ones.
+    """Return the panel columns of a pool's pass if M is 0 in the formulas: the columns on trial plus the kept ones.
 
     >>> pool_columns(400, 1000), pool_columns(0, 1000)
     (1400, 0)
@@ -157,9 +161,9 @@ def _batch_element(shape: DataShape, threads: int) -> int:
 
 
 def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH) -> int:
-    """E: squared columns of fits side by side, as ``spare`` bytes allow: from one fit of P candidates to ``BATCH``.
+    """Compute E, the sum of squared columns of parallel fits for which ``spare`` bytes suffice.
 
-    No more than there are ``fits`` of P candidates.
+    E allows at least one fit of ``candidates`` columns, and at most ``BATCH`` or ``fits`` such fits.
     """
     one = (candidates + shape.n_leading) ** 2
     return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
@@ -175,7 +179,7 @@ def kept_bytes(
     held_out: bool = False,
     elements: int = 0,
 ) -> int:
-    """Bytes that a fit of so many columns leaves of ``budget`` for kernel blocks; new ones are evaluated beside it."""
+    """Compute the bytes of ``budget`` that a fit of ``columns`` columns leaves for kept kernel blocks."""
     step = step_bytes(shape, 0, columns, threads, held_out=held_out, elements=elements)
     trial = step_bytes(shape, columns, 0, threads, pool=pool, held_out=held_out, elements=elements) if pool else step
     fresh = threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns
@@ -183,7 +187,7 @@ def kept_bytes(
 
 
 def sample_bytes(shape: DataShape, rows: int) -> int:
-    """Bytes of so many rows held in memory, no more than there are: inputs, targets and weights.
+    """Compute the bytes of up to ``rows`` rows in memory: inputs, targets and weights.
 
     >>> sample_bytes(DataShape(20_000_000, 16, 1, 8192), 8000)
     1152000
@@ -191,7 +195,7 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
     return FLOAT * min(rows, shape.n_rows) * (shape.n_features + shape.n_targets + 1)
 
 
-def most_columns(
+def max_columns_within(
     shape: DataShape,
     candidates: int,
     threads: int,
@@ -201,12 +205,12 @@ def most_columns(
     held_out: bool = False,
     whole: bool = False,
 ) -> int:
-    """The most columns M + P whose peak stays within ``budget`` bytes, P being ``candidates``; 0 if not even P fit.
+    """Return the maximum number of columns, including ``candidates`` new ones, with a peak within ``budget`` bytes.
 
-    With ``whole`` any pass may bring all of them at once.
+    Returns 0 if memory does not suffice for the candidates alone. With ``whole`` a pass computes all columns at once.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
-    >>> most = most_columns(shape, 64, 2, 200 << 20)
+    >>> most = max_columns_within(shape, 64, 2, 200 << 20)
     >>> step_bytes(shape, most - 64, 64, 2).peak <= 200 << 20 < step_bytes(shape, most - 63, 64, 2).peak
     True
     """
@@ -229,9 +233,9 @@ def most_columns(
 
 
 def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, tested: int) -> int:
-    """Bytes of a pass with G = ``extra`` columns beside the M = ``columns`` of a model, over training rows of a shape.
+    """Compute the bytes of a pass over the training rows with G = ``extra`` columns and M = ``columns`` of the model.
 
-    ``tested`` are the rows of a tile of test rows.
+    ``tested`` is the number of rows in a tile of test rows.
     """
     d, piece = shape.n_features, min(EXTRA_COLUMNS, extra)
     rows = min(shape.tile_rows, shape.n_rows)
@@ -244,7 +248,9 @@ def augment_bytes(shape: DataShape, columns: int, extra: int, threads: int, test
 
 
 def augment_rows(shape: DataShape, columns: int, threads: int, budget: int, tested: int, most: int) -> int:
-    """The most test rows, ``most`` at most and in whole pieces, of a pass within ``budget`` bytes; 0 if none fit.
+    """Return the maximum number of test rows of a pass within ``budget`` bytes, or 0 if memory does not suffice.
+
+    The result is a multiple of ``EXTRA_COLUMNS`` and at most ``most``.
 
     >>> augment_rows(DataShape(20_000_000, 16, 1, 8192), 1000, 2, 200 << 20, 8192, 3840)
     720

@@ -1,4 +1,4 @@
-"""A plan: what a fit would do, as a value: its arithmetic, its text and its JSON."""
+"""``Plan``: the expected work, time and memory of a fit, with its text and its JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partirvm.planning.memory import (
     DataShape,
     StepBytes,
     kept_bytes,
-    most_columns,
+    max_columns_within,
     sample_bytes,
 )
 from partirvm.planning.schedule import Schedule
@@ -21,7 +21,7 @@ from partirvm.types import LEARNING_ROWS
 
 @dataclass(frozen=True)
 class Machine:
-    """Where tasks run: threads of a process, its bytes before the fit, and its limit in bytes."""
+    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process."""
 
     threads: int
     base: int
@@ -31,7 +31,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Sparseness:
-    """What the heuristic measured: of ``rows`` random rows a basic RVM kept ``vectors``, hence ``partition_size``."""
+    """The result of the heuristic: a basic RVM of ``rows`` random rows kept ``vectors``; the derived partition size."""
 
     rows: int
     vectors: int
@@ -39,7 +39,7 @@ class Sparseness:
 
     @property
     def rho(self) -> float:
-        """ρ, the fraction of rows that became vectors."""
+        """Fraction ρ of rows that became vectors."""
         return self.vectors / self.rows
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be done by a strategy of this ``schedule``. ``notes`` say where a number was capped, and by what.
+    """The plan of a fit by a strategy with this ``schedule``.
 
-    ``pool`` are the columns on trial where candidates are chosen by gain, ``outputs`` the linear predictors of a fit of
-    classes (1 for two classes), None for one of numbers. ``learned`` says what was learned of the kernel, if it was;
-    ``learning_seconds`` is the time that kernel learning and the heuristic have taken.
-    ``joining`` are the rows that strategies which take them in order have still to take, None for all; ``columns`` the
-    most columns M + P that are expected.
+    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``outputs`` is the number of linear
+    predictors of a classification (1 for two classes), and None for regression. ``notes`` list the numbers that were
+    capped, and the reasons. ``learned`` describes the learned kernel, if there is one, and ``learning_seconds`` is the
+    time that kernel learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become
+    candidates (None for all rows). ``columns`` is the expected maximum number of columns M + P.
     """
 
     shape: DataShape
@@ -86,32 +86,32 @@ class Plan:
 
     @property
     def strategy(self) -> str:
-        """Name of the strategy whose schedule it is."""
+        """Name of the strategy."""
         return self.schedule.name
 
     @property
     def partitions(self) -> int:
-        """⌈N/P⌉, P being the candidates that rows offer with each of their kernels; 1 where they offer none."""
+        """Number of partitions (``cost.n_partitions``)."""
         return n_partitions(self.joining or self.shape.n_rows, self.partition_size, self.shape.n_kernels)
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of the whole fit, with those that kernel learning and the heuristic have taken."""
+        """Expected seconds of the whole fit, including the time taken by kernel learning and the heuristic."""
         return self.learning_seconds + sum(cost.pass_seconds + cost.solve_seconds for cost in self.rounds)
 
     @property
     def passes(self) -> int:
-        """Expected passes over the rows."""
+        """Expected number of passes over the rows."""
         return sum(cost.passes for cost in self.rounds)
 
     @property
     def peak(self) -> int:
-        """Expected peak resident bytes of a process, itself included."""
+        """Expected peak of the resident bytes of a process, including its memory before the fit."""
         kept = 0 if self.kernel_store is None else self.kernel_store.resident
         return self.machine.base + ALLOWANCE + self.bytes.peak + kept
 
     def room(self, columns: int) -> int:
-        """Bytes that a process may keep of kernel blocks while the fit has so many columns."""
+        """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
         budget = self.machine.limit - self.machine.base - ALLOWANCE
         return kept_bytes(
             self.shape,
@@ -125,15 +125,15 @@ class Plan:
 
     @property
     def learning_columns(self) -> int:
-        """The most columns at which a kernel can be learned: slopes of a block take as much memory as the block.
+        """Maximum number of columns for kernel learning between rounds.
 
-        So does the sample that it is learned from.
+        The slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too.
         """
         budget = self.machine.limit - self.machine.base - ALLOWANCE - sample_bytes(self.shape, LEARNING_ROWS)
-        return most_columns(self.shape, 1, self.threads, budget, held_out=self.bytes.best > 0, whole=True) // 2
+        return max_columns_within(self.shape, 1, self.threads, budget, held_out=self.bytes.best > 0, whole=True) // 2
 
     def to_json(self) -> dict[str, object]:
-        """The plan as plain JSON."""
+        """Convert the plan to plain JSON."""
         return {
             "rows": self.shape.n_rows,
             "features": self.shape.n_features,

@@ -1,7 +1,7 @@
-"""How the candidates of a strategy join, as far as memory, time and words depend on it. Pure arithmetic.
+"""Schedules: how the candidates of a strategy join, for estimates of memory and time and for texts. Pure arithmetic.
 
-Every strategy has one ``Schedule``, which the registry of strategies holds (``strategies.STRATEGIES``). Planning takes
-it as an argument; whoever reads a stored plan finds it there by the strategy's name.
+Every strategy has one ``Schedule`` in the registry ``strategies.STRATEGIES``. Planning takes the schedule as an
+argument. A stored plan contains only the name of the strategy, from which the schedule is found in the registry.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from partirvm.planning.units import counted
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds of P candidates that join the vectors kept so far. Other schedules are its subclasses.
+    """A schedule of rounds: the candidates of each round join the vectors kept so far. Subclasses differ from this.
 
-    ``one_fit`` says that all rows are candidates of the only fit; ``whole_partitions`` that every row joins once, with
-    all rows of its partition; ``merges`` that the fits of a level run side by side and are merged on the next;
-    ``selects`` that candidates are chosen among all rows by the option ``selection``. ``order`` is what stands in a
-    plan in place of a selection where there is none.
+    ``one_fit``: all rows are candidates of a single fit. ``whole_partitions``: every row joins exactly once, together
+    with all rows of its partition. ``merges``: the fits of a level run in parallel and are merged on the next level.
+    ``selects``: the option ``selection`` chooses the candidates among all rows. ``order`` is the value of ``selection``
+    in a plan if the schedule does not select.
     """
 
     name: str
@@ -35,27 +35,27 @@ class Schedule:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether candidates join in rounds, which extend the statistics of the columns kept so far."""
+        """True if candidates join in rounds, which extend the statistics of the kept columns."""
         return not (self.one_fit or self.merges)
 
     @property
     def every_row_joins(self) -> bool:
-        """Whether a run that no limit ends has made every row a candidate."""
+        """True if every row becomes a candidate in a run without limits."""
         return not self.selects
 
     @property
     def unit(self) -> Literal["round", "level"]:
-        """What progress counts."""
+        """Unit in which progress is counted."""
         return "level" if self.merges else "round"
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """What ``Option.applies`` asks of a strategy."""
+        """Traits of the strategy that ``Option.applies`` compares."""
         having = {SEVERAL_FITS: not self.one_fit, ROUNDS: self.has_rounds, CHOSEN_ROWS: self.selects}
         return tuple(trait for trait, there in having.items() if there)
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
-        """Candidates of a fit, of ``n_candidates`` in all: where partitions join whole there is room for as many."""
+        """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
         most = max_vectors or partition_size
         if max_vectors is not None and self.whole_partitions:
             most = max(max_vectors // 2, 1)
@@ -64,16 +64,16 @@ class Schedule:
     def costs(
         self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
     ) -> list[RoundCost]:
-        """Rounds or levels expected, where ``joining`` rows have still to join; the last is that of the last fit."""
+        """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit."""
         partitions = n_partitions(joining, candidates, work.n_kernels)
         assumed = UNLIMITED_ROUNDS if self.open_ended(max_rounds) else partitions
         rounds = min(max_rounds if max_rounds is not None else assumed, partitions)
         return rounds_cost(work, candidates, max(rounds, 1), _stays(stop_fraction) if self.selects else stop_fraction)
 
     def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
-        """The most columns M + P that the rounds are expected to have, of the ``most`` that fit.
+        """Return the expected maximum number of columns of a round, at most ``most``.
 
-        A round of more columns than fit is none.
+        A round with more than ``most`` columns is not run.
         """
         kept, stays, columns = costs[0].kept, _stays(stop_fraction), 0
         for cost in costs:
@@ -85,73 +85,73 @@ class Schedule:
         return min(columns, most)
 
     def open_ended(self, max_rounds: int | None) -> bool:
-        """Whether the number of rounds is not known before the fit."""
+        """True if the number of rounds is unknown before the fit."""
         return self.selects and max_rounds is None
 
     def most_rounds(self, plan: Mapping[str, Any]) -> int | None:
-        """The most rounds that there can be, by a plan's JSON; None where that is not known."""
+        """Return the maximum number of rounds from the JSON of a plan, or None if it is unknown."""
         most: int | None = plan["max_rounds"]
         return most or (plan["partitions"] if self.whole_partitions else None)
 
     def in_plan(self, P: str, plan: Mapping[str, Any]) -> str:
-        """Which rows become candidates when, in a plan's text; ``P`` is the partition size in words."""
-        known = " (no limit set; as many assumed)" if self.open_ended(plan["max_rounds"]) else ""
+        """Describe the order of candidates for the text of a plan; ``P`` is the partition size as text."""
+        known = " (an assumption: max_rounds is not set)" if self.open_ended(plan["max_rounds"]) else ""
         return f"{P} per round, {plan['rounds']} rounds{known}"
 
     def in_report(self, plan: Mapping[str, Any]) -> str:
-        """Which rows become candidates when, in one line of a report."""
+        """Describe the order of candidates in one line for a report."""
         most = plan["max_rounds"]
         known = not self.open_ended(most)
-        rounds = f"up to {counted(most or plan['rounds'], 'round')}" if known else "until the evidence is flat"
+        rounds = f"up to {counted(most or plan['rounds'], 'round')}" if known else "until the evidence stops rising"
         return f"{plan['partition_size']:,} candidates per round, {rounds}"
 
     def fits_text(self, rounds: int) -> str:
-        """How the fits of a run followed each other, in its summary."""
+        """Describe the order of the fits for the summary of a run."""
         return " in turn"
 
 
 @dataclass(frozen=True)
 class AtOnce(Schedule):
-    """All rows are candidates of one fit."""
+    """The schedule of a single fit: all rows are its candidates."""
 
     one_fit: ClassVar[bool] = True
     order: ClassVar[str] = "all"
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
-        """All of them."""
+        """Return ``n_candidates``: all candidates join at once."""
         return n_candidates
 
     def in_plan(self, P: str, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates for the text of a plan."""
         return f"{P}, all rows at once"
 
     def in_report(self, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates in one line for a report."""
         return "all rows at once" if plan["partition_size"] else "basis functions alone"
 
     def fits_text(self, rounds: int) -> str:
-        """There is one."""
+        """Return an empty text, because there is only one fit."""
         return ""
 
 
 @dataclass(frozen=True)
 class InOrder(Schedule):
-    """One partition after the other joins."""
+    """The schedule of partitions that join one after the other."""
 
     whole_partitions: ClassVar[bool] = True
 
     def in_plan(self, P: str, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates for the text of a plan."""
         return f"{P}, {_partitions(plan)} in order{_limited(plan)}"
 
     def in_report(self, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates in one line for a report."""
         return f"{_of_candidates(plan)} in order{_limited(plan)}"
 
 
 @dataclass(frozen=True)
 class ByLevel(Schedule):
-    """Partitions are fitted side by side, and their vectors are merged in pairs, level by level."""
+    """The schedule of split-and-merge: partitions are fitted in parallel and merged in pairs, level by level."""
 
     whole_partitions: ClassVar[bool] = True
     merges: ClassVar[bool] = True
@@ -159,41 +159,41 @@ class ByLevel(Schedule):
     def costs(
         self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
     ) -> list[RoundCost]:
-        """Levels, and the last fit."""
+        """Estimate the levels and the last fit."""
         return levels_cost(work, candidates, stop_fraction)
 
     def columns(self, costs: Sequence[RoundCost], stop_fraction: float, most: int) -> int:
-        """Those of the largest fit."""
+        """Return the number of columns of the largest fit, at most ``most``."""
         return min(max(cost.kept + cost.candidates for cost in costs), most)
 
     def in_plan(self, P: str, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates for the text of a plan."""
         levels = plan["rounds"] - 1
         merged = f", merged in pairs on {levels} level" + "s" * (levels > 1) if levels else ""
         return f"{P}, {_partitions(plan)}{merged}"
 
     def in_report(self, plan: Mapping[str, Any]) -> str:
-        """As of every schedule."""
+        """Describe the order of candidates in one line for a report."""
         levels = plan["rounds"] - 1
         return _of_candidates(plan) + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
 
     def fits_text(self, rounds: int) -> str:
-        """On levels."""
+        """Return the number of levels as text."""
         return f" on {counted(rounds, 'level')}"
 
 
 @dataclass(frozen=True)
 class Chosen(Schedule):
-    """Rounds of candidates that are chosen among all rows by ``selection``."""
+    """The schedule of rounds whose candidates are chosen among all rows by ``selection``."""
 
     selects: ClassVar[bool] = True
 
 
 def _stays(stop_fraction: float) -> float:
-    """The fraction of a round's candidates that is expected to stay.
+    """Return the expected fraction of a round's candidates that is kept: the mean of ``stop_fraction`` and 1.
 
-    A fit may converge before its vectors have fallen to ``stop_fraction`` of its candidates: on kin40k and etopo20
-    a fraction halfway between this and 1 stayed.
+    A fit may converge before its vectors have fallen to ``stop_fraction`` of its candidates. On kin40k and etopo20 the
+    kept fraction was about this mean.
     """
     return 0.5 * (1.0 + stop_fraction)
 

@@ -1,4 +1,4 @@
-"""Bytes, durations and numbers of things as people write them."""
+"""Parse and format bytes, durations and counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """Format a number with its noun in the singular or plural.
 
     >>> counted(1, "tile"), counted(1200, "row")
     ('1 tile', '1,200 rows')
@@ -24,7 +24,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def parse_bytes(text: str | int | float, what: str = "memory limit") -> int:
-    """Bytes from ``"512MiB"``, ``"2 GB"``, ``"1.5G"`` or a number. Raises ``UsageError`` for anything else.
+    """Parse bytes from ``"512MiB"``, ``"2 GB"``, ``"1.5G"`` or a number. Raises ``UsageError`` for anything else.
 
     >>> parse_bytes("512MiB"), parse_bytes("2 kB"), parse_bytes(100)
     (536870912, 2000, 100)
@@ -33,7 +33,7 @@ def parse_bytes(text: str | int | float, what: str = "memory limit") -> int:
 
 
 def parse_duration(text: str | int | float, what: str = "time limit") -> float:
-    """Seconds from ``"90"``, ``"15m"``, ``"1h"``, ``"2d"`` or a number. Raises ``UsageError`` for anything else.
+    """Parse seconds from ``"90"``, ``"15m"``, ``"1h"``, ``"2d"`` or a number. Raises ``UsageError`` for anything else.
 
     >>> parse_duration("15m"), parse_duration("1.5h"), parse_duration(3)
     (900.0, 5400.0, 3.0)
@@ -49,7 +49,7 @@ def _parse(text: str | int | float, units: dict[str, int] | dict[str, float], wh
 
 
 def format_bytes(number: float) -> str:
-    """Bytes for people, in binary units.
+    """Format bytes in binary units.
 
     >>> format_bytes(536870912), format_bytes(1500)
     ('512 MiB', '1.46 KiB')
@@ -62,7 +62,7 @@ def format_bytes(number: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds for people.
+    """Format seconds as text.
 
     >>> format_duration(0.25), format_duration(75), format_duration(7300)
     ('0.2 s', '1 min 15 s', '2 h 1 min')

@@ -1,1 +1,1 @@
-"""From a request and a source to a fit that is ready to run: checks, every "auto" resolved, the plan."""
+"""Prepare a fit from a request and a data source: check both, resolve every option "auto", and plan."""

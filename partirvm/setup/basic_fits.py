@@ -1,4 +1,4 @@
-"""Basic RVMs of a sample: all of its rows are candidates, and the only rows that the fit sees."""
+"""Basic RVM fits of a sample: all sample rows are candidates, and the fits use no other rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 from partirvm.kernels import Kernel, Several
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Course, Fit
+from partirvm.likelihoods.base import Fit, RunningFit
 from partirvm.likelihoods.columns import survivors
 from partirvm.likelihoods.gaussian import Solve, rebase, settle
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
@@ -28,10 +28,10 @@ Float = NDArray[np.float64]
 def fits_at(
     sample: Sample, problem: Problem, options: Options, kernels: Sequence[Kernel | Several]
 ) -> list[tuple[Design, Float]]:
-    """A fit under each of these kernels, side by side: what is left of the columns, and their mean (M, C).
+    """Fit one basic RVM per kernel; return for each kernel the columns kept and the posterior mean (M, C).
 
-    They end earlier than the one to come, as intermediate fits do: errors tell widths apart long before the last
-    digits.
+    The fits use the looser tolerance of intermediate fits. The errors of two widths differ clearly long before the
+    fits have converged to the final tolerance.
     """
     problems = [replace(problem, empty=replace(problem.empty, kernel=kernel)) for kernel in kernels]
     designs = [sample.candidates(each, sample.rows.rows)[1] for each in problems]
@@ -50,7 +50,7 @@ def fits_at(
 def fit_to_the_end(
     sample: Sample, problem: Problem, options: Options, design: Design
 ) -> tuple[Design, Fit, Termination]:
-    """One fit of these columns as the last one of a run ends: what is left of them, and why it ended."""
+    """Fit these columns to the final tolerance; return the columns kept, the fit and the reason for its end."""
     rule = final_rule(options)
     likelihood: Any = problem.likelihood
     if problem.classifies:
@@ -92,11 +92,11 @@ def _gram(problem: Problem, design: Design) -> GramPass:
     return GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift))))
 
 
-def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[Course]:
-    """Classification fits side by side: the next pass of all of them is one reading of the rows."""
-    courses: list[Course] = [task.begun() for task in tasks]
-    while going := [k for k, course in enumerate(courses) if course.reason is None]:
-        blocks: list[Any] = sample.run(*(courses[k].wanted for k in going))
+def _newton(sample: Sample, tasks: Sequence[Newton]) -> list[RunningFit]:
+    """Run several classification fits together, so that one reading of the rows serves the next pass of each fit."""
+    running: list[RunningFit] = [task.begun() for task in tasks]
+    while going := [k for k, course in enumerate(running) if course.reason is None]:
+        blocks: list[Any] = sample.run(*(running[k].next_pass for k in going))
         for k, block in zip(going, blocks, strict=True):
-            courses[k] = courses[k].heard(block, sample.look)
-    return courses
+            running[k] = running[k].advance(block, sample.check_interrupted)
+    return running

@@ -1,4 +1,4 @@
-"""From what a user asks of the basis to basis functions: names, callables, transformers, and lists of them."""
+"""Turn the option ``basis`` into basis functions: names, callables, transformers, and lists of these."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from partirvm.strategies.selection import random_rows
 from partirvm.types import Columns, Scaling
 
 PROBED = 16
-"""Rows at which functions are counted."""
+"""Number of rows on which the basis is evaluated once, to count its columns."""
 
 FITTED_ON = 20_000
-"""Rows on which an unfitted transformer is fitted: all of them, or so many random ones."""
+"""Maximum number of rows on which an unfitted transformer is fitted; larger data are sampled at random."""
 
 DRAW = 5
-"""Sets the draw of these rows apart from other draws of the same seed."""
+"""Number that makes this random draw different from other draws with the same seed."""
 
 
 def checked_basis(given: Any) -> Any:
-    """ "linear" or ``module:function``, a callable or a transformer as it is; of a list a tuple, of one alone itself.
+    """Check the type of the option ``basis``.
 
-    Raises ``UsageError`` for what is none of these. No module is imported.
+    "linear", ``module:function``, callables and transformers are returned unchanged. A list becomes a tuple, and a
+    list of one becomes its only element. Raises ``UsageError`` for any other value. No module is imported.
     """
     if isinstance(given, list | tuple) and given:
         found = tuple(map(checked_basis, given))
@@ -50,27 +51,29 @@ def checked_basis(given: Any) -> Any:
         return given
     if isinstance(given, str | type) or not (callable(given) or transforms(given)):
         raise UsageError(
-            f"basis is {given!r}; known: {LinearBasis.name}, a function's 'module:function', a callable, a transformer "
-            "of scikit-learn, or a list of such"
+            f"basis is {given!r}; known: {LinearBasis.name}, the path 'module:function' of a function, a callable, "
+            "a transformer of scikit-learn, or a list of these"
         )
     return given
 
 
 def transforms(given: Any) -> bool:
-    """Whether this is a transformer in scikit-learn's sense."""
+    """True if the value has the methods of a scikit-learn transformer."""
     return hasattr(given, "transform") and hasattr(given, "fit")
 
 
 def require_functions(parameters: Request) -> None:
-    """Raise ``UsageError`` where there is neither a kernel nor a basis."""
+    """Raise ``UsageError`` if the request has neither a kernel nor a basis."""
     if parameters.kernel == NoKernel.name and parameters.basis is None:
-        raise UsageError("kernel is none, and basis too: a model needs basis functions, such as basis='linear'")
+        raise UsageError(
+            "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
+        )
 
 
 def portable_basis(basis: Any) -> Any:
-    """A checked basis as plain JSON: what a job or a cluster holds of it.
+    """Convert a checked basis to plain JSON for a job or a cluster.
 
-    Raises ``UsageError`` for one that only this process has.
+    Raises ``UsageError`` for a callable or a transformer, because other processes cannot import it by a path.
     """
     if isinstance(basis, tuple):
         return list(map(portable_basis, basis))
@@ -80,11 +83,12 @@ def portable_basis(basis: Any) -> Any:
 
 
 def resolve_basis(parameters: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """The basis functions of a checked basis, counted on the first rows; a transformer is fitted if it is not.
+    """Make the basis functions of a checked basis; count their columns on the first rows.
 
-    They see inputs as the kernel does: standardised where the fit standardises. An unfitted transformer is cloned, and
-    fitted on all training rows, or on ``FITTED_ON`` random ones that depend on the seed alone. Raises ``UsageError``
-    for functions that cannot be had, or that return what cannot be columns.
+    The basis functions and the kernel receive the same inputs, which are standardised if ``standardize`` is set. An
+    unfitted transformer is cloned and fitted on all training rows, or on ``FITTED_ON`` random rows if there are more.
+    These rows depend on the seed only. Raises ``UsageError`` for a function that cannot be imported, and for return
+    values that cannot be columns.
     """
     if parameters.basis is None:
         return None
@@ -108,15 +112,15 @@ def _resolved(given: Any, points: Any, parameters: Request, source: Source, scal
 
 
 def _counted(function: Any, title: str, points: Any) -> int:
-    """How many functions there are. Raises ``UsageError`` if there are none."""
+    """Count the columns of a basis. Raises ``UsageError`` if there are none."""
     count: int = evaluated(function, title, points).shape[1]
     if not count:
-        raise UsageError(f"basis {title} has no column: it must return one at least")
+        raise UsageError(f"basis {title} returned no column: it must return at least one")
     return count
 
 
 def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scaling) -> Any:
-    """The transformer, if it has been fitted; else a clone of it, fitted on inputs as the model sees them."""
+    """Return a fitted transformer unchanged; otherwise return a clone, fitted on the scaled inputs."""
     from sklearn.base import clone
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -139,15 +143,15 @@ def fitted(transformer: Any, parameters: Request, source: Source, scaling: Scali
 
 
 def _names(transformer: Any, source: Source) -> tuple[str, ...]:
-    """What the transformer calls its columns, given the features' names; none if it does not tell."""
+    """Return the transformer's column names for the names of the features; empty if it has none."""
     for given in ((source.columns.features,), ()):
-        with suppress(Exception):  # some tell none, others know other features
+        with suppress(Exception):  # the method may be missing, or the transformer was fitted to other feature names
             return tuple(map(str, transformer.get_feature_names_out(*given)))
     return ()
 
 
-def codes_seen(parameters: Request, columns: Columns) -> str:
-    """The categorical columns whose codes the linear basis would take for numbers, as text; empty for none."""
+def codes_in_linear_basis(parameters: Request, columns: Columns) -> str:
+    """List the categorical columns whose codes the linear basis would treat as numbers; an empty text if none."""
     basis = parameters.basis
     if LinearBasis.name not in (basis if isinstance(basis, tuple) else (basis,)):
         return ""

@@ -1,13 +1,17 @@
-"""Kernels for data with categorical columns: a product of a kernel of the numbers and one of the categories.
+"""Kernels for data with categorical columns: the product of a numeric kernel and a categorical kernel.
 
-A kernel that a name and gamma describe never sees codes as numbers. With numbers x and categories c it becomes
+A kernel that is given by name and gamma never treats category codes as numbers. For numeric features x and
+categorical features c the kernel is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
-so that gamma_j is what another level costs, as it is what a squared unit costs of a number. Where a rule needs a
-column's variance, that of categories is v = (1 − 1/L)/2 with L levels: half the chance that two rows differ if all
-levels were as frequent, as the variance is half the mean squared difference. Of two levels that is the variance 1/4 of
-a code 0 or 1, so such a column counts alike as a number and as a category.
+where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j. For a numeric
+feature, gamma_j is multiplied by the squared difference instead.
+
+Some rules need the variance of each column. The variance of a numeric column is half the mean squared difference of
+two rows. The variance of a categorical column with L equally frequent levels is defined likewise, as half the
+probability that two rows differ: v = (1 − 1/L)/2. For two levels, v = 1/4 is also the variance of a column with the
+codes 0 and 1, so such a column has the same weight as a number and as a category.
 """
 
 from __future__ import annotations
@@ -27,18 +31,22 @@ Int = NDArray[np.int64]
 
 
 def kinds(columns: Columns) -> tuple[Int, Int]:
-    """Positions of the numbers and of the categories among the features."""
+    """Return the positions of the numeric features and the positions of the categorical features."""
     coded = np.array([name in columns.categories for name in columns.features], dtype=np.bool_)
     return np.flatnonzero(~coded), np.flatnonzero(coded)
 
 
 def variance_of(columns: Columns, j: int) -> float:
-    """That of a categorical column."""
+    """Compute the variance v = (1 − 1/L)/2 of the categorical column j with L levels."""
     return 0.5 * (1 - 1 / max(len(columns.categories[columns.features[j]]), 1))
 
 
 def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple[float, float]:
-    """1/(d·var) of the numbers and of the categories, var being that of all of them together; 1 where it is 0."""
+    """Compute gamma = 1/(d·var) for the numeric features and for the categorical features.
+
+    ``var`` is the pooled variance of the numeric features, or the mean variance of the categorical features. gamma
+    is 1 if ``var`` is 0.
+    """
     numbers, codes = kinds(columns)
     inputs = moments.inputs
     variance, mean = inputs.variance[numbers], inputs.mean[numbers]
@@ -53,9 +61,10 @@ def scale_gammas(columns: Columns, moments: Moments, standardize: bool) -> tuple
 def mixed_kernel(
     kernel: type[Kernel], columns: Columns, of_numbers: Sequence[float], of_codes: Sequence[float]
 ) -> Kernel:
-    """The product of a kernel of the numbers with these gamma and of one of the categories with those.
+    """Multiply a kernel of the numeric features by a kernel of the categorical features.
 
-    One gamma for all or one for each. Columns whose gamma are all 0 have no part in it.
+    ``of_numbers`` and ``of_codes`` are the gamma of these kernels: one value, or one value per feature. A factor is
+    left out if all of its gamma are 0.
     """
     numbers, codes = kinds(columns)
     made: tuple[tuple[type[Kernel], Int, Sequence[float]], ...] = (
@@ -71,7 +80,7 @@ def mixed_kernel(
 
 
 def described(kernel: Kernel | Several) -> str:
-    """What a kernel is made of, for people.
+    """Describe the composition of a kernel in words.
 
     >>> from partirvm.kernels import Gaussian
     >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
@@ -89,7 +98,7 @@ def described(kernel: Kernel | Several) -> str:
 
 
 def parameter_names(kernel: Kernel | Several, features: Sequence[str]) -> list[str]:
-    """Names of a kernel's parameters for people: a gamma that belongs to one feature is called after it.
+    """Name the parameters of a kernel; the gamma of a single feature contains the name of the feature.
 
     >>> from partirvm.kernels import Gaussian
     >>> mixed = Product((OnColumns(Gaussian((0.5, 1.0)), (0, 1)), OnColumns(Categorical(1.0), (2,))))

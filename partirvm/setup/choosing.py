@@ -1,15 +1,20 @@
-"""``gamma="auto"``: one width or a width per feature, whichever errs less on rows held out; then that is learned.
+"""``gamma="auto"``: choose by cross-validation between one width and a width per feature, then learn the kernel.
 
-A width per feature tells most, where the rows can carry so many parameters; whether they can, evidence does not say.
-With more than ``MANY`` rows this question is skipped. With fewer, rows are dealt to ``FOLDS`` folds, held out by
-turns. On the rows outside a width per feature is learned (``setup.kernel_search``, its first search alone), and the
-tied RVM (``core.tied``) is fitted at one width after the other, ``WIDTHS`` × the one that was given, with the same
-centres; a pass over the fold tells the error of each. Where every row is to be a candidate it is that fit which is
-judged, at all of these kernels, instead of the tied one: it has an α for each of as many candidates as there are rows,
-and overfits where the tied RVM of a few centres does not (pima, german and cancer lost 5 to 20 % of log loss to widths
-that the tied one held for best). The least sum decides, but a width per feature must be ahead by more than a standard
-error over the folds: chosen by luck, it loses more than one width would. One width is known then; a width per feature
-is learned again, from all rows.
+A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
+whether there are enough. With more than ``MANY`` rows the kernel always gets a width per feature. With fewer rows,
+cross-validation with ``FOLDS`` folds decides. For each fold:
+
+1. A width per feature is learned from the rows outside the fold (the first stage of ``setup.kernel_search``).
+2. The tied RVM (``core.tied``) is fitted with the same centres at single widths: ``WIDTHS`` × the initial width.
+3. One pass over the fold measures the error of each fit.
+
+If the final fit has every row as a candidate, step 2 fits basic RVMs instead of the tied RVM. A basic RVM has one α per
+row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
+width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %.
+
+The form with the smaller summed error is chosen. A width per feature must be better by more than one standard error
+over the folds, because a wrong choice of this form costs more than a wrong choice of one width. If one width is chosen,
+the best of ``WIDTHS`` is used. If a width per feature is chosen, its widths are learned again from all rows.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from numpy.typing import NDArray
 from partirvm.kernels import Kernel, Several
 from partirvm.setup.basic_fits import fits_at
 from partirvm.setup.evaluation import losses, tied_mean
-from partirvm.setup.kernel_search import Ask, begin_stage, first_stage, learn
+from partirvm.setup.kernel_search import LearningOptions, begin_stage, first_stage, learn
 from partirvm.setup.sample import Sample
 from partirvm.strategies.instructions import Record
 from partirvm.strategies.problem import Options, Problem
@@ -33,68 +38,74 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 LEAST = 20
-"""With fewer rows nothing is learned."""
+"""Minimum number of rows for kernel learning."""
 
 MANY = 2000
-"""With more rows each feature gets its width, unasked."""
+"""With more rows than this, the kernel gets a width per feature without cross-validation."""
 
 FOLDS = 5
+"""Number of folds of the cross-validation."""
 
 HELD_OUT = 500
-"""Folds are tried until so many rows were held out."""
+"""Number of held-out rows after which no further fold is evaluated."""
 
 CENTRES = 100
-"""Centres in a fold, at most: enough to tell one form from another."""
+"""Maximum number of centres in the fits of a fold, enough to compare the two forms."""
 
 WIDTHS = 2.0 ** np.arange(-3, 4)
-"""Widths that are tried, as multiples of the one that was given."""
+"""Widths to compare, as multiples of the initial width."""
 
 ONE, EACH = "one width", "a width per feature"
-"""The forms, as history and plan call them."""
+"""Names of the two forms in the history and the plan."""
 
 DRAW = 4
-"""Sets the deal of folds apart from other draws of the same seed."""
+"""Number that makes the random folds different from other draws with the same seed."""
 
 
-def choose(sample: Sample, problem: Problem, ask: Ask, options: Options, *, rehearse: bool) -> Kernel | Several:
-    """The kernel learned from a sample, once it is known what is to be learned; its lines of history tell that, too.
+def choose(
+    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, *, all_candidates: bool
+) -> Kernel | Several:
+    """Choose the form of the kernel by cross-validation, then learn the kernel from the sample.
 
-    The kernel of the problem has one gamma. ``rehearse`` says that the fit to come has every row for a candidate, and
-    that memory has room for it.
+    The kernel of the problem has one gamma. The history entries record the choice. ``all_candidates`` is True if every
+    row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
     """
     choice: dict[str, Any] = {"form": EACH, "rows": problem.n_rows}
     sums: list[list[float]] = []
-    looked, held = 0, 0
+    evaluated, held = 0, 0
     if problem.n_rows <= MANY:
-        folds = deal(problem, options.seed)
+        folds = stratified_folds(problem, options.seed)
         while len(sums) < FOLDS and held < HELD_OUT:
             fold = folds[len(sums)]
-            errors, evaluations = _judge(sample, problem, ask, options, fold, rehearse=rehearse)
-            looked, held, sums = looked + evaluations, held + len(fold), [*sums, errors]
+            errors, evaluations = _fold_losses(sample, problem, learning, options, fold, all_candidates=all_candidates)
+            evaluated, held, sums = evaluated + evaluations, held + len(fold), [*sums, errors]
         choice = choice_of(problem, np.array(sums), held)
 
     def log(record: Record) -> None:
-        before = looked if record.number == 1 else 0
+        before = evaluated if record.number == 1 else 0
         sample.log(replace(record, choice=choice, iterations=record.iterations + before))
 
     if choice["form"] == EACH:
-        return learn(replace(sample, log=log), per_feature(problem), ask, options.seed)
-    stage = begin_stage(sample, with_kernel(problem, problem.empty.kernel.rescaled(choice["width"])), ask, options.seed)
-    stage.look(fresh=True)
+        return learn(replace(sample, log=log), per_feature(problem), learning, options.seed)
+    stage = begin_stage(
+        sample, with_kernel(problem, problem.empty.kernel.rescaled(choice["width"])), learning, options.seed
+    )
+    stage.evaluate_next(fresh=True)
     log(stage.record())
     return stage.kernel
 
 
 def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
-    """The form of least error, and the errors, in the target's units or in nats per row.
+    """Choose the form with the smaller error; return it with both errors, in target units or in nats per row.
 
-    ``losses`` (folds, len(WIDTHS) + 1) are sums over ``held`` rows in all, of ``WIDTHS`` and of a width per feature.
+    ``losses`` (folds, len(WIDTHS) + 1) are the summed losses of each fold: one column per width in ``WIDTHS``, and a
+    last column for a width per feature. ``held`` is the number of rows in all these folds.
     """
     sums = losses.sum(axis=0)
     best = int(np.argmin(sums[:-1]))
-    ahead = losses[:, best] - losses[:, -1]
-    chance = ahead.std(ddof=1) / np.sqrt(len(ahead)) if len(ahead) > 1 else 0.0
-    form = EACH if ahead.mean() > chance else ONE
+    gain = losses[:, best] - losses[:, -1]
+    standard_error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    form = EACH if gain.mean() > standard_error else ONE
     errors = sums / held
     if not problem.classifies:
         errors = problem.target_scale * np.sqrt(errors / problem.n_targets)
@@ -103,34 +114,36 @@ def choice_of(problem: Problem, losses: Float, held: int) -> dict[str, Any]:
 
 
 def per_feature(problem: Problem) -> Problem:
-    """The same with its kernel's gamma for each feature."""
+    """Return the problem with a kernel that has one gamma per feature."""
     return with_kernel(problem, problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
 
 
-def deal(problem: Problem, seed: int) -> tuple[Int, ...]:
-    """``FOLDS`` folds of all rows at random, each with its share of every class; row numbers increase."""
+def stratified_folds(problem: Problem, seed: int) -> tuple[Int, ...]:
+    """Split the rows at random into ``FOLDS`` folds, stratified by class; each fold is sorted by row number."""
     order = np.random.default_rng((seed, DRAW)).permutation(problem.n_rows).astype(np.int64)
     if problem.codes is not None:
         order = order[np.argsort(problem.codes[order], kind="stable")]
     return tuple(np.sort(order[fold::FOLDS]) for fold in range(FOLDS))
 
 
-def _judge(
-    sample: Sample, problem: Problem, ask: Ask, options: Options, fold: Int, *, rehearse: bool
+def _fold_losses(
+    sample: Sample, problem: Problem, learning: LearningOptions, options: Options, fold: Int, *, all_candidates: bool
 ) -> tuple[list[float], int]:
-    """What kernels fitted without a fold are worth on it (len(WIDTHS) + 1,), and how many evaluations that took.
+    """Fit each kernel without a fold; return the losses (len(WIDTHS) + 1,) on the fold and the number of evaluations.
 
-    What a second search may find decides nothing, and is left out.
+    The search for a width per feature skips its revival stage, which does not change the choice.
     """
-    kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(ask.centres, CENTRES)
-    stage = first_stage(kept, per_feature(problem), Ask(few, few, ask.prior), options.seed, revive=False)
+    kept, few = sample.only(np.setdiff1d(np.arange(problem.n_rows), fold)), min(learning.centres, CENTRES)
+    stage = first_stage(
+        kept, per_feature(problem), LearningOptions(few, few, learning.prior), options.seed, revive=False
+    )
     kernels = [problem.empty.kernel.rescaled(width) for width in WIDTHS]
     assert stage.best is not None
-    if rehearse:
+    if all_candidates:
         fits = fits_at(kept, problem, options, [*kernels, stage.kernel])
-        looked = len(fits)
+        evaluated = len(fits)
     else:
-        designs, looked = [stage.design(kernel) for kernel in kernels], len(kernels)
+        designs, evaluated = [stage.design(kernel) for kernel in kernels], len(kernels)
         fits = [(design, tied_mean(kept, problem, design, stage.best)) for design in designs]
         fits.append((stage.design(stage.kernel), stage.best.weights))
-    return losses(sample.only(fold), problem, fits), stage.evaluations + looked
+    return losses(sample.only(fold), problem, fits), stage.evaluations + evaluated

@@ -1,4 +1,4 @@
-"""``class_weight`` of a fit: the weights of the classes of a source, counted where they must be."""
+"""The option ``class_weight``: compute the weight of each class of a data source."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Float = NDArray[np.float64]
 def class_weights_of(
     source: Source, parameters: Request, executor: Executor, progress: Progress | None = None
 ) -> Float | None:
-    """The weight of each class (K,) that is asked for; None where rows count as they are.
+    """Return the weight of each class (K,), or None if ``class_weight`` is None.
 
-    "balanced" reads all rows once, to count the classes; ``progress`` hears of its tiles, and may end it. Raises
-    ``UsageError`` and ``DataError`` as ``class_weights`` does, and ``UsageError`` for class weights of a target that is
-    no class.
+    The value "balanced" reads all rows once to count the classes. ``progress`` is called after each tile, and an
+    exception from ``progress`` ends the reading. Raises the errors of ``class_weights``, and ``UsageError`` if the
+    target is numeric.
     """
     if parameters.class_weight is None:
         return None
     if source.columns.classes is None:
         raise UsageError(
-            f"{source}: class_weight is for classes, and the target {quoted(source.columns.target)} is a number: "
-            "ingest the data with classes=True (`--classes`), or name a column of weights there (`--weights`)"
+            f"{source}: class_weight needs classes, but the target {quoted(source.columns.target)} is a number: "
+            "ingest the data with classes=True (`--classes`), or with a column of row weights (`--weights`)"
         )
     balanced = parameters.class_weight == "balanced"
     counts = class_totals(source, executor, progress) if balanced else None
@@ -40,7 +40,7 @@ def class_weights_of(
 
 
 def class_totals(source: Source, executor: Executor, progress: Progress | None = None) -> Float:
-    """Rows of each class, or the sum of their weights, (K,): one reading of all rows."""
+    """Read all rows once; return the number of rows of each class (K,), or the sum of their weights."""
     assert source.columns.classes is not None
     count = CountTile(len(source.columns.classes))
     found = sorted(executor.map(count, source, range(source.n_tiles), progress), key=lambda each: each[0])
@@ -50,12 +50,12 @@ def class_totals(source: Source, executor: Executor, progress: Progress | None =
 
 @dataclass(frozen=True)
 class CountTile:
-    """Rows of each class in one tile, or the sum of their weights: an array (K,)."""
+    """Task that counts the rows of each class in one tile, or sums their weights; its result is an array (K,)."""
 
     n_classes: int
 
     def __call__(self, source: Source, number: int) -> Float:
-        """Read the tile and count."""
+        """Read the tile and count its classes."""
         tile = source.tile(number)
         counts = np.bincount(tile.t[:, 0].astype(np.int64), tile.weights, minlength=self.n_classes)
         return counts.astype(np.float64)

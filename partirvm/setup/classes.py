@@ -24,7 +24,10 @@ NAMED = 10
 
 @dataclass(frozen=True)
 class Classes:
-    """Codes of all rows, one byte each for up to 127 classes, else two, and the rows of weight of each class (K,)."""
+    """Class codes of all rows (N,), and the number of rows of positive weight of each class (K,).
+
+    A code takes one byte for up to 127 classes and two bytes for more classes.
+    """
 
     n_classes: int
     codes: NDArray[np.integer[Any]]
@@ -33,12 +36,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class TileCodes:
-    """Codes of the rows of one tile, and how many rows of weight each class has there."""
+    """Task that reads one tile; its result is the class codes and the number of rows of positive weight per class."""
 
     n_classes: int
 
     def __call__(self, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Read the tile."""
+        """Read the tile; return its codes and its counts (K,)."""
         tile = source.tile(number)
         codes = tile.t[:, 0]
         there = codes if tile.weights is None else codes[tile.weights > 0]
@@ -47,9 +50,9 @@ class TileCodes:
 
 
 def find_classes(source: Source, parameters: Request, executor: Executor) -> Classes | None:
-    """The classes of the source's target, by a reading of all rows; None for a target that is a number.
+    """Read all rows and return the classes of the target; return None for a numeric target.
 
-    Raises ``UsageError`` if the parameters ask for the other kind, ``DataError`` for fewer than two classes.
+    Raises ``UsageError`` if the option ``classify`` contradicts the target, ``DataError`` for fewer than two classes.
     """
     labels = source.columns.classes
     if labels is None:
@@ -95,7 +98,7 @@ def _check(target: str, labels: tuple[Any, ...], counts: NDArray[np.int64]) -> N
 
 
 def _named(classes: list[str]) -> str:
-    """The first few of them.
+    """List the first ``NAMED`` classes and the number of the others.
 
     >>> _named(["a", "b"]), _named([str(k) for k in range(100)])
     ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 90 more')

@@ -1,8 +1,9 @@
-"""One look at a kernel, on a sample: the evidence and its slopes in the kernel's log parameters.
+"""Evaluate a kernel on a sample: the evidence and its slopes in the kernel's log parameters.
 
-The evidence is the tied one (``core.tied``, of classes ``core.tied_laplace``), or that of a fit's own α and β, which do
-not move. Of numbers it takes two passes, Gram and slopes; of classes the Newton steps to the mode, a bend pass and the
-slopes. Kernel blocks are the same for all of them, and may be kept.
+The evidence is that of a tied RVM (``core.tied``; for classification ``core.tied_laplace``), or that of a given fit
+with its α and β held constant. A regression evaluation takes two passes: Gram and slopes. A classification evaluation
+takes Newton passes to the mode, a pass for the gradient of the log determinant, and the pass of the slopes. All passes
+of one evaluation use the same kernel blocks, which may be kept in memory between them.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ from partirvm.strategies.problem import Problem
 Float = NDArray[np.float64]
 
 FIRST_UPDATES, UPDATES = 10, 5
-"""Updates of α and β at the first evaluation of a search, and at later ones, which begin where the last ended."""
+"""Number of updates of α and β at the first evaluation of a search, and at later evaluations (warm starts)."""
 
 FIRST_TURNS, TURNS = 5, 1
-"""The same for classes: how often the mode is sought and α updated after it, before it is sought for good."""
+"""Classification: number of alternations between mode search and α update, at the first and at later evaluations."""
 
 CLASS_UPDATES = 2
-"""Updates of α on one quadratic: more of them leave the place where it holds."""
+"""Number of α updates per quadratic approximation; more updates would leave the region in which it is accurate."""
 
 STEPS, LAST_STEPS = 3, 10
-"""Newton steps to the mode at most: before an update of α, and before the slopes."""
+"""Maximum number of Newton steps to the mode: before an update of α, and before the slopes."""
 
 AT_MODE = 1e-6
-"""The mode is found when a Newton step promises less than ``core.newton.SETTLED`` × this nats per row."""
+"""The mode is found when a Newton step predicts a gain below ``core.newton.SETTLED`` × this value, nats per row."""
 
 FIRST_CLASS_ALPHA = 0.1
-"""α at which classes begin."""
+"""Initial α of classification."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What an evaluation found, over ``rows`` rows of weight above zero.
+    """The result of one evaluation over ``rows`` rows of positive weight.
 
-    ``value`` is the evidence in nats, ``slope`` (p,) its slopes in log parameters; ``weights`` (M, C) are the mean of
-    the posterior, of classes its mode; ``tied`` is where the next evaluation may begin. ``determined`` is the mean γ of
-    the kernel columns (and outputs); ``residual`` (T,) is ‖t − Φμ‖², ``nll`` −Σ log p of the right class and
-    ``wrong`` rows of another.
+    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
+    posterior mean, or the posterior mode in classification. ``tied`` holds α and β for a warm start of the next
+    evaluation. ``determined`` is the mean γ of the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖²,
+    ``nll`` is −Σ log p of the true classes, and ``wrong`` is the number of misclassified rows.
     """
 
     value: float
@@ -73,9 +74,10 @@ class Point:
 
 
 def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool) -> Point:
-    """Evidence and slopes of this design, α and β from where ``last`` ended; ``fresh`` gives them more updates.
+    """Compute evidence and slopes of a design; α and β start from the evaluation ``last``.
 
-    Centres that the last evaluation had not come last, and begin at weight zero.
+    With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
+    at the end of the design, and their weights start at zero.
     """
     sample.keep(design)
     if problem.classifies:
@@ -95,7 +97,7 @@ def evaluate(sample: Sample, problem: Problem, design: Design, last: Point | Non
 
 
 def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float, Float, int]:
-    """Evidence, slopes and number of rows at the α and β of a fit, for its columns under the kernel of ``design``."""
+    """Compute evidence, slopes and number of rows for ``design`` at the constant α and β of ``fit``."""
     sample.keep(design)
     statistics = _gram(sample, design, len(design.scaling.t_shift))
     found = any_posterior(statistics, fit.alpha, fit.beta)
@@ -104,7 +106,7 @@ def evaluate_fit(sample: Sample, design: Design, fit: HyperState) -> tuple[float
 
 
 def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> Float:
-    """The mean of the weights (M, C) of the tied RVM, of classes the mode, from where ``last`` ended."""
+    """Compute the posterior mean (in classification the mode) of the tied RVM, (M, C); start from ``last``."""
     sample.keep(design)
     if problem.classifies:
         return _mode(sample, problem, design, last, fresh=True)[1].weights
@@ -112,9 +114,10 @@ def tied_mean(sample: Sample, problem: Problem, design: Design, last: Point) -> 
 
 
 def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
-    """What weights (M, C) are worth on these rows, for each of the fits, by one reading.
+    """Compute the loss of each fit on held-out rows, with one reading of the rows.
 
-    Squared errors as the model sees the target, or −log p of the right classes, all together.
+    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the scaled target, or in
+    classification the sum of −log p of the true classes.
     """
     if problem.classifies:
         blocks = held_out.run(*(LogisticPass(design, mean, problem.likelihood.name) for design, mean in fits))
@@ -124,7 +127,7 @@ def losses(held_out: Sample, problem: Problem, fits: list[tuple[Design, Float]])
 
 
 def first_tied(problem: Problem) -> Tied:
-    """Where a search begins: weights of the target's own size, and the noise of every fit's beginning."""
+    """Return the initial α and β of a search: the target variance as prior variance, and the usual first noise."""
     if problem.classifies:
         return Tied(FIRST_CLASS_ALPHA, FIRST_CLASS_ALPHA)
     target_variance = problem.target_variance if problem.target_variances is None else problem.target_variances
@@ -145,7 +148,7 @@ def _gram(sample: Sample, design: Design, n_targets: int) -> GramStatistics:
 def _tied_fit(
     sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
 ) -> tuple[Tied, GramStatistics, AnyPosterior]:
-    """α, β and the posterior of a target that is a number, with the statistics that they come from."""
+    """Update α and β of a regression; return them with the Gram statistics and the posterior."""
     statistics = _gram(sample, design, problem.n_targets)
     target_variance, variance = (
         problem.target_variance if problem.target_variances is None else problem.target_variances,
@@ -160,7 +163,7 @@ def _tied_fit(
 def _mode(
     sample: Sample, problem: Problem, design: Design, last: Point | None, *, fresh: bool
 ) -> tuple[Tied, LaplaceState]:
-    """α and the mode of classes: sought and followed by updates of α by turns, then sought for good."""
+    """Alternate mode search and α updates of a classification; return α and the mode at this α."""
     tied, weights = first_tied(problem), np.zeros((design.n_columns, problem.n_outputs))
     if last is not None:
         tied, weights[: len(last.weights)] = last.tied, last.weights
@@ -173,7 +176,7 @@ def _mode(
 
 
 def _climb(sample: Sample, problem: Problem, design: Design, state: LaplaceState, steps: int) -> LaplaceState:
-    """Newton steps towards the mode at the α of ``state``, so many at most."""
+    """Take up to ``steps`` Newton steps towards the mode at the α of ``state``."""
     search, reason = settle(state), None
     while reason is None:
         (block,) = sample.run(LogisticPass(design, search.trial.weights, problem.likelihood.name))

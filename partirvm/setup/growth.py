@@ -1,4 +1,4 @@
-"""A fit whose data have gained rows: the spec with which it goes on (``strategies.growing``)."""
+"""Make the spec that continues a fit after rows were appended to its data (``strategies.growing``)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from partirvm.strategies.incremental import Incremental
 
 
 def in_order(spec: FitSpec) -> bool:
-    """Whether new rows join in order, partition by partition: after all strategies but the working set.
+    """True if the new rows become candidates in order, partition by partition.
 
-    Without a kernel no row joins as a candidate.
+    This holds for all strategies but the working set, and only with a kernel: without a kernel there are no candidates.
     """
     return bool(spec.problem.n_kernels) and spec.plan.schedule.every_row_joins
 
@@ -35,13 +35,15 @@ def grow(
     *,
     same_options: bool = True,
 ) -> FitSpec:
-    """The spec of a fit that goes on over a source with new rows; ``asked`` is its request as it stands now.
+    """Make the spec that continues a fit on a source with new rows; ``asked`` is the current request.
 
-    Scaling and kernel stay, and what was resolved before; without ``same_options`` all else is as ``asked``, and a
-    partition is no larger than the new rows. Where new rows join in order the strategy is ``incremental``:
-    after a fit of all rows at once a partition is as large as these were, after split-and-merge as its partitions, and
-    no larger than the new rows; a likelihood that is "auto" is chosen for the new rows. A fit of all rows at once
-    has known no limits, and takes them on. Raises as ``resolve`` does.
+    Scaling, kernel and all resolved options stay unchanged. Without ``same_options`` only scaling and kernel stay;
+    the other options are those of ``asked``, and a partition is no larger than the number of new rows.
+
+    If the new rows join in order (``in_order``), the strategy is ``incremental`` with the partition size of the
+    earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
+    size is at most the number of new rows. The limits of ``asked`` then apply, because the earlier fit had no limits.
+    Raises the errors of ``resolve``.
     """
     before, schedule, options = spec.problem, spec.plan.schedule, spec.options
     new, at_once = source.n_rows - before.n_rows, not schedule.has_rounds

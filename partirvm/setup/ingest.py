@@ -1,4 +1,4 @@
-"""Ingest with sizes as people write them, of new DATA and of more rows for DATA that are there."""
+"""Ingest new DATA, or append rows to existing DATA; memory sizes may be texts such as ``"512MiB"``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from partirvm.errors import UsageError
 from partirvm.planning.units import parse_bytes
 
 KEPT = ("features", "categorical", "classes", "like", "tile_rows", "overwrite")
-"""Options that rows which are appended cannot have: DATA say all this."""
+"""Options that cannot be given when rows are appended, because the existing DATA define them."""
 
 
 @functools.wraps(_data.ingest)
 def ingest(
     source: Any, data: Any, *, memory_limit: int | str | None = None, append: bool = False, **options: Any
 ) -> ZarrSource:
-    """As ``data.ingest``; ``memory_limit`` may also be a text such as ``"512MiB"``.
+    """Run ``data.ingest``; ``memory_limit`` may also be a text such as ``"512MiB"``.
 
-    With ``append`` the rows go after those of DATA that are there (``data.appending``).
+    With ``append`` the rows are added after the rows of existing DATA (``data.appending``).
     """
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
     options |= {"memory_limit": limit, "process": _Process()}
@@ -40,19 +40,19 @@ def ingest(
 def _append_to(source: Any, data: Any, options: dict[str, Any]) -> ZarrSource:
     given = [name for name in KEPT if options.pop(name, None)]
     if given:
-        raise UsageError(f"append takes {', '.join(given)} from DATA: leave it out, or make new DATA")
+        raise UsageError(f"append takes {', '.join(given)} from DATA: leave these options out, or make new DATA")
     shuffle = options.pop("shuffle", 0)
     return _append(source, data, shuffle=0 if shuffle is None else int(shuffle), **options)
 
 
 class _Process:
-    """This process, as ``data.budget.Process`` has it."""
+    """The current process, with the interface ``data.budget.Process``."""
 
     def resident(self) -> int:
-        """Its resident bytes, once freed ones were given back."""
+        """Return freed memory to the system, then return the resident bytes of the process."""
         give_back_freed_memory()
         return resident_memory()
 
     def reuse(self) -> None:
-        """From now on keep what is freed."""
+        """Keep freed memory in the process from now on."""
         keep_freed_memory()

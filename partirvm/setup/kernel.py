@@ -1,4 +1,4 @@
-"""From what a user asks of the kernel to a kernel: its name, its value or its function, and what gamma means."""
+"""Make a kernel from the options ``kernel`` (a name, a value or a function) and ``gamma``."""
 
 from __future__ import annotations
 
@@ -30,33 +30,35 @@ from partirvm.setup.categories import kinds, mixed_kernel, scale_gammas
 from partirvm.types import Columns
 
 LEARN = ("learn", "learn-per-feature")
-"""What gamma may be where the kernel is learned."""
+"""Values of gamma that request kernel learning."""
 
 RULES = ("auto", "scale", *LEARN)
-"""What gamma may be where it is no number."""
+"""Values of gamma that are words."""
 
 
 def learns(parameters: Request) -> bool:
-    """Whether the kernel is to be learned."""
+    """True if the request includes kernel learning."""
     return chooses(parameters) or (isinstance(parameters.gamma, str) and parameters.gamma in LEARN)
 
 
 def chooses(parameters: Request) -> bool:
-    """Whether it is left open how: "auto" for a kernel that a name and gamma describe."""
+    """True if gamma is "auto" for a kernel with gamma given by name: the form of the kernel is then chosen too."""
     gamma, kernel = parameters.gamma, parameters.kernel
     return isinstance(gamma, str) and gamma == "auto" and isinstance(kernel, str) and kernel in WITH_GAMMA
 
 
 def checked_kernel(given: Any) -> Any:
-    """A name or ``module:function``, a kernel for anything else: a kernel, its spec, a callable; "rbf" is "gaussian".
+    """Check the type of the option ``kernel``, and normalise its value.
 
-    None is "none". Of a list a tuple of such. Raises ``UsageError`` for what is none of these. No module is imported.
+    None becomes "none" and "rbf" becomes "gaussian"; other names and ``module:function`` stay unchanged. A kernel
+    value, the spec of a kernel and a callable become a kernel. A list becomes a tuple of these. Raises ``UsageError``
+    for any other value. No module is imported.
     """
     if given is None or (isinstance(given, str) and given == NoKernel.name):
         return NoKernel.name
     if isinstance(given, list | tuple) and given:
         if None in given or NoKernel.name in given:
-            raise UsageError(f"kernel is {given!r}: where there is no kernel it is None alone")
+            raise UsageError(f"kernel is {given!r}: None cannot be part of a list; for no kernel give kernel=None")
         return tuple(map(checked_kernel, given))
     if isinstance(given, str) and ":" in given:
         return NamedFunction(given).function
@@ -66,22 +68,22 @@ def checked_kernel(given: Any) -> Any:
         return kernel_from_spec(given)
     if isinstance(given, KernelFamily):
         raise UsageError(
-            f"kernel is a list that holds {given!r}, an option whose gamma is found: in a list give a kernel with "
-            f"numbers, partirvm.kernels.{type(given).__name__}(0.5)"
+            f"kernel is a list with {given!r}, whose gamma is not a number: in a list give kernels with numbers, "
+            f"such as partirvm.kernels.{type(given).__name__}(0.5)"
         )
     value = isinstance(given, Kernel | Several)
     if isinstance(given, type) or not (value or callable(given)):
         raise UsageError(
-            f"kernel is {given!r}; known: {', '.join(NAMES)}, a function's 'module:function', a value such as "
-            "partirvm.kernels.Gaussian(0.5), or a list of such; None for no kernel"
+            f"kernel is {given!r}; known: {', '.join(NAMES)}, the path 'module:function' of a function, a value such "
+            "as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
     return given if value else LocalFunction(given)
 
 
 def portable_kernel(kernel: Any) -> Any:
-    """A checked kernel as plain JSON: what a job, a cluster or a file holds of it.
+    """Convert a checked kernel to plain JSON for a job, a cluster or a file.
 
-    Raises ``UsageError`` for one that only this process has, or knows.
+    Raises ``UsageError`` for a callable or an unregistered kernel, because other processes cannot import these.
     """
     if isinstance(kernel, tuple):
         return list(map(portable_kernel, kernel))
@@ -93,11 +95,11 @@ def portable_kernel(kernel: Any) -> Any:
 
 
 def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
-    """The kernel with its parameters as numbers, for so many features; where it is learned, the one to begin with.
+    """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
 
-    One that a name and gamma describe sees categorical columns as such (``setup.categories``). A list, or multiples
-    of gamma, are several kernels. Raises ``UsageError`` for a gamma that cannot be or that the kernel has no use for,
-    for another number of features, and for a function that cannot be imported.
+    A kernel given by name and gamma compares categorical columns for equality (``setup.categories``). A list of
+    kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or the kernel
+    has no gamma, if the number of features does not match, and if a function cannot be imported.
     """
     given, factors = checked_kernel(parameters.kernel), parameters.gamma_multiples
     if isinstance(given, tuple):
@@ -107,14 +109,16 @@ def resolve_kernel(parameters: Request, moments: Moments, columns: Columns) -> K
     if tuple(factors) == (1.0,):
         return kernel
     if isinstance(kernel, NoKernel):
-        raise UsageError(f"gamma_multiples is {list(factors)}, but there is no kernel: leave it out")
+        raise UsageError(f"gamma_multiples is {list(factors)}, but there is no kernel: leave gamma_multiples out")
     if isinstance(kernel, Several):
-        raise UsageError(f"gamma_multiples is {list(factors)}, but there are several kernels already: list them all")
+        raise UsageError(
+            "gamma_multiples cannot be combined with a list of kernels: add a kernel to the list for each multiple"
+        )
     return multiples(kernel, factors)
 
 
 def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, columns: Columns) -> Kernel | Several:
-    """Several kernels. A gamma that is not learned is for those that a name and gamma describe, where there are any."""
+    """Make the kernels of a list; a gamma that is not learned applies only to kernels given by name and gamma."""
     described = [isinstance(each, str) and each in WITH_GAMMA for each in given]
     others = parameters if learns(parameters) or not any(described) else replace(parameters, gamma="auto")
     found = tuple(
@@ -127,7 +131,7 @@ def _listed(given: tuple[Any, ...], parameters: Request, moments: Moments, colum
 def _resolved(given: Any, parameters: Request, moments: Moments, columns: Columns) -> Any:
     if isinstance(given, str) and given in WITH_GAMMA:
         gammas = _gamma(parameters, moments)
-        if sees_categories(given, columns):
+        if separates_categories(given, columns):
             return _mixed(WITH_GAMMA[given], gammas, parameters, moments, columns)
         return WITH_GAMMA[given].from_spec({"gamma": gammas})
     gamma = parameters.gamma
@@ -146,14 +150,14 @@ def _resolved(given: Any, parameters: Request, moments: Moments, columns: Column
     return _learnable(given, gamma, d) if learns(parameters) else given
 
 
-def sees_categories(kernel: Any, columns: Columns) -> bool:
-    """Whether a kernel that is asked for so tells categorical columns from numbers; to "categorical" all are codes."""
+def separates_categories(kernel: Any, columns: Columns) -> bool:
+    """True if the option ``kernel`` treats categorical columns separately; "categorical" compares all columns."""
     described = isinstance(kernel, str) and kernel in WITH_GAMMA and kernel != Categorical.name
     return described and bool(len(kinds(columns)[1]))
 
 
-def sees_codes(kernel: Any, columns: Columns) -> str:
-    """The categorical columns whose codes a kernel asked for by name would see as numbers, as text; empty for none."""
+def codes_as_numbers(kernel: Any, columns: Columns) -> str:
+    """List the categorical columns whose codes a named kernel would treat as numbers; an empty text if none."""
     if not isinstance(kernel, str) or kernel in WITH_GAMMA or ":" in kernel:
         return ""
     return ", ".join(columns.features[j] for j in kinds(columns)[1])
@@ -162,7 +166,7 @@ def sees_codes(kernel: Any, columns: Columns) -> str:
 def _mixed(
     kernel: type[Kernel], gammas: list[float], parameters: Request, moments: Moments, columns: Columns
 ) -> Kernel:
-    """The kernel of numbers and categories with these gamma; each kind has a scale of its own."""
+    """Make the kernel of numeric and categorical features; the rules for gamma use one scale for each of the two."""
     shared, kind = len(gammas) == 1, kinds(columns)
     each = [gammas if shared else [gammas[j] for j in positions] for positions in kind]
     if isinstance(parameters.gamma, str) and parameters.gamma in RULES:
@@ -172,20 +176,20 @@ def _mixed(
 
 
 def _learnable(kernel: Any, gamma: str, d: int) -> Any:
-    """The kernel to begin with; its one gamma is given to each feature where that is asked for."""
+    """Return the initial kernel of learning; "learn-per-feature" gives its gamma to each feature."""
     kernel.spec()
     if isinstance(kernel, Several):
         return replace(kernel, kernels=tuple(_learnable(each, gamma, d) for each in kernel.kernels))
     if not np.isfinite(kernel.logs).any():
         raise UsageError(
-            f"gamma is {gamma!r}, but the kernel {kernel.name!r} cannot be learned: it has no parameters that could "
-            "be; leave gamma out, or choose another kernel"
+            f"gamma is {gamma!r}, but the kernel {kernel.name!r} has no parameters that can be learned: "
+            "leave gamma out, or choose another kernel"
         )
     return kernel.per_feature(d) if gamma == "learn-per-feature" else kernel
 
 
 def _gamma(parameters: Request, moments: Moments) -> list[float]:
-    """gamma as numbers. ``"scale"`` is 1/(d·var) of what the kernel sees, where what learns begins."""
+    """Convert gamma to numbers; ``"scale"``, which is also the start of learning, is 1/(d·var) of the scaled inputs."""
     gamma, d = parameters.gamma, len(moments.inputs.mean)
     if isinstance(gamma, str):
         try:
@@ -201,7 +205,9 @@ def _gamma(parameters: Request, moments: Moments) -> list[float]:
         rules = ", ".join(map(repr, RULES))
         raise UsageError(f"gamma is {gamma!r}: it must be {rules}, a positive number or one number per feature")
     if len(values) not in (1, d):
-        raise UsageError(f"gamma has {len(values)} values but the data have {d} features: give one, or one per feature")
+        raise UsageError(
+            f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
+        )
     return [float(value) for value in values]
 
 
@@ -210,7 +216,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def scale_gamma(moments: Moments, standardize: bool) -> float:
-    """1/(d·var), var being the variance of all values of the inputs together, as the kernel sees them; 1 if it is 0."""
+    """Compute 1/(d·var), where var is the pooled variance of all values of the scaled inputs; return 1 if var is 0."""
     inputs = moments.inputs
     if standardize:
         variance = float(np.mean(~inputs.constant))

@@ -1,22 +1,24 @@
-"""Learning a kernel by the evidence of a sample: before the fit by the tied one, beside it by that of the fit.
+"""Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before.** Some rows of the sample are centres, and iRprop⁻ (``core.rprop``) moves the kernel's log parameters by
-evidence and slopes (``setup.evaluation``), all of them by one evaluation a round. Three stages:
+**Before the fit** the evidence is that of a tied RVM. Some rows of the sample are centres. iRprop⁻ (``core.rprop``)
+moves all log parameters of the kernel at once, with one evaluation of evidence and slopes per step
+(``setup.evaluation``). There are three stages:
 
-1. from the kernel that was given to the best evidence, where there is one width alone from the best of several
-   (``STARTS``): between a width that sees the trend and one that sees the detail the evidence may have a valley;
-2. *revival*, once, where features have been switched off: all widths are raised again and the search begins anew.
-   Inputs that matter only together both look useless at first, and come back together;
-3. *growth*, while the data determine most of the weights: twice the centres out of the same rows. More centres can
-   tell what a feature is for that few could not.
+1. *Search* from the initial kernel to the best evidence. A kernel with a single width starts from the best of several
+   widths (``STARTS``): the evidence may have one maximum for the trend and another one for the detail.
+2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
+   that matter only jointly both appear irrelevant at first, and are found together after the revival.
+3. *Growth*: the number of centres is doubled while the data determine most of the weights. More centres can reveal an
+   effect of a feature that few centres cannot.
 
-The kernel with the best evidence wins, over the same rows and centres, so that no stage makes it worse. Centres are far
-fewer than rows: where every row is one the evidence asks for widths far too narrow.
+Each stage returns its kernel with the best evidence over the same rows and centres, so no stage lowers the evidence.
+There are far fewer centres than rows: with every row as a centre, the evidence favours far too narrow widths.
 
-**Beside.** The fit's own vectors are the centres, as they are where the model needs detail, and its own α and β stay
-while the kernel moves: each evaluation takes one dense solve, and a few are enough. α that are tied, or follow, won no
-more over all rows where there were hundreds of vectors (kin40k, protein), and erred more where there were fewer
-(airfoil, concrete). Where gammas are off a second search begins with all of these raised.
+**Between rounds** the evidence is that of the fit. The relevance vectors are the centres, because they lie where the
+model needs detail. The α and β of the fit stay constant while the kernel changes, so each evaluation takes one dense
+solve, and a few evaluations suffice. In trials, tied α and updated α gave no higher evidence with hundreds of vectors
+(kin40k, protein), and larger errors with fewer vectors (airfoil, concrete). If features are switched off, a second
+search starts with the gamma of these features raised.
 """
 
 from __future__ import annotations
@@ -47,61 +49,64 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 CENTRES = 300
-"""Centres of the first stage, at most."""
+"""Maximum number of centres in the first stage."""
 
 MOST_CENTRES = 500
-"""Centres after growth, at most: more are worth a per cent of error, and cost as many times more."""
+"""Maximum number of centres after growth; more centres lower the error by one per cent at most, but cost more."""
 
 STARTS = np.log([8.0, 1 / 8])
-"""Where a search for one parameter looks besides its start, as changes of the log; it begins at the best.
+"""Further starting points of a search for one parameter, as changes of the log; the search continues from the best.
 
-A gamma per feature has its revival; begun anew at other scales it wins nothing, and every look costs two passes.
+A kernel with a gamma per feature has the revival stage instead. Other starting points gave it no better evidence, and
+each evaluation costs two passes.
 """
 
 CLASS_SHARE = 0.25
-"""Centres of classes as a fraction of the rows, at most; of numbers it is ``SHARE``: with fewer small sets lack detail,
-with more the evidence overfits."""
+"""Maximum number of centres of a classification, as a fraction of the rows; for regression it is ``SHARE``.
+
+With fewer centres small data sets lack detail; with more centres the evidence overfits.
+"""
 
 GROWS = 0.5
-"""Mean determinedness γ of the weights above which there are too few centres: each has its work."""
+"""Mean determinedness γ of the weights above which more centres are added."""
 
 WINDOW = 3
-"""Evaluations beside a fit over which the best one has to rise (``core.rprop.RISE``)."""
+"""Number of evaluations between rounds within which the best evidence must rise (``core.rprop.RISE``)."""
 
 DRAW = 3
-"""Sets the draw of centres apart from other draws of the same seed."""
+"""Number that makes the random draw of centres different from other draws with the same seed."""
 
 
 @dataclass(frozen=True)
-class Ask:
-    """How a kernel is to be learned: centres at first and at most, and the prior of its gamma per feature.
+class LearningOptions:
+    """Options of kernel learning: initial and maximum number of centres, and the prior of a gamma per feature.
 
-    ``prior`` is "flat", uniform in log gamma, or "half-normal" with a precision of its own (``core.half_normal``),
-    which costs half a nat per unit of log gamma and switches features off.
+    ``prior`` is "flat" (uniform in log gamma) or "half-normal" with an estimated precision (``core.half_normal``). The
+    half-normal prior costs half a nat per unit of log gamma, and it switches irrelevant features off.
     """
 
     centres: int
-    most: int
+    max_centres: int
     prior: str = "flat"
 
 
-def asked(n_rows: int, *, classes: bool, prior: str = "flat") -> Ask:
-    """What ``n_rows`` rows allow.
+def learning_options(n_rows: int, *, classes: bool, prior: str = "flat") -> LearningOptions:
+    """Compute the options of kernel learning for data of ``n_rows`` rows.
 
-    >>> asked(36_000, classes=False), asked(400, classes=True).most
-    (Ask(centres=300, most=500, prior='flat'), 100)
+    >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
+    (LearningOptions(centres=300, max_centres=500, prior='flat'), 100)
     """
     share = CLASS_SHARE if classes else SHARE
     room = max(int(share * min(n_rows, LEARNING_ROWS)), 1)
-    return Ask(min(CENTRES, room), min(CENTRES if classes else MOST_CENTRES, room), prior)
+    return LearningOptions(min(CENTRES, room), min(CENTRES if classes else MOST_CENTRES, room), prior)
 
 
 @dataclass
 class Stage:
-    """A search over the same rows and centres, the first ``count`` of ``pool``, from its beginning on.
+    """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
-    Columns are what is counted, where a centre has several kernels. ``first`` is the evidence that it began with and
-    ``best`` the point of the search's best; ``reason`` says why it is over.
+    With several kernels, each centre has several columns. ``first`` is the evidence of the first evaluation, ``best``
+    is the evaluation with the best evidence, and ``reason`` is the reason for the end of the search.
     """
 
     sample: Sample
@@ -118,15 +123,15 @@ class Stage:
 
     @property
     def kernel(self) -> Kernel | Several:
-        """The best so far."""
+        """The kernel with the best evidence so far."""
         return self.problem.empty.kernel.with_logs(self.search.best)
 
     def design(self, kernel: Kernel | Several) -> Design:
-        """The centres of this stage with a kernel."""
+        """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def look(self, last: Point | None = None, *, fresh: bool = False) -> Point:
-        """Evaluate the kernel that the search wants to see, and move it on; α and β begin where ``last`` ended."""
+    def evaluate_next(self, last: Point | None = None, *, fresh: bool = False) -> Point:
+        """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
         if self.best is None:
             self.sample.best(self.kernel)
         kernel = self.problem.empty.kernel
@@ -143,17 +148,17 @@ class Stage:
         return point
 
     def restart(self, logs: Float, step: float, last: Point | None = None) -> Point:
-        """Look at another point, and go on from there; the best so far stays the one to beat."""
+        """Restart the search from the log parameters ``logs`` and evaluate them; the best kernel so far is kept."""
         self.search = again(self.search, logs, step)
-        return self.look(last, fresh=last is None)
+        return self.evaluate_next(last, fresh=last is None)
 
     def climb(self, point: Point) -> None:
-        """Go on from the point that was looked at last until the best rises no more."""
+        """Repeat steps from the evaluation ``point`` until the best evidence stops rising."""
         while self.reason is None:
-            point = self.look(point)
+            point = self.evaluate_next(point)
 
     def record(self) -> Record:
-        """The stage's line of history, of the best point."""
+        """Make the history record of the stage from its best evaluation."""
         best, problem = self.best, self.problem
         assert best is not None
         scale = problem.empty.scaling.t_scale
@@ -181,18 +186,20 @@ class Stage:
         )
 
 
-def begin_stage(sample: Sample, problem: Problem, ask: Ask, seed: int) -> Stage:
-    """The first stage before its first look: centres are drawn from the rows of the sample."""
-    chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(ask.most)]
+def begin_stage(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Stage:
+    """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
+    chosen = np.random.default_rng((seed, DRAW)).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     _, pool = sample.candidates(problem, chosen)
-    count = min(ask.centres, len(pool.labels))
-    return Stage(sample, problem, ask.prior, pool, count, begin(problem.empty.kernel.logs))
+    count = min(learning.centres, len(pool.labels))
+    return Stage(sample, problem, learning.prior, pool, count, begin(problem.empty.kernel.logs))
 
 
-def first_stage(sample: Sample, problem: Problem, ask: Ask, seed: int, *, revive: bool = True) -> Stage:
-    """The first stage at its end: from several starts where there is one width, then with what was off raised."""
-    stage, features = begin_stage(sample, problem, ask, seed), groups(problem.empty.kernel.parameters)
-    point = stage.look(fresh=True)
+def first_stage(
+    sample: Sample, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
+) -> Stage:
+    """Run the first stage: several starts if there is a single width, then the revival of switched-off features."""
+    stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
+    point = stage.evaluate_next(fresh=True)
     if len(stage.search.logs) == 1:
         for move in STARTS:
             stage.restart(stage.search.start + move, FIRST_STEP)
@@ -203,46 +210,47 @@ def first_stage(sample: Sample, problem: Problem, ask: Ask, seed: int, *, revive
     return stage
 
 
-def learn(sample: Sample, problem: Problem, ask: Ask, seed: int) -> Kernel | Several:
-    """The kernel of the largest tied evidence; each stage leaves a line of history."""
-    stage, features = first_stage(sample, problem, ask, seed), groups(problem.empty.kernel.parameters)
+def learn(sample: Sample, problem: Problem, learning: LearningOptions, seed: int) -> Kernel | Several:
+    """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record."""
+    stage, features = first_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
     while True:
         sample.log(stage.record())
-        last, count = stage.best, min(2 * stage.count, ask.most, len(stage.pool.labels))
+        last, count = stage.best, min(2 * stage.count, learning.max_centres, len(stage.pool.labels))
         assert last is not None
         if last.determined < GROWS or count <= stage.count:
             return stage.kernel
         search = begin(stage.search.start, stage.search.best, LATER_STEP)
-        stage = Stage(sample, problem, ask.prior, stage.pool, count, search, stage.number + 1)
-        point = stage.look(last, fresh=True)
+        stage = Stage(sample, problem, learning.prior, stage.pool, count, search, stage.number + 1)
+        point = stage.evaluate_next(last, fresh=True)
         if len(off(stage.search.best, features)):
             point = stage.restart(raised_by(stage.search, features), LATER_STEP, point)
         stage.climb(point)
 
 
-def learn_again(sample: Sample, wanted: LearnKernel) -> KernelLearned:
-    """A better kernel for the columns of a fit, at its α and β; what all rows make of it is the strategy's to see."""
-    start, fit = wanted.design.kernel, wanted.fit
+def learn_again(sample: Sample, instruction: LearnKernel) -> KernelLearned:
+    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
+    start, fit = instruction.design.kernel, instruction.fit
     features = groups(start.parameters)
-    search, design = begin(start.logs, None, LATER_STEP), wanted.design
-    evaluations, awake = 0, False
+    search, design = begin(start.logs, None, LATER_STEP), instruction.design
+    evaluations, raised_before = 0, False
     while True:
         value, slope, rows = evaluate_fit(sample, design, fit)
-        value, slope = with_prior(wanted.prior, features, search.logs, value, slope)
+        value, slope = with_prior(instruction.prior, features, search.logs, value, slope)
         search, reason = advance(search, value, slope, rows, WINDOW)
         evaluations += 1
         if reason is not None:
             raised = awakened(search.best, features)
-            if awake or np.array_equal(raised, search.best):
+            if raised_before or np.array_equal(raised, search.best):
                 better = not np.array_equal(search.best, start.logs)
                 return KernelLearned(start.with_logs(search.best), better, rows, evaluations)
-            search = replace(again(search, raised, LATER_STEP), start=raised)  # bounds are those of what is raised
-            awake = True
-        design = replace(wanted.design, kernel=start.with_logs(search.logs))
+            # the bounds of the search are relative to its start
+            search = replace(again(search, raised, LATER_STEP), start=raised)
+            raised_before = True
+        design = replace(instruction.design, kernel=start.with_logs(search.logs))
 
 
 def with_prior(prior: str, features: Sequence[Int], logs: Float, value: float, slope: Float) -> tuple[float, Float]:
-    """Evidence and slopes at ``logs`` (p,) with those of the prior of each gamma per feature, up to a constant."""
+    """Add the log prior of each gamma per feature to the evidence, and its slopes (p,); constants are left out."""
     if prior == "flat":
         return value, slope
     slope = slope.copy()

@@ -1,4 +1,4 @@
-"""The problem of these rows: scaling, kernel, prior, classes and noise, as a strategy sees them."""
+"""Make the ``Problem`` of a fit: scaling, kernel, prior, classes and noise, for use by the strategies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import over_square
 
 FARTHEST_NOISE = 1e60
-"""A noise variance that is given may be so many times the target's variance, or a fraction of it as small."""
+"""Largest ratio of a given noise variance to the target variance; the smallest ratio is its reciprocal."""
 
 
 def new_problem(
     source: Source, held_out: Source | None, parameters: Request, moments: Moments, executor: Executor
 ) -> Problem:
-    """The problem of these rows, with the kernel that the parameters name."""
+    """Make the problem of the source's rows; a kernel that will be learned is the initial one."""
     scaling = resolve_scaling(moments, parameters.standardize, classes=source.columns.classes is not None)
     kernel = resolve_kernel(parameters, moments, source.columns)
     origin = scaling.inputs(moments.inputs.mean)
@@ -78,14 +78,14 @@ def _problem_of(
         which = int(np.flatnonzero(target_variances == 0)[0])
         name = f" ({source.columns.targets[which]!r})" if source.columns.targets else ""
         raise DataError(
-            f"target {which} of {source.n_targets}{name} is constant: leave it out, or give each target vectors of its "
-            "own with multi_output='independent'"
+            f"target {which} of {source.n_targets}{name} is constant: leave this target out, or fit each target "
+            "separately with multi_output='independent'"
         )
     prior = resolve_prior(parameters, float(scales[0]), labels)
     if source.n_targets > 1 and prior != Prior(fixed=prior.fixed):
         raise UsageError(
-            f"alpha_prior, noise_prior and updates={parameters.updates!r} are for one target, y has "
-            f"{source.n_targets}: leave them as they are, or use multi_output='independent'"
+            f"alpha_prior, noise_prior and updates='em' need a single target, but y has {source.n_targets} targets: "
+            "leave these options out, or use multi_output='independent'"
         )
     noise = None
     if not isinstance(parameters.noise_variance, str):
@@ -107,17 +107,20 @@ def _problem_of(
 
 
 def _check_noise(given: float, noise: NDArray[np.float64], target_variances: NDArray[np.float64]) -> None:
-    """Refuse a noise variance that no arithmetic can tell from 0, or the target from; ``noise`` is it to the model."""
+    """Raise ``UsageError`` for a noise variance that is numerically zero or infinite relative to the target variance.
+
+    ``given`` is in squared target units; ``noise`` (T,) is the same variance in units of the scaled targets.
+    """
     share = np.divide(noise, target_variances, out=np.ones_like(target_variances), where=target_variances > 0)
     if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
         far = share[int(np.argmax(np.abs(np.log10(np.maximum(share, np.finfo(float).tiny)))))]
         raise UsageError(
-            f"noise_variance is {given:g}, {far:.0e} of the target's variance: it must be between "
-            f"{1 / FARTHEST_NOISE:.0e} and {FARTHEST_NOISE:.0e} of it, in the target's unit squared, or 'estimate'"
+            f"noise_variance is {given:g}, which is {far:.0e} × the target variance: give a variance in squared target "
+            f"units between {1 / FARTHEST_NOISE:.0e} × and {FARTHEST_NOISE:.0e} × the target variance, or 'estimate'"
         )
 
 
 def codes_of(source: Source, request: Request, executor: Executor) -> NDArray[np.integer[Any]] | None:
-    """The class codes (N,) of all rows, None for a target that is a number. Raises as ``find_classes`` does."""
+    """Return the class codes (N,) of all rows, or None for a numeric target. Raises the errors of ``find_classes``."""
     classes = find_classes(source, request, executor)
     return None if classes is None else classes.codes

@@ -1,4 +1,4 @@
-"""From what a user asks to numbers: every "auto" resolved. The checks of single options are the table's."""
+"""Check combinations of options and resolve each "auto". ``partirvm.options`` checks the single options."""
 
 from __future__ import annotations
 
@@ -32,28 +32,35 @@ from partirvm.strategies.working_set import WorkingSet
 from partirvm.types import Scaling, over_square
 
 SMALL = 200
-"""Rows up to which ``strategy="auto"`` makes every row a candidate."""
+"""Maximum number of rows for which ``strategy="auto"`` makes every row a candidate (regression)."""
 
 SMALL_CURVATURE = 10**6
-"""The same for classes: up to so many elements C·N² of the curvature. One fit takes far fewer passes than rounds do."""
+"""Classification: maximum number C·N² of curvature elements for which ``strategy="auto"`` makes every row a candidate.
+
+A single fit takes far fewer passes than a fit in rounds.
+"""
 
 SELECTION = "error"
-"""What ``selection="auto"`` means; chosen by ``python -m benchmarks.working_set --selections``."""
+"""Meaning of ``selection="auto"`` for regression; chosen by ``python -m benchmarks.working_set --selections``."""
 
 CLASS_SELECTION = "gain"
-"""What ``selection="auto"`` means for classes; chosen by ``python -m benchmarks.classification --trial selection``."""
+"""Meaning of ``selection="auto"`` for classification.
+
+Chosen by ``python -m benchmarks.classification --trial selection``.
+"""
 
 AUTO_PARTITION = (32, 1000)
-"""Least and most candidates of a round that ``partition_size="auto"`` chooses."""
+"""Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
 
 MODERATE_ROWS = 10_000
-"""Most rows of two classes whose probabilities are moderated unless told otherwise."""
+"""Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes."""
 
 
 def check_parameters(parameters: Request) -> Request:
-    """The parameters with texts turned into numbers. The face that takes a request calls it, once.
+    """Check all options of a request and convert texts to numbers.
 
-    Raises ``UsageError`` naming the option that cannot be.
+    The command line and the estimators call it once per request. Raises ``UsageError`` with the name of the invalid
+    option.
     """
     p = replace(parameters, kernel=checked_kernel(parameters.kernel), basis=checked_basis(parameters.basis))
     require_functions(p)
@@ -67,14 +74,14 @@ def check_parameters(parameters: Request) -> Request:
 
 
 def _check_together(p: Request) -> None:
-    """Refuse options of a strategy that exclude each other."""
+    """Raise ``UsageError`` for options that exclude each other."""
     if p.kernel == NoKernel.name and not FIT_ROWS[p.last_rows].whole:
-        raise UsageError("kernel=None has no candidates, its one fit sees all rows: last_rows must be 'full'")
+        raise UsageError("kernel=None gives a single fit of all rows: last_rows must be 'full'")
     weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
     if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
         raise UsageError(
-            f"selection {p.selection!r} needs all rows or one sample of them, not the candidates' own: likelihood must "
-            "be 'full' or 'sample', or the selection another"
+            f"selection {p.selection!r} cannot be used with likelihood='partition': set likelihood to 'full' or "
+            "'sample', or choose another selection"
         )
     if p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges and p.max_rounds is not None:
         raise UsageError(
@@ -83,20 +90,20 @@ def _check_together(p: Request) -> None:
 
 
 def portable(parameters: Request) -> dict[str, Any]:
-    """Checked parameters as plain JSON: what a job or a cluster holds of them.
+    """Convert checked parameters to plain JSON for a job or a cluster.
 
-    Raises ``UsageError`` for a kernel or a basis that only this process has.
+    Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
     """
     kernel, basis = portable_kernel(parameters.kernel), portable_basis(parameters.basis)
     return asdict(replace(parameters, kernel=kernel, basis=basis))
 
 
 def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = False) -> Scaling:
-    """Scaling by the training moments: shift by the mean, scale by the sd (ddof 0), 1 for a constant feature.
+    """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
-    A constant target is scaled by its size, so that the floor of its noise is in its unit.
-    Without ``standardize`` only the target's mean is removed, which changes no model that has a bias, and adds digits.
-    Codes of ``classes`` stay as they are.
+    The scale of a constant feature is 1. The scale of a constant target is its absolute value, so that its noise floor
+    is in its own unit. Without ``standardize`` only the mean of the target is subtracted; this does not change a model
+    with a bias, but it improves the numerical accuracy. With ``classes`` the target holds codes and is not scaled.
     """
     d, T = len(moments.inputs.mean), len(moments.targets.mean)
     t_shift, t_scale = moments.targets.mean, _deviation(moments.targets) if standardize else np.ones(T)
@@ -109,10 +116,11 @@ def resolve_scaling(moments: Moments, standardize: bool, *, classes: bool = Fals
 
 
 def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str, int]) -> Prior:
-    """The prior that is asked for; the rate of the noise's is in the target's unit squared, that of α is as α is.
+    """Make the prior of the request.
 
-    ``labels`` are those of the leading columns, by their names, of which ``fixed_alpha`` may hold the α. Raises
-    ``UsageError`` where it names another.
+    The rate of the noise prior is given in squared target units and divided by the squared target scale. The rate of
+    the α prior is used unchanged. ``labels`` maps the names of the leading columns to their labels; ``fixed_alpha`` may
+    fix the α of these columns. Raises ``UsageError`` if ``fixed_alpha`` contains another name.
     """
     shape, rate = parameters.noise_prior
     held = parameters.fixed_alpha or {}
@@ -128,11 +136,11 @@ def resolve_prior(parameters: Request, target_scale: float, labels: Mapping[str,
 
 
 def resolve_moderate(parameters: Request, n_rows: int, n_classes: int) -> bool:
-    """Whether probabilities allow for the uncertainty of the weights; "auto" does for two classes of few rows.
+    """Return True if probabilities include the uncertainty of the weights; "auto" does so for two classes and few rows.
 
-    There the log loss on new rows falls, by a quarter at most. With many rows little is uncertain but where classes
-    part, and of a flank Laplace's approximation knows nothing: skin_nonskin's grows. With more classes it does as often
-    as not (``benchmarks/classification``).
+    In ``benchmarks/classification`` moderation lowers the log loss of two classes on few rows by up to a quarter. With
+    many rows the weights are uncertain only near the class boundary, where Laplace's approximation can be poor: on
+    skin_nonskin the log loss rises. With more than two classes the log loss rises about as often as it falls.
     """
     if parameters.moderate == "auto":
         return n_classes == 2 and n_rows <= MODERATE_ROWS
@@ -145,9 +153,10 @@ def _deviation(moments: Any) -> NDArray[np.float64]:
 
 
 def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -> str:
-    """``"auto"`` is ``basic`` for few rows, else ``working-set``; ``class_outputs`` is C of a fit of classes.
+    """Resolve the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
 
-    Without a kernel there are no candidates, and one fit: ``basic``.
+    ``class_outputs`` is the number C of linear predictors of a classification, and 0 for regression. Without a kernel
+    the strategy is always ``basic``.
     """
     if parameters.kernel == NoKernel.name:
         return Basic.name
@@ -160,10 +169,11 @@ def resolve_strategy(parameters: Request, n_rows: int, class_outputs: int = 0) -
 def resolve_partition_size(
     n_rows: int, d: int, measured: Record, centres: int = 0
 ) -> tuple[Sparseness, int, tuple[str, ...]]:
-    """What ``partition_size="auto"`` makes of the heuristic's fit: P before and after its bounds, notes on these.
+    """Resolve ``partition_size="auto"`` from the fit of the heuristic.
 
-    A kernel that was learned with so many ``centres`` is given as many candidates: learned widths are wide, the few
-    vectors that the heuristic finds under them make small rounds, and these end too early.
+    Returns the measured sparseness, the partition size within its bounds, and notes about these bounds. After kernel
+    learning the partition size is at least the number of ``centres``. Learned kernels are wide, so the heuristic finds
+    few vectors; rounds of so few candidates would end the fit too early.
     """
     heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
     sparseness = Sparseness(measured.rows, measured.vectors, heuristic)
@@ -172,21 +182,21 @@ def resolve_partition_size(
     notes: tuple[str, ...] = ()
     if size < min(centres, most, n_rows):
         size = min(centres, most, n_rows)
-        notes += (f"P raised from {heuristic:,} to {size:,}: as many as the kernel was learned with",)
+        notes += (f"partition size raised from {heuristic:,} to {size:,}, the number of centres in kernel learning",)
     elif size > heuristic:
-        notes += (f"P raised from {heuristic:,} to {size:,}: auto takes {least} at least",)
+        notes += (f"partition size raised from {heuristic:,} to {size:,}, the minimum of 'auto'",)
     if size < heuristic:
-        why = f"auto takes {most:,} at most" if size == most else "there are no more rows"
-        notes += (f"P held to {size:,}: {why}",)
+        why = "the maximum of 'auto'" if size == most else "the number of rows"
+        notes += (f"partition size lowered to {size:,}, {why}",)
     if sparseness.rho > DENSE:
-        notes += ("nearly every row became a vector: the kernel is probably too narrow (raise its width: lower gamma)",)
+        notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
     return sparseness, size, notes
 
 
 def resolve_fit_rows(
     parameters: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1
 ) -> tuple[str, int]:
-    """The rows that intermediate fits use, and the number of rows of a sample. An only fit is the last."""
+    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses ``last_rows``."""
     fit_rows = parameters.last_rows if schedule.one_fit else parameters.fit_rows
     if fit_rows == "auto":
         fit_rows = automatic(schedule, n_rows, size, n_kernels)
@@ -195,6 +205,6 @@ def resolve_fit_rows(
 
 
 def timer_of(parameters: Request) -> Timer:
-    """The timer of a fit that begins now. Raises ``UsageError`` for a time limit that is none."""
+    """Start the timer of a fit. Raises ``UsageError`` for an invalid time limit."""
     limit = parameters.time_limit
     return Timer(None if limit is None else parse_duration(limit, "time_limit"))

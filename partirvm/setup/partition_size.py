@@ -1,7 +1,7 @@
-"""How many candidates join in one basic RVM: the √(N·d) sparseness heuristic (Ben-Shimon & Shmilovici 2006, §4).
+"""Choose the partition size by the √(N·d) sparseness heuristic of Ben-Shimon & Shmilovici (2006, §4).
 
-ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors. Sparse problems can do with small
-partitions, dense ones need large ones. (The paper prints the middle line with a reversed sign.)
+ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors. Small partitions suffice for sparse
+problems; dense problems need large partitions. (The paper prints the middle line with a reversed sign.)
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from partirvm.strategies.rounds import record
 from partirvm.strategies.rules import INTERMEDIATE
 
 DENSE = 0.9
-"""From this ρ on the kernel is probably wrong: nearly every row would be a vector."""
+"""ρ above which the kernel is probably too narrow, because nearly every row becomes a vector."""
 
 
 def partition_size(n_rows: int, n_features: int, rho: float) -> int:
-    """P = ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 beyond.
+    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
 
     >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
     [45, 134, 222]
@@ -32,17 +32,17 @@ def partition_size(n_rows: int, n_features: int, rho: float) -> int:
 
 
 def fraction(rho: float) -> float:
-    """The part of √(N·d) that a sparseness ρ asks for."""
+    """Return the factor f of ``partition_size`` for a sparseness ρ."""
     return 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
 
 
 def probe_rows(n_rows: int, n_features: int, cap: int) -> int:
-    """⌈√(N·d)⌉ rows measure ρ, at most ``cap`` and at most all."""
+    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most ``cap`` and at most all rows."""
     return min(ceil(sqrt(n_rows * n_features)), cap, n_rows)
 
 
 def sparseness(sample: Sample, problem: Problem, tol: float) -> Record:
-    """The line of history of a basic RVM of a sample: how many of its candidates stay as vectors."""
+    """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
     count, duplicates = len(design.labels), left_out(offered, design)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)

@@ -1,4 +1,4 @@
-"""How fast this machine is: what a plan's seconds and the choice of the kernel store come from."""
+"""Measure the speed of this machine, for the time estimate of the plan and the choice of the kernel store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import PANEL_ROWS
 
 CALIBRATION_ROWS = 256
+"""Number of rows, and of centres, of the kernel block that is timed."""
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:
-    """Rates of one thread, measured on the first tile; without a kernel an element is one of the leading columns."""
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
     with one_blas_thread():
         began = time.perf_counter()
         tile = source.tile(0)
@@ -42,14 +43,14 @@ def calibrate(source: Source, problem: Problem) -> Rates:
 
 @cache
 def product_rate() -> float:
-    """Flops per second of one thread in products of matrices; measured once in a process."""
+    """Measure the flops per second of one thread in matrix products, once per process."""
     square = np.ones((512, 512))
     with one_blas_thread():
         return 2 * 512**3 / _least_seconds(lambda: square @ square)
 
 
 def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """The shortest of a few goes: others may be busy on this machine."""
+    """Run the function several times; return the shortest time, which other processes slowed down least."""
     spans = []
     for _ in range(times):
         began = time.perf_counter()
@@ -59,7 +60,7 @@ def _least_seconds(work: Callable[[], Any], times: int = 3) -> float:
 
 
 def measure_disk() -> Disk | None:
-    """Rates of the disk with temporary files, by chunks of kernel values; None where nothing can be written."""
+    """Measure the disk with temporary files of kernel values; return None if the files cannot be written."""
     values = np.random.default_rng(0).random((CHUNK, PANEL_ROWS))
     with suppress(OSError, Damaged), tempfile.TemporaryDirectory(prefix="partirvm-rate-") as folder:
         chunks, labels = DiskSegments(folder, 2 * values.nbytes), np.arange(CHUNK)

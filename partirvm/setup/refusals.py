@@ -1,4 +1,4 @@
-"""Checks of data and options before anything is written: each raises an error for what cannot be fitted."""
+"""Checks of data and options before anything is written; each check raises an error if a fit is impossible."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from partirvm.quoting import quoted
 from partirvm.setup.search import Interrupted, StoppedError
 
 
-def look(interrupted: Interrupted) -> None:
+def check_aborted(interrupted: Interrupted) -> None:
     """Raise ``StoppedError`` if an abort was requested."""
     if interrupted() is Termination.ABORTED:
         raise StoppedError
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Moments of all rows, stored ones or from a pass.
+    """Return the moments of all rows, either stored with the data or computed by a pass.
 
-    Raises ``DataError`` for values that are not finite, ``StoppedError`` if ``interrupted`` wants the end of the pass.
+    Raises ``DataError`` for values that are not finite, and ``StoppedError`` if an abort was requested.
     """
-    moments: Moments = source.moments or executor.run([MomentsPass()], source, lambda *done: look(interrupted))[0]
+    moments: Moments = (
+        source.moments or executor.run([MomentsPass()], source, lambda *done: check_aborted(interrupted))[0]
+    )
     if moments.bad:
         assert moments.first_bad is not None
         row, column = moments.first_bad
@@ -40,17 +42,17 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def check_multi_output(source: Source, parameters: Request) -> None:
-    """Raise ``UsageError`` for several targets with ``multi_output="independent"``: one fit has one set of vectors."""
+    """Raise ``UsageError`` for several targets with ``multi_output="independent"``, because targets share vectors."""
     if source.n_targets > 1 and parameters.multi_output != "shared":
         raise UsageError(
-            f"multi_output is {parameters.multi_output!r}, and {source} has {source.n_targets} targets: one fit gives "
-            "them shared vectors ('shared'); for separate vectors ingest each target by itself, without the others "
-            "among its features, or fit arrays with RVMRegressor"
+            f"multi_output is {parameters.multi_output!r}, but the {source.n_targets} targets of {source} share their "
+            "vectors in one fit: use multi_output='shared', ingest and fit each target separately (without the other "
+            "targets as features), or fit arrays with RVMRegressor"
         )
 
 
 def check_sources(source: Source, held_out: Source | None) -> None:
-    """Raise an error for data that cannot be fitted, and for held-out data of another kind."""
+    """Raise an error for data without a target, and for held-out data with other columns or another kind of target."""
     require_target(source)
     if held_out is not None:
         _check_held_out(source, held_out)
@@ -60,28 +62,28 @@ def _check_held_out(source: Source, held_out: Source) -> None:
     require_target(held_out)
     if held_out.n_features != source.n_features:
         raise DataError(
-            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: they "
-            "must have the same columns"
+            f"the validation data have {held_out.n_features} features, the training data {source.n_features}: "
+            "both must have the same features"
         )
     if held_out.n_targets != source.n_targets:
         raise DataError(
-            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: they must "
-            "have the same number"
+            f"the validation data have {held_out.n_targets} targets, the training data {source.n_targets}: both "
+            "must have the same targets"
         )
     if held_out.columns.targets and source.columns.targets not in ((), held_out.columns.targets):
         raise DataError(
             f"the validation data have the targets {list(held_out.columns.targets)}, the training data "
-            f"{list(source.columns.targets)}: they must be the same, in the same order"
+            f"{list(source.columns.targets)}: both must have the same targets in the same order"
         )
     if held_out.columns.classes != source.columns.classes:
         raise DataError(
-            f"the target of the validation data is {_kind(held_out)}, that of the training data {_kind(source)}: "
-            "ingest the validation data with like= (`--like`) and the training DATA"
+            f"the target of the validation data is {_kind(held_out)}, the target of the training data {_kind(source)}: "
+            "ingest the validation data again, with the training DATA as like= (`--like`)"
         )
     if held_out.columns.features != source.columns.features:
         raise DataError(
             f"the validation data have the features {list(held_out.columns.features)}, the training data "
-            f"{list(source.columns.features)}: they must be the same, in the same order"
+            f"{list(source.columns.features)}: both must have the same features in the same order"
         )
 
 
@@ -91,14 +93,14 @@ def _kind(source: Source) -> str:
 
 
 def check_solver(parameters: Request, source: Source) -> None:
-    """Raise ``UsageError`` if the solver acts on one column at a time and the request has what it does not support."""
+    """Raise ``UsageError`` for options that a solver of single-column steps does not support."""
     if not SOLVERS[parameters.solver].acts_alone:
         return
-    believed = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
-    for there, what in (
+    with_priors = any(parameters.alpha_prior) or any(parameters.noise_prior) or parameters.fixed_alpha
+    for present, what in (
         (source.n_targets > 1, "several targets at once"),
-        (believed or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
+        (with_priors or parameters.updates == "em", "alpha_prior, noise_prior, fixed_alpha and updates='em'"),
     ):
-        if there:
+        if present:
             others = " or ".join(repr(name) for name, solver in SOLVERS.items() if not solver.acts_alone)
             raise UsageError(f"solver {parameters.solver!r} does not support {what}: it must be {others}")

@@ -1,4 +1,4 @@
-"""What a fit's model tells people: how much single features count, its basis functions, the noise of its targets."""
+"""Facts about a fitted model for reports: relevance of features, basis functions, and noise of the targets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Float = NDArray[np.float64]
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
-    """Variance (d,) of the inputs as the kernel sees them: 1 where they are standardised, 0 for a constant one.
+    """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature.
 
-    That of categories is of their levels (``setup.categories``).
+    The variance of a categorical feature follows from its number of levels (``setup.categories``).
     """
     variance: Float = moments.inputs.variance_over(scaling.x_scale)
     for j in kinds(columns)[1]:
@@ -28,9 +28,10 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
 
 def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
-    """gamma_j·var_j of each feature (d,), as a fraction of the largest; None for a kernel that tells of none.
+    """Compute gamma_j·var_j of each feature (d,) as a fraction of the largest value.
 
-    ``variance`` (d,) is that of the inputs as the kernel sees them. All are 0 where no feature that counts varies.
+    ``variance`` (d,) is the variance of the scaled inputs. Returns None for a kernel without per-feature widths, and
+    zeros if every feature with a positive gamma is constant.
     """
     found = kernel.relevances(len(variance))
     if found is None:
@@ -40,23 +41,26 @@ def relevances(kernel: Kernel | Several, variance: Float) -> Float | None:
     return found / largest if largest > 0 else found
 
 
-def told_targets(model: AnyModel) -> dict[str, Any]:
-    """``targets``: of each of several, by its name, ``noise_sd``, in its own unit. Plain JSON; empty for one target."""
+def targets_json(model: AnyModel) -> dict[str, Any]:
+    """Return ``noise_sd`` of each target by name, under the key ``targets``, as plain JSON; empty for one target.
+
+    Each ``noise_sd`` is in the unit of its target.
+    """
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
     names, noise = model.columns.target_names(model.n_targets), model.noise_deviation
     return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}
 
 
-def told_bases(model: AnyModel) -> list[dict[str, Any]]:
-    """``name``, ``weights`` (one for each linear predictor) and ``relevance`` of the bias and each basis function.
+def basis_functions_json(model: AnyModel) -> list[dict[str, Any]]:
+    """Return ``name``, ``weights`` and ``relevance`` of the bias and each explicit basis function, as plain JSON.
 
-    Plain JSON; empty for a model without basis functions of its own. Relevance is that of
-    ``model.basis_functions.Bases``, nats.
+    ``weights`` has one value per linear predictor. ``relevance`` is in nats (``model.basis_functions.Bases``). The list
+    is empty for a model without explicit basis functions.
     """
     if model.design.functions is None:
         return []
     found = bases_of(model)
     weights = found.weights.reshape(len(found.names), -1).tolist()
-    told = zip(found.names, weights, found.relevance.tolist(), strict=True)
-    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in told]
+    parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]

@@ -1,4 +1,4 @@
-"""What a plan says before it runs: options without effect, limits that cannot hold, slow ways."""
+"""Notes of a plan: options without effect, unsuitable options, and slow choices."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from partirvm.kernels import NoKernel
 from partirvm.options import TABLE, Request, idle
 from partirvm.options.option import NUMBERS, SEVERAL_CLASSES, TWO_CLASSES
 from partirvm.planning.schedule import Schedule
-from partirvm.setup.basis import codes_seen
+from partirvm.setup.basis import codes_in_linear_basis
 from partirvm.setup.choosing import LEAST
-from partirvm.setup.kernel import chooses, learns, sees_codes
+from partirvm.setup.kernel import chooses, codes_as_numbers, learns
 from partirvm.strategies.fit_rows import FIT_ROWS
 from partirvm.strategies.problem import Problem
 from partirvm.types import BIAS
@@ -26,7 +26,7 @@ def remarks_of(
     moments: Moments,
     new_rows: int | None,
 ) -> tuple[str, ...]:
-    """Notes of the plan: options without effect, limits that cannot hold, slow choices."""
+    """List the notes of the plan: options without effect, unsuitable options, and slow choices."""
     given, remarks = parameters, []
     chosen = {
         "target": (_kind_of_target(problem),),
@@ -43,18 +43,18 @@ def remarks_of(
         without.append("gamma_prior")
     if without:
         remarks.append(f"without effect here: {', '.join(without)}")
-    if blind := sees_codes(given.kernel, source.columns):
-        remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {blind}")
-    if blind := codes_seen(given, source.columns):
-        remarks.append(f"the linear basis treats the codes of categorical columns as numbers: {blind}")
+    if names := codes_as_numbers(given.kernel, source.columns):
+        remarks.append(f"the {given.kernel} kernel treats the codes of categorical columns as numbers: {names}")
+    if names := codes_in_linear_basis(given, source.columns):
+        remarks.append(f"the linear basis treats the codes of categorical columns as numbers: {names}")
     if learns(given) and not problem.target_variance:
         remarks.append("no kernel was learned: the target is constant")
     elif learns(given) and not enough_to_learn(given, moments):
         remarks.append(f"no kernel was learned: gamma is 'scale', because {moments.targets.n:,} rows are too few")
     if schedule.merges and not FIT_ROWS[fit_rows].shared and source.columns.classes is not None:
         remarks.append(
-            f"fit_rows={fit_rows!r} prunes too much with split-merge of classes, and the last fit cannot "
-            "recover pruned vectors: 'full' and 'sample' have smaller errors"
+            f"fit_rows={fit_rows!r} prunes too many vectors in classification with split-merge, and the last fit "
+            "cannot recover them: use 'full' or 'sample' for smaller errors"
         )
     if schedule.whole_partitions and new_rows is None and not source.shuffled:
         remarks.append(
@@ -66,7 +66,7 @@ def remarks_of(
 
 
 def _kind_of_target(problem: Problem) -> str:
-    """What options apply to: numbers, two classes or several."""
+    """Return the kind of target, which decides which options apply: numeric, two classes or several classes."""
     if not problem.classifies:
         return NUMBERS
     return TWO_CLASSES if problem.n_classes <= 2 else SEVERAL_CLASSES

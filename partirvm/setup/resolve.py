@@ -1,4 +1,4 @@
-"""From a source and a request to the spec of a fit: everything checked, resolved and planned, once."""
+"""Make the spec of a fit from a source and a request: check the data and the options, resolve "auto", and plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from partirvm.setup.parameters import (
     resolve_strategy,
 )
 from partirvm.setup.rates import calibrate
-from partirvm.setup.refusals import check_multi_output, check_solver, check_sources, checked_moments, look
+from partirvm.setup.refusals import check_aborted, check_multi_output, check_solver, check_sources, checked_moments
 from partirvm.setup.relevance import input_variance
 from partirvm.setup.remarks import enough_to_learn, remarks_of
 from partirvm.setup.search import Interrupted, Learned, Measuring
@@ -47,7 +47,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Rows:
-    """What every fit needs to know of its rows: the source that passes read, its moments, its class weights."""
+    """The checked rows of a fit: the source that passes read, the moments of the source, and the class weights."""
 
     source: Source
     moments: Moments
@@ -57,13 +57,13 @@ class _Rows:
     def of(
         cls, source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
     ) -> _Rows:
-        """Look at all rows, and refuse those that cannot be fitted as ``request`` asks."""
+        """Check the source against the request and compute its moments; raise an error if a fit is impossible."""
         check_multi_output(source, request)
         if request.memory_limit != "auto":
             return_freed_memory()
         check_sources(source, held_out)
         check_solver(request, source)
-        weights = class_weights_of(source, request, executor, lambda *done: look(interrupted))
+        weights = class_weights_of(source, request, executor, lambda *done: check_aborted(interrupted))
         source = source if weights is None else ClassWeighted(source, weights)
         moments = checked_moments(source, executor, interrupted)
         check_range(moments, source.columns, scaled=request.standardize)
@@ -77,15 +77,14 @@ def resolve(
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
 ) -> FitSpec:
-    """Check data, resolve every "auto" of a checked request, learn the kernel where that is asked for, and plan.
+    """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
-    ``interrupted`` is asked between the tiles and the dense iterations that this takes: once it answers ``TIME``, what
-    is left to learn or to measure is skipped, and a run that is asked the same ends at once. Raises ``StoppedError``
-    once it answers ``ABORTED``, ``UsageError`` for an option that cannot be, ``DataError`` for data that cannot be
-    used, ``MemoryLimitError`` if the fit cannot fit.
+    ``interrupted`` is called between tiles and dense iterations. If it returns ``TIME``, the remaining learning and
+    measuring is skipped. If it returns ``ABORTED``, ``StoppedError`` is raised. Raises ``UsageError`` for an invalid
+    option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
     began = time.perf_counter()
-    look(interrupted)
+    check_aborted(interrupted)
     rows = _Rows.of(source, request, executor, held_out, interrupted)
     problem = new_problem(rows.source, held_out, request, rows.moments, executor)
     schedule = _schedule(request, problem)
@@ -103,10 +102,10 @@ def resolve(
 
 @dataclass(frozen=True)
 class _Size:
-    """The partition size, how it came about, and what was measured for it.
+    """The partition size and the measurements that it is based on.
 
-    ``left_open`` lets the plan lower it where memory is short; ``lines`` are those of the heuristic's fit, ``notes``
-    what it was held to.
+    With ``left_open`` the plan may lower the partition size if memory is short. ``lines`` are the history entries of
+    the heuristic's fit. ``notes`` list the bounds that changed the partition size.
     """
 
     size: int
@@ -116,7 +115,7 @@ class _Size:
     notes: tuple[str, ...] = ()
 
     def lines_with(self, plan: Plan) -> tuple[Entry, ...]:
-        """The lines, of which the last says what the plan made of the size that was found."""
+        """Return the history entries; add the partition size of the plan and the plan's notes to the last entry."""
         if self.sparseness is None:
             return self.lines
         chosen = {"partition_size": plan.partition_size, "heuristic_size": self.sparseness.partition_size}
@@ -131,7 +130,7 @@ def _partition_size(
     measuring: Measuring,
     learned: Learned | None,
 ) -> _Size:
-    """What was asked for, or what the heuristic finds; all candidates where they join at once."""
+    """Resolve the partition size: all candidates for a single fit, the given number, or the heuristic's result."""
     if schedule.one_fit:
         return _Size(shape.n_candidates)
     left_open = request.partition_size == "auto"
@@ -158,12 +157,12 @@ def resolve_known(
     interrupted: Interrupted = lambda: None,
     joining: int | None = None,
 ) -> FitSpec:
-    """The spec of a fit of other rows to a problem that is known: it keeps scaling and kernel, nothing is learned.
+    """Make the spec of a fit of other rows with the scaling and the kernel of ``problem``; no kernel is learned.
 
-    ``request`` says the partition size as a number; ``joining`` are the rows of which partitions are to be made, all
-    unless given. Raises as ``resolve`` does.
+    The partition size of ``request`` is a number. ``joining`` is the number of rows that are split into partitions, by
+    default all rows. Raises the errors of ``resolve``.
     """
-    look(interrupted)
+    check_aborted(interrupted)
     rows = _Rows.of(source, request, executor, held_out, interrupted)
     problem = replace(
         problem,
@@ -178,9 +177,9 @@ def resolve_known(
 
 
 def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executor) -> FitSpec:
-    """A spec that was stored, for this machine and the limits of ``asked``; nothing else is decided again.
+    """Adapt a stored spec to this machine and to the limits of the request ``asked``; all else stays unchanged.
 
-    Class codes are read from the source. Raises ``MemoryLimitError`` if the fit cannot fit any more.
+    Class codes are read from the source. Raises ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
     if asked.memory_limit != "auto":
         return_freed_memory()
@@ -192,7 +191,7 @@ def resume_spec(spec: FitSpec, asked: Request, source: Source, executor: Executo
 
 
 def machine_for(request: Request, executor: Executor) -> Machine:
-    """Where tasks run, under the memory limit that is asked for."""
+    """Describe the machine on which tasks run, with the memory limit of the request."""
     return executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
 
 
@@ -210,7 +209,7 @@ def _shape(source: Source, problem: Problem) -> DataShape:
 
 
 def _schedule(request: Request, problem: Problem) -> Schedule:
-    """That of the strategy that was asked for, or that suits the number of rows."""
+    """Return the schedule of the given strategy; "auto" is resolved by the number of rows."""
     outputs = problem.n_outputs if problem.classifies else 0
     return STRATEGIES[resolve_strategy(request, problem.n_rows, outputs)].schedule
 
@@ -227,7 +226,7 @@ def _spec(
     learned: Learned | None = None,
     joining: int | None = None,
 ) -> FitSpec:
-    """Resolve what follows from strategy and partition size, and plan."""
+    """Resolve the options that depend on strategy and partition size, and plan."""
     source, moments = rows.source, rows.moments
     resolved = _resolved(request, problem, schedule, size.size)
     notes = () if learned is None else learned.notes
@@ -264,7 +263,7 @@ def _spec(
 
 
 def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, int]:
-    """With the sample of a partition size that the plan has lowered, where its rows were left open."""
+    """Reduce an automatic sample size if the plan has lowered the partition size."""
     if request.sample_rows != "auto" or plan.sample_rows is None:
         return plan, sample
     sample = min(sample, SAMPLE * plan.partition_size)
@@ -272,7 +271,7 @@ def _smaller_sample(plan: Plan, request: Request, sample: int) -> tuple[Plan, in
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
-    """The request with every "auto" of the fit's mathematics resolved; the plan may still lower the partition size."""
+    """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     fit_rows, sample = resolve_fit_rows(request, schedule, problem.n_rows, size, problem.n_kernels)
     resolved = replace(
         request,
@@ -298,8 +297,8 @@ def _selection(request: Request, schedule: Schedule, classifies: bool) -> str:
 
 
 def _options(request: Request, plan: Plan, centres: int) -> Options:
-    """The choices of a resolved request, as strategies see them; ``centres`` are those the kernel was learned from."""
-    asked = {each.name: getattr(request, each.name, None) for each in fields(Options)}
-    asked["max_passes"] = request.max_iterations
-    given = {name: value for name, value in asked.items() if value is not None}
+    """Make the options of the strategies; ``centres`` is the number of centres in kernel learning."""
+    options = {each.name: getattr(request, each.name, None) for each in fields(Options)}
+    options["max_passes"] = request.max_iterations
+    given = {name: value for name, value in options.items() if value is not None}
     return Options(**{**given, **memory_limits(plan), "centres": centres})

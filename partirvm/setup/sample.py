@@ -1,4 +1,4 @@
-"""Rows that small fits are made of before a fit, or beside it: gathered once, then passes over them in this process."""
+"""A sample of rows in memory for small fits before a fit or between its rounds; passes run in this process."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ from partirvm.strategies.problem import Problem
 
 Int = NDArray[np.int64]
 
-Heard = Callable[[Sequence[Pass], int, int], None]
-"""Hears of passes that so many of their tiles are done, or that none are made yet; may raise to leave."""
+OnProgress = Callable[[Sequence[Pass], int, int], None]
+"""Progress callback with the passes, the number of tiles done and the total; an exception from it ends the work."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows held in memory, and who makes passes over them; ``whole`` says that they are all rows of the source.
+    """Rows held in memory, and the executor of passes over these rows.
 
-    ``room`` is how many bytes kernel blocks of one design may take that are kept from one pass to the next. ``log``
-    hears of lines of history, ``best`` of each kernel that is the best so far.
+    ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes for kernel blocks
+    of one design that are kept between passes. ``log`` is called with each history record, and ``best`` with each
+    kernel that is the best so far.
     """
 
     rows: GatheredRows
     whole: bool
     executor: LocalExecutor
-    heard: Heard
+    on_progress: OnProgress
     spent: Spent
     room: int = 0
     log: Callable[[Record], None] = lambda record: None
@@ -55,12 +56,12 @@ class Sample:
         return OneDesign(self.rows.n_rows, self.room)
 
     def run(self, *passes: Any) -> list[Any]:
-        """The statistics of passes over all of these rows, by one reading."""
-        self.heard(passes, 0, 0)
+        """Run passes over all rows of the sample with one reading; return their statistics."""
+        self.on_progress(passes, 0, 0)
         began = time.perf_counter()
 
         def progress(done: int, total: int) -> None:
-            self.heard(passes, done, total)
+            self.on_progress(passes, done, total)
 
         found = self.executor.run(passes, self.rows, progress, self._blocks)
         self.spent.passing += time.perf_counter() - began
@@ -69,29 +70,29 @@ class Sample:
         return found
 
     def keep(self, design: Design) -> None:
-        """Keep the kernel blocks of this design for the passes to come, in place of those of another one."""
+        """Keep the kernel blocks of this design between passes, and drop the blocks of the previous design."""
         self._blocks.turn(design)
 
     def solve(self, solves: Sequence[DenseFit]) -> list[Any]:
-        """Dense fits side by side (``backends.base.Solution``)."""
-        self.look()
-        found = self.executor.solve(solves, lambda done, total: self.look())
+        """Run dense fits in parallel; return a ``backends.base.Solution`` for each."""
+        self.check_interrupted()
+        found = self.executor.solve(solves, lambda done, total: self.check_interrupted())
         for solution in found:
             self.spent.solved(solution.began, solution.ended)
         return found
 
-    def look(self, info: StepInfo | None = None) -> None:
-        """Ask whether to leave; for where there is no pass."""
-        self.heard((), 0, 0)
+    def check_interrupted(self, info: StepInfo | None = None) -> None:
+        """Call the progress callback without a pass, so that it can interrupt dense computations."""
+        self.on_progress((), 0, 0)
 
     def only(self, rows: Int) -> Sample:
-        """Some of the rows, by their numbers in the source, increasing."""
+        """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
     def candidates(self, problem: Problem, rows: Int) -> tuple[Design, Design]:
-        """All columns that these rows offer, and without those that are the same function, after the leading ones.
+        """Make two designs of these rows: all their kernel columns, and the leading columns plus the distinct ones.
 
-        Rows of no weight offer none. The first of equal ones stays.
+        Rows of zero weight have no columns. Of several equal columns, the first one is kept.
         """
         points, weights = self.rows.gather(rows), self.rows.weights_of(rows)
         there = slice(None) if weights is None else weights > 0
@@ -104,18 +105,20 @@ def gathered(
     source: Source,
     rows: Int | None,
     executor: Executor,
-    heard: Heard,
+    on_progress: OnProgress,
     spent: Spent,
     room: int = 0,
     log: Callable[[Record], None] = lambda record: None,
     best: Callable[[Kernel | Several], None] = lambda kernel: None,
 ) -> Iterator[Sample]:
-    """These rows of a source (numbers, increasing; None for all), read by its executor and held in this process."""
+    """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all."""
     with in_this_process(executor) as local, one_blas_thread():
-        heard((), 0, 0)
+        on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
-        found = executor.map(partial(rows_of_tile, numbers), source, tiles, lambda done, total: heard((), done, total))
+        found = executor.map(
+            partial(rows_of_tile, numbers), source, tiles, lambda done, total: on_progress((), done, total)
+        )
         held = GatheredRows(source, numbers, (piece for _, piece in found))
         spent.passing += time.perf_counter() - began
-        yield Sample(held, rows is None, local, heard, spent, room, log, best)
+        yield Sample(held, rows is None, local, on_progress, spent, room, log, best)

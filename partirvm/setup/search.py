@@ -1,4 +1,4 @@
-"""What planning measures by small fits of its own: how sparse the problem is, and the kernel where it is learned."""
+"""Small fits during planning: measure the sparseness of the problem, and learn the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from partirvm.planning.plan import Machine
 from partirvm.setup.categories import described, parameter_names
 from partirvm.setup.choosing import EACH, ONE, WIDTHS, choose
 from partirvm.setup.kernel import chooses
-from partirvm.setup.kernel_search import asked, learn
+from partirvm.setup.kernel_search import learn, learning_options
 from partirvm.setup.partition_size import probe_rows, sparseness
 from partirvm.setup.sample import Sample, gathered
 from partirvm.setup.spent import Entry, Spent, line
@@ -33,30 +33,32 @@ from partirvm.strategies.problem import Options, Problem
 from partirvm.types import LEARNING_ROWS
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
-"""Asked again and again whether somebody wants the end, and why."""
+"""Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
 
 _VERDICTS = {
     None: "",
-    True: " over all rows: taken",
-    False: " over all rows: not taken, the kernel stays as it was",
+    True: " over all rows: kernel accepted",
+    False: " over all rows: kernel rejected, the previous kernel is kept",
 }
-"""What came of a kernel that was learned again; None of one that was learned before the fit."""
+"""Result of the check of a kernel that was learned between rounds; None for a kernel learned before the fit."""
 
 NAMED = 6
-"""Parameters that a line names; the others are counted."""
+"""Maximum number of parameters named in a text; the others are only counted."""
 
 OTHER = {ONE: EACH, EACH: ONE}
+"""The alternative to each form of the kernel."""
 
 
 class StoppedError(Exception):
-    """Somebody wants the end of a fit that is still being planned. Caught by those who know what to leave behind."""
+    """Raised if an abort is requested while a fit is planned; the caller decides which files to keep."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A kernel that was learned: from how many centres in the end, with its lines of history and a text for the plan.
+    """The result of kernel learning: the kernel, the final number of centres, history entries and a text for the plan.
 
-    Where time was up before it was, the best one so far, of no centres. ``notes`` say what it was held to.
+    If the time limit ended learning early, the kernel is the best so far and ``centres`` is 0. ``notes`` list the
+    limits that reduced the number of centres.
     """
 
     kernel: Kernel | Several
@@ -67,14 +69,14 @@ class Learned:
 
 
 class _TimeIsUp(Exception):
-    """The time limit is over: what was found so far is the answer."""
+    """Raised if the time limit is over; the best result so far is then used."""
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """Small fits to samples of a source, within what memory allows; raises ``StoppedError`` if one is interrupted.
+    """Small fits to samples of a source within the memory limit; an abort raises ``StoppedError``.
 
-    A sample is gathered once, and searched in this process, whoever reads the rows.
+    The executor gathers each sample once. The small fits then run in this process.
     """
 
     source: Source
@@ -86,14 +88,14 @@ class Measuring:
     began: float = field(default_factory=time.perf_counter)
 
     def sparseness(self, problem: Problem) -> tuple[Record | None, tuple[Entry, ...], tuple[str, ...]]:
-        """The heuristic's fit: its record (None if time was up), its line of history, notes on what it was held to."""
+        """Run the heuristic's fit; return its record (None after a timeout), its history entries and its notes."""
         n_rows, parameters = self.source.n_rows, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
         wanted = probe_rows(n_rows, self.source.n_features, n_rows)
         most = min(wanted, parameters.heuristic_rows)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
         cap = "heuristic_rows" if rows == most else "the memory limit"
-        notes = (f"ρ measured on {rows:,} rows instead of {wanted:,}: {cap}",) if rows < wanted else ()
+        notes = (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",) if rows < wanted else ()
         lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, rows, lines) as sample:
@@ -104,50 +106,57 @@ class Measuring:
         return found, tuple(lines.entries), notes
 
     def kernel(self, problem: Problem, *, all_rows: bool) -> Learned:
-        """The kernel learned from that of the problem; ``all_rows`` says that all are to be candidates of one fit."""
+        """Learn a kernel from an initial kernel; ``all_rows`` is True if all rows are candidates of a single fit."""
         n_rows, parameters = self.source.n_rows, self.parameters
         problem = replace(problem, likelihood=problem.likelihood.measured_by)
-        ask = asked(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
+        learning = learning_options(n_rows, classes=problem.classifies, prior=parameters.gamma_prior)
         # the slopes of a block take as much memory as the block itself
-        columns, room = self._affordable(2 * ask.most, LEARNING_ROWS)
+        columns, room = self._affordable(2 * learning.max_centres, LEARNING_ROWS)
         most = max(columns // 2, 1)
-        notes = (f"kernel learned with {most:,} centres at most: the memory limit",) if most < ask.most else ()
-        ask = replace(ask, centres=min(ask.centres, most), most=most)
-        rehearse = chooses(parameters) and all_rows and self._rehearses()
-        options, lines = Options(ask.most, "random", seed=parameters.seed), _Lines(self, problem.empty.kernel)
+        notes = (
+            (f"kernel learned with at most {most:,} centres because of the memory limit",)
+            if most < learning.max_centres
+            else ()
+        )
+        learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
+        all_candidates = chooses(parameters) and all_rows and self._memory_allows_all_candidates()
+        options = Options(learning.max_centres, "random", seed=parameters.seed)
+        lines = _Lines(self, problem.empty.kernel)
         try:
             with self._sample(problem, LEARNING_ROWS, lines, room) as sample:
                 if chooses(parameters):
-                    choose(sample, problem, ask, options, rehearse=rehearse)
+                    choose(sample, problem, learning, options, all_candidates=all_candidates)
                 else:
-                    learn(sample, problem, ask, parameters.seed)
+                    learn(sample, problem, learning, parameters.seed)
         except _TimeIsUp:
-            return Learned(lines.best, 0, tuple(lines.entries), "not finished: time_limit", notes)
+            return Learned(lines.best, 0, tuple(lines.entries), "not finished because of time_limit", notes)
         last = lines.entries[-1]
         return Learned(kernel_from_spec(last["kernel"]), last["candidates"], tuple(lines.entries), last["text"], notes)
 
     def _sample(self, problem: Problem, rows: int, lines: _Lines, room: int = 0) -> AbstractContextManager[Sample]:
-        """So many random rows, all if there are no more; what passes over them take is counted for the lines."""
+        """Gather up to ``rows`` random rows; the time of passes over them is recorded in ``lines``."""
         options = Options(rows, "random", sample_rows=rows, seed=self.parameters.seed)
         numbers = posterior_rows(problem, options, "sample", problem.empty)
-        return gathered(self.source, numbers, self.executor, self._look, lines.spent, room, lines.add, lines.is_best)
+        return gathered(
+            self.source, numbers, self.executor, self._check_interrupted, lines.spent, room, lines.add, lines.is_best
+        )
 
-    def _look(self, *passes: Any) -> None:
+    def _check_interrupted(self, *passes: Any) -> None:
         reason = self.interrupted()
         if reason is Termination.ABORTED:
             raise StoppedError
         if reason is not None:
             raise _TimeIsUp
 
-    def _rehearses(self) -> bool:
-        """Whether fits of all rows as candidates, one for each kernel that is judged, go into memory side by side."""
+    def _memory_allows_all_candidates(self) -> bool:
+        """True if memory allows a basic RVM of all rows for each compared kernel at the same time."""
         columns = math.ceil(math.sqrt(len(WIDTHS) + 1) * self.source.n_rows)
         return self._affordable(columns, self.source.n_rows)[0] >= columns
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
-        """How many of these columns fit in memory beside a sample, with as many threads as they leave.
+        """Return the number of columns that fit in memory with a sample, and the bytes left for kernel blocks.
 
-        And the bytes that are left for kernel blocks of the sample.
+        The executor then uses as many threads as these columns allow.
         """
         held = sample_bytes(self.shape, rows)
         machine = replace(self.machine, base=self.machine.base + held)
@@ -157,7 +166,7 @@ class Measuring:
 
 
 class _Lines:
-    """Lines of history of small fits, with what was spent for each; and the best kernel so far."""
+    """History entries of small fits with their run times, and the best kernel so far."""
 
     def __init__(self, measuring: Measuring, kernel: Kernel | Several) -> None:
         self.best, self.spent = kernel, Spent()
@@ -165,56 +174,56 @@ class _Lines:
         self._measuring, self._epoch, self._since = measuring, time.time(), time.perf_counter()
 
     def is_best(self, kernel: Kernel | Several) -> None:
-        """Hear of a kernel that is the best so far."""
+        """Store the best kernel so far."""
         self.best = kernel
 
     def add(self, record: Record) -> None:
-        """Add a line; all seconds since the last one that no pass and no dense fit took were spent on deciding."""
+        """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
         spent, now = self.spent, time.perf_counter()
         dense = sum(ended - began for began, ended in spent.dense)
         spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
         entry = line(record, spent.all(), self._measuring.began, self._epoch, saved=False)
-        self.entries.append(entry | telling(self._measuring.source.columns.features)(entry))
+        self.entries.append(entry | kernel_texts(self._measuring.source.columns.features)(entry))
         self._since = now
 
 
-def telling(features: Sequence[str]) -> Callable[[Entry], Entry]:
-    """What lines of history say beside their records: of a kernel that was learned, its text."""
+def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:
+    """Return a function that gives the extra fields of a history entry: the text of a learned kernel."""
     return lambda entry: {"text": learned_text(entry, features)} if entry["kind"] == "kernel" else {}
 
 
 def learned_text(entry: Entry, features: Sequence[str]) -> str:
-    """What a line of history says of a kernel that was learned; gamma per feature are named after ``features``."""
+    """Describe the learned kernel of a history entry in words, with the names of the features."""
     kernel = kernel_from_spec(entry["kernel"])
     names, values = parameter_names(kernel, features), np.exp(kernel.logs)
     order = np.argsort(-values, kind="stable")
-    dark = set(off(kernel.logs, groups(kernel.parameters)).tolist())
-    alight = [k for k in order.tolist() if k not in dark]
-    told = ", ".join(f"{names[k]} {values[k]:.3g}" for k in alight[:NAMED])
-    more = f" and {len(alight) - NAMED:,} more" if len(alight) > NAMED else ""
+    switched_off = set(off(kernel.logs, groups(kernel.parameters)).tolist())
+    active = [k for k in order.tolist() if k not in switched_off]
+    parameters = ", ".join(f"{names[k]} {values[k]:.3g}" for k in active[:NAMED])
+    more = f" and {len(active) - NAMED:,} more" if len(active) > NAMED else ""
     text = (
-        f"{_reason(entry)}{described(kernel)}, {told}{more}: "
+        f"{_reason(entry)}{described(kernel)}, {parameters}{more}: "
         f"from {entry['rows']:,} rows × {entry['candidates']:,} centres, "
         f"{entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats{_VERDICTS[entry['taken']]}"
     )
-    if not dark:
+    if not switched_off:
         return text
-    gone = [names[k].removeprefix("gamma of ") for k in sorted(dark)]
-    rest = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
-    return f"{text}; features switched off: {', '.join(gone[:NAMED])}{rest}"
+    features_off = [names[k].removeprefix("gamma of ") for k in sorted(switched_off)]
+    rest = f" and {len(features_off) - NAMED:,} more" if len(features_off) > NAMED else ""
+    return f"{text}; features switched off: {', '.join(features_off[:NAMED])}{rest}"
 
 
 def _reason(entry: Entry) -> str:
-    """What was decided before, and why."""
+    """State the chosen form of the kernel and the reason for it; empty if no form was chosen."""
     choice = entry["choice"]
     if choice is None:
         return ""
     form, rows = choice["form"], choice["rows"]
     if "one" not in choice:
-        return f"{form}, as there are {rows:,} rows: "
+        return f"{form}, because there are {rows:,} rows: "
     error = "RMSE" if entry["train_rmse"] is not None else "log loss"
     best, other = (choice["one"], choice["each"])[:: 1 if form == ONE else -1]
     if other < best:
-        what = f"{OTHER[form]} gains no more than chance may"
-        return f"{form}, because {what}: {error} on {rows:,} rows held out {best:.3g} against {other:.3g}: "
-    return f"{form}, because its {error} on {rows:,} rows held out is {best:.3g}, that of {OTHER[form]} {other:.3g}: "
+        why = f"the gain of {OTHER[form]} is not significant"
+        return f"{form}, because {why}: {error} on {rows:,} held-out rows {best:.3g} against {other:.3g}: "
+    return f"{form}: {error} on {rows:,} held-out rows {best:.3g}, with {OTHER[form]} {other:.3g}: "

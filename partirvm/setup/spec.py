@@ -1,7 +1,8 @@
-"""The FitSpec: everything that a fit will do, decided once, frozen, and kept in its job.
+"""``FitSpec``: the complete, frozen specification of a fit, stored in the job folder.
 
-``setup.resolve`` makes it from a source and a request; ``jobs.run`` runs it; a resume reads it back and decides nothing
-again but the limits that a person may change (``with_limits``). ``pack`` makes plain values and arrays of it.
+``setup.resolve`` makes a spec from a source and a request, and ``jobs.run`` runs the spec. A resume reads the stored
+spec and changes only the limits that the user may change (``with_limits``). ``pack`` converts a spec to plain values
+and arrays.
 """
 
 from __future__ import annotations
@@ -38,19 +39,20 @@ from partirvm.types import Scaling
 Float = NDArray[np.float64]
 
 LIMITS = ("max_rounds", "max_vectors", "time_limit", "memory_limit")
-"""What a resume may change; all else would make another fit of it."""
+"""Options that a resume may change; any other change would give a different fit."""
 
 
 @dataclass(frozen=True)
 class FitSpec:
-    """A fit that is ready to run.
+    """The specification of a fit that is ready to run.
 
-    ``request`` is what was asked with every "auto" of the fit's mathematics resolved; the kernel, learned or given, is
-    that of ``problem``. ``class_weights`` (K,) are None where rows count as they are. ``input_variance`` (d,) is that
-    of the inputs as the kernel sees them, ``constant`` (d,) says which features have one value only, and ``counted`` is
-    the number of rows of weight above zero. ``measured`` are lines of history that resolving left: of the kernel's
-    learning and of the heuristic's fit. ``notes`` are those of the plan that do not follow from its arithmetic.
-    ``before`` is the spec of the rows that the fit had before it grew (``setup.growth``), None if it has not.
+    ``request`` is the request of the user with every "auto" that affects the model resolved. ``problem`` holds the
+    kernel, learned or given. ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is
+    the variance of the scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows
+    of positive weight.
+
+    ``measured`` are the history entries of kernel learning and of the heuristic's fit. ``notes`` are the notes of the
+    plan that were found before planning. ``before`` is the spec before rows were appended (``setup.growth``), or None.
     """
 
     request: Request
@@ -66,22 +68,23 @@ class FitSpec:
     before: FitSpec | None = None
 
     def of_rows(self, n_rows: int) -> FitSpec:
-        """The spec of a checkpoint that has seen so many rows: this one, or that before it grew."""
+        """Return the spec for a checkpoint of ``n_rows`` rows: this spec, or the spec before rows were appended."""
         return self.before if self.before is not None and n_rows < self.problem.n_rows else self
 
     def weigh(self, source: Source) -> Source:
-        """The source with the class weights of the fit."""
+        """Return the source with the class weights of the fit applied to its row weights."""
         return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
 
     def with_codes(self, codes: NDArray[np.integer[Any]] | None) -> FitSpec:
-        """With the class codes (N,) of all rows, which are read from the source and are no part of a file."""
+        """Return the spec with class codes (N,), which are read from the source and not stored in the spec's file."""
         return replace(self, problem=replace(self.problem, codes=codes))
 
     def with_limits(self, asked: Request, machine: Machine, rates: Rates, *, elastic: bool) -> FitSpec:
-        """The same fit under the ``LIMITS`` of ``asked``, on this machine.
+        """Return the spec of the same fit with the ``LIMITS`` of ``asked``, planned for this machine.
 
-        What memory allows stays as it was under the same limit: a process that needs some more of it for itself than
-        the one before must not end the fit earlier. Raises ``MemoryLimitError`` as ``make_plan`` does.
+        If the memory limit is unchanged, the maximum number of columns stays unchanged too. Otherwise a process with a
+        slightly larger base memory would end the fit earlier than the previous process. Raises ``MemoryLimitError`` if
+        the fit needs more memory than the limit.
         """
         request = replace(self.request, **{name: getattr(asked, name) for name in LIMITS})
         plan = planned(request, self.problem, self.plan.shape, machine, rates, elastic, joining=self.plan.joining)
@@ -93,9 +96,9 @@ class FitSpec:
         return replace(self, request=request, plan=plan, options=options)
 
     def pack(self) -> dict[str, Any]:
-        """Plain values and arrays, all but the class codes.
+        """Convert the spec to plain values and arrays, without the class codes.
 
-        Raises ``UsageError`` for a kernel or a basis that only this process has.
+        Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
         """
         facts = ("class_weights", "input_variance", "constant", "counted", "measured", "notes")
         return {
@@ -109,7 +112,7 @@ class FitSpec:
 
     @classmethod
     def unpack(cls, packed: dict[str, Any]) -> FitSpec:
-        """The spec of which ``pack`` made this."""
+        """Make the spec from the result of ``pack``."""
         own = {
             "request": _unpack_request(packed["request"]),
             "problem": _unpack_problem(packed["problem"]),
@@ -131,7 +134,7 @@ def planned(
     shrink_partition: bool = False,
     joining: int | None = None,
 ) -> Plan:
-    """The plan of a request whose mathematics is resolved, by arithmetic. Raises as ``make_plan`` does."""
+    """Plan a resolved request by arithmetic only. Raises ``MemoryLimitError`` as ``make_plan`` does."""
     plan = make_plan(
         shape,
         machine,
@@ -149,7 +152,7 @@ def planned(
 
 
 def memory_limits(plan: Plan) -> dict[str, Any]:
-    """What memory allows, as the ``Options`` of these names: most columns, squared columns side by side, …"""
+    """Return the ``Options`` that depend on memory: limits of columns, of parallel fits, and of kernel learning."""
     return {
         "max_columns": plan.max_columns,
         "batch": plan.batch_elements,
@@ -158,18 +161,20 @@ def memory_limits(plan: Plan) -> dict[str, Any]:
 
 
 def _method(request: Request, shuffled: bool, shape: DataShape) -> Method:
-    """What planning has to know of the strategy, the rows of its fits and the selection, from their registries."""
-    seen, last, P = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows], int(request.partition_size)
+    """Collect the properties of strategy, fit rows and selection that planning needs, from their registries."""
+    fit_rows, last_rows, P = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows], int(request.partition_size)
     return Method(
         STRATEGIES[request.strategy].schedule,
-        seen.seen(request, shape.n_rows),
-        seen.whole and last.whole,
-        SELECTIONS.get(request.selection, RANDOM).looking(P, shape.n_rows, shape.n_candidates, shuffled=shuffled),
+        fit_rows.rows_used(request, shape.n_rows),
+        fit_rows.whole and last_rows.whole,
+        SELECTIONS.get(request.selection, RANDOM).candidate_search(
+            P, shape.n_rows, shape.n_candidates, shuffled=shuffled
+        ),
     )
 
 
 def _kernel_store(plan: Plan, rates: Rates, request: Request) -> KernelStore:
-    """Where kernel blocks are kept; the disk is measured where memory is short, or where it is asked for."""
+    """Choose where kernel blocks are kept; the disk is timed only if memory is short or for "zarr"."""
     if not plan.shape.n_kernels:
         return KernelStore("none", 0, "there is no kernel")
     spare = plan.room(plan.columns)
@@ -192,7 +197,7 @@ def _unpack_request(packed: dict[str, Any]) -> Request:
 
 
 def _pack_problem(problem: Problem) -> dict[str, Any]:
-    """A problem by its values; of the empty design what names its columns."""
+    """Convert a problem to plain values; of the empty design, keep kernel, basis functions, scaling and origin."""
     empty = problem.empty
     own = {name: value for name, value in vars(problem).items() if name not in ("empty", "codes", "prior", "batches")}
     return {

@@ -1,4 +1,4 @@
-"""What passes and dense fits took, and lines of history that tell it."""
+"""Record the time of passes and dense fits, and add it to history entries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from partirvm.backends.process import peak_memory
 from partirvm.strategies.instructions import Record
 
 Entry = dict[str, Any]
-"""A line of history: a record, with seconds and bytes, as plain JSON."""
+"""A history entry: a record with seconds and bytes, as plain JSON."""
 
 
 @dataclass
 class Spent:
-    """What was spent since the last line of history: seconds of passes, of deciding, and each dense fit's own time.
+    """Time spent since the last history entry: seconds of passes, seconds of ``deciding``, and each dense fit's times.
 
-    ``rows`` are those that the passes read, all together.
+    ``rows`` is the number of rows that all these passes read together.
     """
 
     passing: float = 0.0
@@ -28,11 +28,11 @@ class Spent:
     dense: deque[tuple[float, float]] = field(default_factory=deque)
 
     def solved(self, began: float, ended: float) -> None:
-        """A dense fit ran from then to then."""
+        """Record a dense fit that ran from ``began`` to ``ended``, in seconds since 1970."""
         self.dense.append((began, ended))
 
     def all(self) -> dict[str, float]:
-        """Everything, for one line."""
+        """Return all recorded time for one history entry, and start again from zero."""
         began = self.dense[0][0] if self.dense else time.time()
         seconds = self.deciding + sum(ended - began for began, ended in self.dense)
         spent = _spent(self.passing, self.passes, self.rows, seconds, began)
@@ -41,7 +41,7 @@ class Spent:
         return spent
 
     def share(self, of: int) -> dict[str, float]:
-        """What belongs to the next of ``of`` lines, whose dense fits came in their order."""
+        """Return the share of the next of ``of`` history entries, and subtract it; dense fits are in entry order."""
         if of <= 1 or len(self.dense) <= 1:
             return self.all()
         part, rows = self.passes // len(self.dense), self.rows // len(self.dense)
@@ -53,9 +53,9 @@ class Spent:
 
 
 def line(record: Record, spent: dict[str, float], began: float, epoch: float, *, saved: bool) -> Entry:
-    """A line of history: the record, what ``Spent`` says of it, and seconds since ``began`` (``perf_counter``).
+    """Make a history entry of a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
 
-    ``epoch`` is the beginning of the run in seconds since 1970; ``saved`` says that a model was.
+    ``epoch`` is the start of the run in seconds since 1970. ``saved`` is True if a model was saved.
     """
     seconds = time.perf_counter() - began
     entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}

@@ -1,4 +1,4 @@
-"""The time of a fit: from its first look at the data, learning and planning included."""
+"""The timer of a fit, which includes kernel learning and planning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partirvm.core.termination import Termination
 
 @dataclass
 class Timer:
-    """Begins when it is made; ``limit`` is in seconds. ``since`` is its beginning in seconds since 1970."""
+    """A timer that starts on creation. ``limit`` is in seconds; ``since`` is the start in seconds since 1970."""
 
     limit: float | None = None
     clock: Callable[[], float] = time.monotonic
@@ -24,13 +24,13 @@ class Timer:
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return self.clock() - self._began
 
     def __call__(self) -> Termination | None:
-        """``TIME`` once the limit is over."""
+        """Return ``TIME`` if the time limit is over, otherwise None."""
         return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
 
     def after(self, other: Callable[[], Termination | None]) -> Callable[[], Termination | None]:
-        """What the ``other`` answers, or else this."""
+        """Return a function that first calls ``other``, and calls this timer if ``other`` returns None."""
         return lambda: other() or self()

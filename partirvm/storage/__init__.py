@@ -1,6 +1,7 @@
-"""Durable folders: small objects written atomically, snapshots, and a lease that allows one writer at a time.
+"""Durable folders. Objects are written atomically, snapshots are groups of arrays, and a lease allows one writer at a
+time.
 
-Storage imports no fit, model or data modules, so that jobs, models, data and outputs can all use it.
+This package imports no modules of fits, models or data, so that jobs, models, data and outputs can all import it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A folder of small objects, on this machine or on any fsspec file system.
 
-Objects are written whole: ``write`` replaces an object in one step, ``create`` creates it only if it does not exist. If
-a process is killed during a call, the previous state remains. On a local disk objects are also flushed before the call
-returns, so that this holds when the machine loses power.
+Every object is written in one step. ``write`` replaces an object; ``create`` fails if the object exists. If a process
+is killed during a call, the previous state remains. On a local disk each object is also flushed before the call
+returns, so that the object survives a power failure.
 
-``create`` is the one operation of which only one of two concurrent calls can succeed. Numbered events, lease epochs and
-snapshot pointers rely on it. ``require_exclusive`` refuses a file system that only emulates it (checks, then writes).
+If two processes call ``create`` for the same name at the same time, exactly one call succeeds. Numbered events, lease
+epochs and snapshot pointers rely on this. ``require_exclusive`` refuses a file system that first checks and then
+writes.
 """
 
 from __future__ import annotations
@@ -36,16 +37,17 @@ REASONS = {
 
 
 class Folder(Protocol):
-    """A tree of objects under relative names such as ``events/000001.json``; ``location`` is the path the user gave.
+    """A tree of objects under relative names such as ``events/000001.json``. ``location`` is the path that the user
+    gave.
 
-    Errors are the builtin ones (``FileNotFoundError``, ``FileExistsError``, other ``OSError``); ``storing`` converts
-    them to ``StorageError``.
+    Methods raise builtin errors (``FileNotFoundError``, ``FileExistsError``, other ``OSError``). ``storing`` converts
+    these errors to ``StorageError``.
     """
 
     location: str
 
     def read(self, name: str) -> bytes:
-        """The bytes of the object. Raises ``FileNotFoundError``."""
+        """Return the bytes of an object. Raises ``FileNotFoundError``."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
@@ -53,7 +55,9 @@ class Folder(Protocol):
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Create an object; of two concurrent calls one succeeds. Raises ``FileExistsError`` if it exists."""
+        """Create an object. Of two concurrent calls exactly one succeeds. Raises ``FileExistsError`` if the object
+        exists.
+        """
         ...
 
     def require_exclusive(self) -> None:
@@ -61,19 +65,19 @@ class Folder(Protocol):
         ...
 
     def list(self, name: str = "") -> list[str]:
-        """Names of the direct children of a folder, sorted; empty if it does not exist."""
+        """Return the sorted names of the direct children of a folder; empty if the folder does not exist."""
         ...
 
     def empty(self) -> bool:
-        """True if the folder contains nothing, hidden names included."""
+        """Return True if the folder has no contents, including hidden files."""
         ...
 
     def exists(self, name: str = "") -> bool:
-        """True if there is an object or a folder of this name."""
+        """Return True if an object or a folder has this name."""
         ...
 
     def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents; no-op if it does not exist."""
+        """Remove an object, or a folder with its contents; no-op if the name does not exist."""
         ...
 
     def flush(self, name: str) -> None:
@@ -81,11 +85,11 @@ class Folder(Protocol):
         ...
 
     def place(self, name: str) -> str:
-        """Path or URL of an object, for other libraries."""
+        """Return the path or URL of an object, for other libraries."""
         ...
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name next to this one."""
+        """Return the folder with this name in the same parent folder."""
         ...
 
     def rename(self, other: Self) -> None:
@@ -94,10 +98,10 @@ class Folder(Protocol):
 
 
 def read_json(folder: Folder, name: str) -> dict[str, Any]:
-    """The JSON object of this name, as written by ``to_json``.
+    """Read and verify a JSON object that was written by ``to_json``.
 
-    Raises ``MissingDataError`` if it does not exist, ``CutShortError`` if it is truncated, ``FormatError`` if it is
-    damaged in another way.
+    Raises ``MissingDataError`` if the object does not exist, ``CutShortError`` if the object is truncated, and
+    ``FormatError`` if the object is damaged in another way.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -117,31 +121,31 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    """Serialise a JSON object for storage, with a checksum of its content, ``check``."""
+    """Serialise a JSON object for storage. The key ``check`` holds a checksum of the content."""
     return json.dumps({**value, "check": digest(value)}, indent=1).encode()
 
 
 END = b"\n}"
-"""Ends every object written by ``to_json`` and occurs nowhere else in it."""
+"""The last bytes of every object written by ``to_json``. These bytes occur nowhere else in an object."""
 
 
 def digest(value: Any) -> str:
-    """Hash of a JSON value, independent of the order of its keys."""
+    """Return a hash of a JSON value; the hash does not depend on the order of keys."""
     text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """The fsspec file system of a path or URL, and the path in it.
+    """Return the fsspec file system of a path or URL, and the path inside this file system.
 
-    Raises ``UsageError`` for an unknown kind of address, ``StorageError`` if the store does not respond.
+    Raises ``UsageError`` for an unknown kind of address, and ``StorageError`` if the store does not respond.
     """
     import fsspec
 
     try:
         with reading(url):
             return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **(storage_options or {})))
-    except FormatError as error:  # an unknown protocol, or one whose package is not installed
+    except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
         raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
 
 
@@ -149,10 +153,10 @@ def open_filesystem(url: str, storage_options: dict[str, Any] | None = None) -> 
 def reading(
     place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
 ) -> Iterator[None]:
-    """Convert the errors of a store, or of a decoder of its contents, to an error that states the place.
+    """Convert errors of a store or of a decoder to errors of partirvm that name the place.
 
-    A missing file raises ``MissingDataError``; an ``OSError`` with an error number (no response, no permission)
-    ``StorageError``; any other error means that the bytes differ from what was written, and raises ``damaged``.
+    A missing file raises ``MissingDataError``. An ``OSError`` with an error number (no response, no permission) raises
+    ``StorageError``. Any other error means that the bytes differ from the written bytes, and raises ``damaged``.
     """
     try:
         yield
@@ -168,7 +172,7 @@ def reading(
 
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Convert errors of a full, read-only or forbidden store to a ``StorageError`` that states the place."""
+    """Convert errors of a full, read-only or forbidden store to a ``StorageError`` that names the place."""
     try:
         yield
     except (ExistsError, StorageError, MissingDataError):
@@ -178,7 +182,9 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
 
 
 def _text(error: Exception) -> str:
-    """The text of an error, with its class name, since the text of a KeyError is only the key."""
+    """Return the text of an error. The class name is added to a text of one word, because the text of a KeyError is
+    only the key.
+    """
     return str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
 
 

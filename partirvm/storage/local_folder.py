@@ -1,4 +1,4 @@
-"""A folder on this machine: files are written whole by rename and link, and flushed to disk."""
+"""A folder on this machine. Files are replaced by rename, created by hard link, and flushed to disk."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Self
 
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP}
-"""Error numbers of ``os.link`` on a disk without hard links."""
+"""The error numbers of ``os.link`` on a disk without hard links."""
 
 
 @contextmanager
 def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
-    """A hidden name next to ``path`` to write a file or folder to; on exit it replaces ``path``.
+    """Replace ``path`` by a new file or folder. The caller writes to the yielded hidden name, which is renamed on exit.
 
-    ``part`` is an alternative name on the same disk. On any error the new content is removed and ``path`` is unchanged.
-    A file is replaced in one step. A folder is not: for a moment nothing exists under its name.
+    ``part`` is an alternative hidden name on the same disk. On any error the new content is removed and ``path`` is
+    unchanged. A file is replaced in one step. When a folder is replaced, nothing exists under its name for a moment.
     """
     part = part or path.with_name(f".{path.name}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
@@ -33,7 +33,7 @@ def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its contents; no-op if it does not exist."""
+    """Remove a file, or a folder with its contents; no-op if the path does not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -42,7 +42,7 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are flushed to disk; errors of disks that cannot are ignored."""
+    """Wait until a file, or the names in a folder, are flushed to disk. Disks without flush cause no error."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or all files and folders below a folder, and its own name are flushed to disk."""
+    """Wait until a file, or a folder with everything in it, is flushed to disk together with its name."""
     if not path.is_dir():
         sync(path)
     for folder, _, files in os.walk(path, topdown=False):
@@ -69,14 +69,14 @@ class LocalFolder:
         self.location, self._root = location, Path(path)
 
     def read(self, name: str) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         try:
             return self._path(name).read_bytes()
         except NotADirectoryError as error:
-            raise FileNotFoundError(errno.ENOENT, "there is nothing", str(self._path(name))) from error
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(self._path(name))) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Write to a hidden name, flush, rename."""
+        """Write a hidden file, flush it, and rename it to the final name."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:
@@ -84,9 +84,10 @@ class LocalFolder:
         sync(path.parent)
 
     def create(self, name: str, data: bytes) -> None:
-        """Write to a hidden name, flush, link: the name appears with all its bytes, for one process only.
+        """Write a hidden file, flush it, and link it to the final name, so that the name appears with all its bytes. If
+        several processes create the same name, only one succeeds.
 
-        Without hard links the name is opened exclusively; a killed process may then leave a truncated object.
+        Without hard links the file is opened exclusively. A killed process may then leave a truncated object.
         """
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,21 +105,21 @@ class LocalFolder:
         sync(path.parent)
 
     def require_exclusive(self) -> None:
-        """No-op: every local disk creates exclusively."""
+        """Return without a check: every local disk supports exclusive creation."""
 
     def list(self, name: str = "") -> list[str]:
-        """Names in a folder, without files that are still being written."""
+        """Return the names in a folder, without files that are still being written."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return sorted(path.name for path in self._path(name).iterdir() if not path.name.startswith("."))
         return []
 
     def empty(self) -> bool:
-        """True if the folder contains nothing, hidden names included."""
+        """Return True if the folder has no contents, including hidden files."""
         path = self._path("")
         return not (path.is_dir() and any(path.iterdir())) and not path.is_file()
 
     def exists(self, name: str = "") -> bool:
-        """True if there is a file or folder of this name."""
+        """Return True if a file or folder has this name."""
         return self._path(name).exists()
 
     def remove(self, name: str = "") -> None:
@@ -134,15 +135,15 @@ class LocalFolder:
         return remove(path)
 
     def flush(self, name: str) -> None:
-        """Flush every file below, then every folder, then the names of these folders."""
+        """Flush every file in the folder, then every subfolder, then the names of these folders."""
         flush(self._path(name))
 
     def place(self, name: str) -> str:
-        """The path."""
+        """Return the path of a file or folder."""
         return str(self._path(name))
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name next to this one."""
+        """Return the folder with this name in the same parent folder."""
         path = self._root.parent / name
         return type(self)(str(path), path)
 

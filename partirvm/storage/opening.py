@@ -8,7 +8,7 @@ from partirvm.storage.folder import Folder, open_filesystem
 
 
 def open_folder(location: str, storage_options: dict[str, Any] | None = None) -> Folder:
-    """The folder at a path or fsspec URL; it need not exist."""
+    """Return the folder at a path or fsspec URL; the folder need not exist."""
     from fsspec.implementations.local import LocalFileSystem
 
     from partirvm.storage.local_folder import LocalFolder

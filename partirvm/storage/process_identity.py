@@ -1,7 +1,7 @@
-"""Identity of a process: enough to decide, on its own machine, whether it is still alive.
+"""The identity of a process. On the machine of the process, the identity shows whether the process is still alive.
 
-Process numbers are reused, and have no meaning on another machine, after a reboot or in another container. So an
-identity also contains the host name, the boot, the namespace of process numbers and the start time of the process.
+Process numbers are reused. They have no meaning on another machine, after a reboot or in another container. Therefore
+an identity also contains the host name, the boot, the namespace of process numbers and the start time of the process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 PROC = Path("/proc")
-"""Linux's process file system."""
+"""The path of Linux's process file system."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host. ``space`` names the boot and the namespace of ``pid``; ``began`` is its start time.
+    """A process on a host. ``space`` identifies the boot and the namespace of ``pid``; ``began`` is the start time of
+    the process.
 
-    ``began`` is empty if the system does not report it.
+    ``began`` is empty if the operating system does not report the start time.
     """
 
     host: str
@@ -32,26 +33,26 @@ class Process:
 
     @classmethod
     def this(cls) -> Process:
-        """The current process."""
+        """Return the identity of the current process."""
         return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Process:
-        """Inverse of ``to_json``."""
+        """Read an identity from the JSON of ``to_json``."""
         return cls(str(value["host"]), int(value["pid"]), str(value["began"]), str(value["space"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the identity as a JSON object."""
         return asdict(self)
 
     @property
     def local(self) -> bool:
-        """True if the current process can observe that one."""
+        """Return True if the process runs on this machine, in the same boot and namespace of process numbers."""
         return (self.host, self.space) == (socket.gethostname(), _space())
 
     @property
     def dead(self) -> bool:
-        """True if it is certainly gone: it was on this machine, and its number is free or belongs to another one."""
+        """Return True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
         if not self.local:
             return False
         now = started(self.pid)
@@ -62,15 +63,16 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Start time of a process of this machine, in the system's format; "" if not reported, None if it is gone.
+    """Return the start time of a process on this machine: None for an ended process, "" if the time is unknown.
 
-    A killed process whose parent has not collected it counts as gone. On Linux the unit is ticks since the boot:
-    psutil's time of day changes with the clock, so a live process would be taken for another one.
+    The format is the operating system's. A killed process whose parent has not collected it counts as ended. On Linux
+    the unit is ticks since the boot: psutil's time of day changes with the clock, so a live process could appear to be
+    another process.
     """
     stat = PROC / str(pid) / "stat"
     if (PROC / "self" / "stat").exists():
         try:
-            # the name in parentheses may hold anything: count from the last one: state, then 18 more, then the start
+            # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None

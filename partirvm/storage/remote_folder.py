@@ -1,4 +1,4 @@
-"""A folder behind an fsspec URL: one request per object, which such stores write atomically."""
+"""A folder at an fsspec URL. Each object is written by one request, which such stores execute atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partirvm.errors import StorageError
 from partirvm.storage.folder import reading
 
 _CREATING = threading.Lock()
-"""``memory://`` is local to a process and creates in two steps, so threads of this process need a lock."""
+"""A lock for ``memory://``: this file system is local to a process and creates objects in two steps."""
 
 
 class RemoteFolder:
@@ -21,24 +21,25 @@ class RemoteFolder:
         self.location, self._fs, self._root = location.rstrip("/"), filesystem, root.rstrip("/")
 
     def read(self, name: str) -> bytes:
-        """The bytes of the object."""
+        """Return the bytes of the object."""
         with self._reading(name):
             return bytes(self._fs.cat_file(self._path(name)))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write by one request."""
+        """Write an object by one request."""
         self._fs.pipe_file(self._path(name), data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Create by one request, which the store refuses if the object exists."""
+        """Create an object by one request; the store refuses the request if the object exists."""
         with _CREATING if "memory" in self._fs.protocol else nullcontext():
             self._fs.pipe_file(self._path(name), data, mode="create")
 
     def require_exclusive(self) -> None:
-        """Check the file system's code, then the store itself: creating an existing object must fail.
+        """Raise ``StorageError`` if the file system or the store cannot create objects exclusively.
 
-        fsspec's default ``pipe_file(mode="create")`` checks first and then writes, which two processes can both do.
-        Only a file system with its own implementation (memory, s3, gcs, abfs …) can leave the decision to the store.
+        fsspec's default ``pipe_file(mode="create")`` checks first and then writes, so two processes may both succeed.
+        Only a file system that overrides this method (memory, s3, gcs, abfs …) leaves the decision to the store. The
+        method also tests the store: creation of an existing object must fail.
         """
         name = f".probe-{uuid.uuid4().hex}"
         try:
@@ -52,13 +53,13 @@ class RemoteFolder:
         finally:
             self.remove(name)
         raise StorageError(
-            f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so it "
-            "cannot prevent two processes from running the same job: put the job on a local disk, or on a store that "
-            "can (such as S3)"
+            f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so two "
+            "processes could run the same job: put the job on a local disk, or on a store with exclusive creation "
+            "(such as S3)"
         )
 
     def list(self, name: str = "") -> list[str]:
-        """Names in a folder."""
+        """Return the sorted names in a folder."""
         path = self._path(name)
         with self._reading(name):
             self._fs.invalidate_cache(path)
@@ -70,7 +71,7 @@ class RemoteFolder:
         return sorted(name for name in names if not name.startswith("."))
 
     def empty(self) -> bool:
-        """True if the folder contains nothing, hidden names included."""
+        """Return True if the folder has no contents, including hidden files."""
         path = self._path("")
         with self._reading(""):
             self._fs.invalidate_cache(path)
@@ -80,7 +81,7 @@ class RemoteFolder:
                 return True
 
     def exists(self, name: str = "") -> bool:
-        """True if there is an object or a folder of this name."""
+        """Return True if an object or a folder has this name."""
         with self._reading(name):
             self._fs.invalidate_cache(self._path(name))
             return bool(self._fs.exists(self._path(name)))
@@ -91,23 +92,23 @@ class RemoteFolder:
             self._fs.rm(self._path(name), recursive=True)
 
     def flush(self, name: str) -> None:
-        """No-op: a completed request is durable."""
+        """Return at once: a completed request is durable."""
 
     def place(self, name: str) -> str:
-        """The URL."""
+        """Return the URL of an object."""
         return f"{self.location}/{name}" if name else self.location
 
     def sibling(self, name: str) -> Self:
-        """The folder of this name next to this one."""
+        """Return the folder with this name in the same parent folder."""
         return type(self)(_beside(self.location, name), self._fs, _beside(self._root, name))
 
     def rename(self, other: Self) -> None:
-        """Move object by object: such stores have no rename."""
+        """Move every object separately, because such stores have no rename."""
         self._fs.mv(self._root, other._root, recursive=True)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
-        """Convert errors of a read request: libraries of stores have their own error classes."""
-        return reading(self.place(name), "is the store within reach?", StorageError)
+        """Convert errors of a read request, because libraries of stores have their own error classes."""
+        return reading(self.place(name), "check the connection to the store", StorageError)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
@@ -118,7 +119,7 @@ def _beside(path: str, name: str) -> str:
 
 
 def _own_create(filesystem: Any) -> bool:
-    """True if a file system, or the one that it wraps, overrides the method that writes a file."""
+    """Return True if a file system, or the wrapped file system, overrides the method that writes a file."""
     from fsspec import AbstractFileSystem
 
     inner = getattr(filesystem, "fs", None)

@@ -1,14 +1,14 @@
-"""JSON and arrays in one Zarr group with checksums of everything, so that damage is detected: models and checkpoints.
+"""A format for models and checkpoints: JSON and arrays in one Zarr group. Checksums of all contents detect damage.
 
     GROUP/zarr.json     attributes: ``kind``, ``format``, the JSON, ``arrays`` and ``digest``
     GROUP/NAME/…        one array each
 
 ``arrays`` states the dtype, shape, chunks and hash of the bytes of each array; ``digest`` is a hash of all other
-attributes. The attributes are written last: a group without them is incomplete. When an array is read, its metadata are
-compared with ``arrays`` before memory is allocated, and its bytes with their hash afterwards. A forged shape cannot
-cause a large allocation: no chunk is larger than ``CHUNK``, and all chunks must exist.
+attributes. The attributes are written last: a group without attributes is incomplete. Before an array is read, its
+metadata are compared with ``arrays``; after reading, its bytes are compared with the hash. A forged shape cannot cause
+a large allocation: no chunk is larger than ``CHUNK``, and all chunks must exist.
 
-Only groups of Zarr's format 3 are opened: in format 2 an array may name codecs that run code.
+Only groups of Zarr format 3 are opened, because an array of format 2 may name codecs that run code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from partirvm.storage.folder import digest, reading, storing
 Array = NDArray[Any]
 
 CHUNK = 1 << 23
-"""Maximum bytes of a chunk."""
+"""Maximum number of bytes of a chunk."""
 
 AT_ONCE = 64
 """Number of chunks that are requested from a store at once."""
@@ -45,11 +45,12 @@ def write_sealed(
     inside: Callable[[], Mapping[str, Any]] = dict,
     storage_options: dict[str, Any] | None = None,
 ) -> str:
-    """Write JSON and numeric arrays to a folder or URL that is empty or missing; returns the digest of all of it.
+    """Write JSON and numeric arrays to a folder or URL that is empty or missing. Returns the digest of all contents.
 
-    ``inside`` writes further contents of the folder, before the attributes, and returns more JSON.
+    ``inside`` is called before the attributes are written; it may write further contents of the folder, and returns
+    more JSON.
 
-    Raises ``ExistsError`` if the folder is not empty, ``StorageError`` if it cannot be written.
+    Raises ``ExistsError`` if the folder is not empty, and ``StorageError`` if the folder cannot be written.
     """
     import zarr
 
@@ -70,19 +71,19 @@ def write_sealed(
 def read_sealed(
     location: str, kind: str, version: int, *, storage_options: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The JSON and the arrays of a group.
+    """Read and verify the JSON and the arrays of a group.
 
-    Raises ``MissingDataError`` if there is no group or any of it is missing or damaged, ``FormatError`` if it has
-    another kind or version, ``NewerFormatError`` if its version is newer.
+    Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` if the group has another
+    kind or version, and ``NewerFormatError`` if the version is newer than this program.
     """
     what = kind.removeprefix("partirvm-")
     group, attributes = open_sealed(location, what, storage_options)
     if attributes.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {attributes.get('kind')!r})")
-    require_format(attributes.get("format"), version, location, what, "make it again")
+    require_format(attributes.get("format"), version, location, what, f"make the {what} again")
     if attributes.pop("digest", None) != digest(attributes):
         raise MissingDataError(
-            f"{location}: the attributes of the {what} are damaged: restore the file, or make it again"
+            f"{location}: the attributes of the {what} are damaged: restore the file, or make the {what} again"
         )
     stated: dict[str, dict[str, Any]] = attributes.pop("arrays")
     return attributes, {
@@ -91,13 +92,15 @@ def read_sealed(
 
 
 def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Open a Zarr group for reading; returns it with its attributes.
+    """Open a Zarr group for reading. Returns the group and its attributes.
 
-    Raises ``MissingDataError`` if there is no group, or its metadata cannot be read.
+    Raises ``MissingDataError`` if there is no group or its metadata cannot be read.
     """
     import zarr
 
-    with reading(f"{location}: zarr.json of the {what}", "restore the file, or make it again", MissingDataError):
+    with reading(
+        f"{location}: zarr.json of the {what}", f"restore the file, or make the {what} again", MissingDataError
+    ):
         try:
             group = zarr.open_group(location, mode="r", zarr_format=3, storage_options=storage_options)
             return group, dict(group.attrs)
@@ -106,7 +109,7 @@ def open_sealed(location: str, what: str, storage_options: dict[str, Any] | None
 
 
 def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
-    """Raise ``NewerFormatError`` for a later format than ``known``, ``FormatError`` for any other mismatch."""
+    """Raise ``NewerFormatError`` for a format later than ``known``, and ``FormatError`` for any other mismatch."""
     if type(found) is int and found > known:
         raise NewerFormatError(
             f"{place}: the {what} has format {found}, this version reads format {known}: upgrade partirvm"
@@ -123,18 +126,18 @@ def require_array(stored: Any, stated: Mapping[str, Any], place: str) -> None:
         name = wrong[0]
         raise MissingDataError(
             f"{place} is damaged: its {name} is {found[name]}, but was {stated[name]}: "
-            "restore the file, or make it again"
+            "restore the file, or make the folder again"
         )
 
 
 def _metadata(array: Array) -> dict[str, Any]:
-    """The metadata of an array, as stored in the attributes."""
+    """Return the metadata of an array, as stored in the attributes of the group."""
     chunks = _chunks(array.shape, array.dtype.itemsize)
     return {"dtype": _little(array).str, "shape": list(array.shape), "chunks": chunks, "hash": _hash(array)}
 
 
 def _chunks(shape: Sequence[int], itemsize: int) -> list[int]:
-    """The chunk shape of an array, at most ``CHUNK`` bytes: whole rows if they fit."""
+    """Return the chunk shape of an array, at most ``CHUNK`` bytes; a chunk has whole rows if a row is small enough."""
     left, chunks = CHUNK // itemsize, []
     for n in reversed(shape):
         chunks.append(max(min(n, left), 1))
@@ -168,36 +171,38 @@ def _write(group: Any, name: str, array: Array, chunks: list[int], compress: boo
 
 
 def _read(group: Any, name: str, stated: Mapping[str, Any], place: str) -> Array:
-    with reading(place, "restore the file, or make it again", MissingDataError):
+    with reading(place, "restore the file, or make the folder again", MissingDataError):
         stored = group[name]
         require_array(stored, stated, place)
         _require_chunks(stored, place)
         array: Array = np.asarray(stored[...])
     if _hash(array) != stated["hash"]:
         raise MissingDataError(
-            f"{place} is damaged, its bytes differ from what was written: restore the file, or make it again"
+            f"{place} is damaged, its bytes differ from the written bytes: restore the file, or make the folder again"
         )
     return array
 
 
 def _require_chunks(stored: Any, place: str) -> None:
-    """Raise ``MissingDataError`` unless a Zarr array has all its chunks, and none is too large to allocate.
+    """Raise ``MissingDataError`` if a chunk of a Zarr array is missing or too large to allocate.
 
-    Otherwise Zarr would allocate the stated shape, and fill missing chunks with zeros.
+    Without this check Zarr would allocate the stated shape and fill missing chunks with zeros.
     """
     chunks = _chunks(stored.shape, stored.dtype.itemsize)
     if list(stored.chunks) != chunks:
         raise MissingDataError(
             f"{place} is damaged: its chunks are {list(stored.chunks)}, but should be {chunks}: restore the file, or "
-            "make it again"
+            "make the folder again"
         )
     lost = _lost_chunk(stored)
     if lost is not None:
-        raise MissingDataError(f"{place} is damaged, its chunk {lost} is missing: restore the file, or make it again")
+        raise MissingDataError(
+            f"{place} is damaged, its chunk {lost} is missing: restore the file, or make the folder again"
+        )
 
 
 def _lost_chunk(stored: Any) -> str | None:
-    """The first missing chunk of a Zarr array; the search stops there, however large the shape is."""
+    """Return the name of the first missing chunk of a Zarr array, or None. The search stops at this chunk."""
     from zarr.core.sync import sync
 
     grid = [-(-n // chunk) for n, chunk in zip(stored.shape, stored.chunks, strict=True)]

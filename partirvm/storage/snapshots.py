@@ -1,15 +1,15 @@
-"""Series of array groups of which the newest complete one is used: models and checkpoints.
+"""Numbered groups of arrays: models and checkpoints. Readers use the newest complete group of a series.
 
     models/000002-000007/          a group of arrays: epoch, number
     models/000002-000007.json      its pointer: the group is complete
 
-A group is written under a new name and flushed; then its pointer is created exclusively and never replaced. The pointer
-with the greatest (epoch, number) defines the group to use. Pointers that a process wrote after it had lost its lease
-are ignored (``storage.lease``).
+A group is written under a new name and flushed. Its pointer is then created exclusively and never replaced. The pointer
+with the greatest (epoch, number) determines the group to use. Pointers that a process wrote after losing its lease are
+ignored (``storage.lease``).
 
-Groups are removed, pointer first, once enough newer complete ones exist (at least two are kept). The previous group is
-kept for readers that are still reading it, for the case that the last one is found damaged, and because a process that
-is losing its lease may take its own group for the last one when it cleans up.
+Old groups are removed, pointer first, when enough newer complete groups exist. At least two groups are kept, for three
+reasons: other processes may still read the previous group; the last group may be damaged; and a process that is losing
+its lease may wrongly count its own group as the last.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ KEPT = 2
 """Default number of complete groups that are kept."""
 
 Position: TypeAlias = tuple[int, int]
-"""Epoch and number: greater is newer."""
+"""Epoch and number of a group; the greater position is newer."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A complete group: its name in the folder, and the content of its pointer; None if the pointer is damaged."""
+    """A complete group. ``name`` is its name in the folder; ``about`` is the content of its pointer, or None if the
+    pointer is damaged.
+    """
 
     name: str
     position: Position
@@ -42,7 +44,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """The groups of one series, of which the last ``kept`` complete ones are kept."""
+    """The groups of one series. The last ``kept`` complete groups are kept."""
 
     def __init__(self, folder: Folder, series: str, kept: int = KEPT) -> None:
         self.series = series
@@ -51,10 +53,10 @@ class Snapshots:
     def publish(
         self, write: Callable[[str], object], about: dict[str, Any] | None = None, lease: Lease | None = None
     ) -> str:
-        """Call ``write`` to write a group to a new name, and make it the current one. Returns its name.
+        """Write a group under a new name by calling ``write``, and make this group the current one. Returns the name.
 
-        Raises ``LeaseLostError`` if another process took the lease, ``StorageError`` if it cannot be written; then
-        everything written is removed, and the previous group stays current.
+        Raises ``LeaseLostError`` if another process took the lease, and ``StorageError`` if the group cannot be
+        written. After an error everything written is removed, and the previous group stays current.
         """
         position = self._next(0 if lease is None else lease.epoch)
         name = self._name(position)
@@ -74,46 +76,48 @@ class Snapshots:
                 self._remove_unfinished(name)
             if lease is not None and isinstance(error, OSError):
                 with suppress(OSError, IndexError):
-                    lease.check()  # the new holder removes unfinished groups: that explains the error
+                    lease.check()  # the error may come from the new holder, which removes unfinished groups
             raise
         self._clear(position)
         return name
 
     def newest(self) -> Iterator[Snapshot]:
-        """All complete groups, newest first; truncated pointers of killed writers are included."""
+        """Yield all complete groups, newest first, including groups with truncated pointers of killed writers."""
         for position in reversed(self._positions()):
             name, about = self._name(position), None
             try:
                 about = read_json(self._folder, f"{name}.json")
             except MissingDataError:
-                continue  # removed meanwhile: there are newer ones
+                continue  # the group was removed meanwhile, because newer groups exist
             except FormatError:
                 pass
             yield Snapshot(name, position, about)
 
     def current(self) -> str | None:
-        """Name of the current group, None if there is none yet."""
+        """Return the name of the current group, or None if there is no group yet."""
         positions = self._positions()
         return self._name(positions[-1]) if positions else None
 
     def mark(self) -> Position:
-        """Position of the series: (0, 0) if it is empty."""
+        """Return the position of the newest group; (0, 0) if the series is empty."""
         return max(self._positions(), default=(0, 0))
 
     def _positions(self) -> list[Position]:
-        """Positions of all valid pointers, the newest last."""
+        """Return the positions of all valid pointers in increasing order."""
         names = self._folder.list(self.series)
         found = [(int(m[1]), int(m[2])) for name in names if (m := re.fullmatch(r"(\d{6,})-(\d{6,})\.json", name))]
         marks = limits(self._folder, self.series) if found else []
         return sorted(position for position in found if valid(position[0], position, marks))
 
     def _next(self, epoch: int) -> Position:
-        """A position after all groups, complete or not."""
+        """Return a position after all groups, complete or incomplete."""
         numbers = (re.match(r"\d{6,}-(\d{6,})", name) for name in self._folder.list(self.series))
         return epoch, max((int(match[1]) for match in numbers if match), default=0) + 1
 
     def _clear(self, position: Position) -> None:
-        """Remove all but the last few groups up to this one; what cannot be removed stays and has no effect."""
+        """Remove all groups up to this position, except the last ``kept`` groups. A group that cannot be removed has no
+        effect.
+        """
         stays = {self._name(each) for each in self._positions()[-self._kept :]}
         with suppress(OSError, StorageError):
             names = [f"{self.series}/{name}" for name in self._folder.list(self.series)]
@@ -126,7 +130,9 @@ class Snapshots:
         return bool(match) and (int(match[1]), int(match[2])) < position  # type: ignore[index]
 
     def _remove_unfinished(self, name: str) -> None:
-        """Remove an unfinished group; threads of Zarr may still write files of it for a moment."""
+        """Remove an unfinished group. Several attempts are made, because threads of Zarr may still write files of the
+        group.
+        """
         for _ in range(10):
             with suppress(OSError):
                 self._folder.remove(name)

@@ -1,4 +1,4 @@
-"""Strategies: pure state machines that decide what a fit does next."""
+"""Strategies: pure state machines that determine the next step of a fit."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from partirvm.strategies.working_set import WorkingSet
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.name: strategy for strategy in (Basic, SplitMerge, Incremental, WorkingSet)
 }
-"""Every strategy by name, with its schedule: how its candidates join."""
+"""Strategy classes by name."""
 
 WEIGHING: dict[str, type[AnyStrategy]] = {WorkingSet.name: ActiveSet}
-"""Strategies that replace the one of this name if the selection weighs all rows."""
+"""Classes that replace the strategy of the same name if ``Selection.weighs_all`` is true."""
 
 
 def strategy_for(name: str, selection: str) -> AnyStrategy:
-    """The strategy of this name; for a working set the one that fits its selection."""
+    """Return the strategy of this name; for the working set, the selection determines the class."""
     weighing = selection in SELECTIONS and SELECTIONS[selection].weighs_all
     return WEIGHING.get(name, STRATEGIES[name])() if weighing else STRATEGIES[name]()
 
 
 def schedule_of(name: str) -> Schedule:
-    """The schedule of a strategy in a stored plan; plain rounds if this version does not have that strategy."""
+    """Return the schedule of the strategy that a stored plan names; plain rounds if the name is unknown."""
     return STRATEGIES[name].schedule if name in STRATEGIES else Schedule(name)

@@ -1,23 +1,27 @@
-"""``selection="map-weight"``: candidates by the size that their weights would have, in the manner of the TMB paper.
+"""``selection="map-weight"``: candidates chosen by the size of their MAP weights, as in the TMB paper.
 
-Its Algorithm 1 keeps an *active set* of basis functions: it begins with B = 20 of them, and admits those whose weight
-in the MAP solution over all candidates is larger than δ = 0.5, until none is. What that leaves open is read so:
+Algorithm 1 of the paper keeps an *active set* of basis functions, which begins with B = 20 of them. Each round adds the
+basis functions whose weight in the MAP solution over all candidates is larger than δ = 0.5. The algorithm ends when no
+weight is larger than δ. The paper leaves some points open. This module implements them as follows:
 
-- The first B are random rows. Each round's fit converges on the active set: MacKay's fixed point, instead of a gradient
-  search by automatic differentiation. Columns whose α runs off to infinity are pruned, and are not tried again.
-- With α and β of that fit, the MAP weights over the active columns and *all* rows that have not been candidates yet:
+- The first B are random rows. The fit of each round converges on the active set by MacKay's fixed point; the paper uses
+  a gradient search by automatic differentiation. Columns whose α diverges are pruned and never become candidates again.
+- The α and β of this fit give MAP weights of the active columns and of *all* rows that were never candidates:
 
-      w = β (βΦᵀΦ + A)⁻¹ Φᵀt,
+      w = β (βΦᵀΦ + A)⁻¹ Φᵀt.
 
-  where A holds the fit's own α of the active columns, and of all others 1: δ is then half a prior standard deviation.
-  For classes it is one Newton step from the mode of the active set, (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of
-  Laplace's quadratic there. A candidate's size is the largest of its outputs' weights.
-- Rows with |w| > δ are admitted, the largest first and at most P a round. α and δ are in units of the target's sd (for
-  classes, of the linear predictor), for kernels of height 1. The run ends when no row is admitted, or at a limit.
-  (With the median α of the vectors in place of 1, nearly all rows are admitted in the end.)
+  The diagonal matrix A holds the fitted α of each active column, and 1 for every other column: δ is then half a prior
+  standard deviation. In classification, w is one Newton step from the mode of the active set,
+  (ΦᵀBΦ + A)⁻¹ (ΦᵀBΦw₀ + Φᵀ(t − y)): the MAP of Laplace's quadratic at this mode. The size of a candidate is its
+  largest |w| over the outputs.
+- Rows with |w| > δ join the active set, the largest first. At most P rows (the partition size) join in one round. α and
+  δ are in units of the target's standard deviation, for kernels of height 1. In classification their unit is that of
+  the linear predictor. The run ends when no row joins, or at a limit. (With the median α of the vectors in place of 1,
+  nearly all rows join in the end.)
 
-It is the reference for tables of that paper, for sets whose N × N matrix fits: each round has a pass of N²·N
-multiplications and a factorisation of an N × N matrix. ``gain`` asks nearly the same of a pool by a far smaller pass.
+The purpose is to reproduce the tables of this paper, for data whose N × N matrix fits in memory. Each round needs a
+pass of N²·N multiplications and a factorisation of an N × N matrix. ``gain`` applies a similar criterion to a pool of
+candidates, with a far smaller pass.
 """
 
 from __future__ import annotations
@@ -35,28 +39,28 @@ from partirvm.strategies.rounds import Answer, Phase
 from partirvm.strategies.working_set import FLAT_ROUNDS, WorkingSet, WorkingSetState
 
 FIRST = 20
-"""B, rows of the first active set."""
+"""B, the number of rows of the first active set."""
 
 ADMIT = 0.5
-"""δ, the size of a MAP weight from which on its row is admitted, in units of the target's sd."""
+"""δ: rows with a larger MAP weight join the active set. The unit is the target's standard deviation."""
 
 
 class ActiveSet(WorkingSet):
-    """The working set whose candidates are those of large MAP weights among all rows."""
+    """Working-set strategy whose candidates are the rows with large MAP weights."""
 
     def _propose(self, state: WorkingSetState, room: int) -> Answer[WorkingSetState]:
         if not state.seen:
-            return super()._propose(replace(state, flat=FLAT_ROUNDS - 1), min(FIRST, room))  # random ones
+            return super()._propose(replace(state, flat=FLAT_ROUNDS - 1), min(FIRST, room))  # random rows
         rows = np.setdiff1d(np.arange(state.problem.n_rows), state.used, assume_unique=True)
         state = replace(state, selection=state.options.selection, chosen=rows, candidates=room)
         return replace(state, phase=Phase.POOL), (Gather(rows),)
 
     def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
-        """Request the statistics that the MAP weights of all columns need."""
+        """Request the statistics from which the MAP weights of all columns are computed."""
         problem = state.problem
         rows = noise_rows(problem, state.options, state.seen)
-        look = problem.likelihood.size_pass(state.design, state.fit, pool, rows)
-        return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
+        request = problem.likelihood.size_pass(state.design, state.fit, pool, rows)
+        return replace(state, phase=Phase.GAINS, incoming=pool), (request,)
 
     def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         problem, pool = state.problem, state.incoming
@@ -71,9 +75,9 @@ class ActiveSet(WorkingSet):
         return self._admit(state, pool.take(best))
 
     def _rule(self, state: WorkingSetState) -> StopRule:
-        """Every fit converges."""
+        """Return a rule under which every fit converges."""
         return super()._rule(replace(state, patient=True))
 
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
-        """Flat evidence does not end the run: rows with large weights may be left."""
+        """Begin the next round even if the evidence is flat, since rows with large weights may remain."""
         return super()._judge(replace(state, evidence=-np.inf))

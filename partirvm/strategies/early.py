@@ -1,7 +1,8 @@
-"""The model of a run whose time is up before its own first: a fit of random candidates on a sample of rows. Pure.
+"""A small fit that gives a run a model if its time limit ends the run before the first round is over. Pure.
 
-Its cost is bounded whatever the data: rows, candidates and steps follow from ``FLOPS``. Its line of history is no
-checkpoint, and nothing of it enters the run, which a resume repeats from its last checkpoint or from the beginning.
+The fit uses random candidates and a sample of rows. ``FLOPS`` bounds the numbers of rows, candidates and steps, so that
+the cost is small for any data. The fit writes a line of history but no checkpoint. A later resume ignores this fit: the
+run continues from its last checkpoint, or from the beginning.
 """
 
 from __future__ import annotations
@@ -17,36 +18,36 @@ from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, RoundsState
 from partirvm.strategies.rules import INTERMEDIATE
 
-CANDIDATES, FEWEST = 300, 10
+MAX_CANDIDATES, MIN_CANDIDATES = 300, 10
 """Maximum and minimum number of candidate rows."""
 
 STEPS = 50
-"""Number of iterations (Newton passes for a classification) that ``FLOPS`` must cover."""
+"""Number of iterations that ``FLOPS`` must cover; in classification, iterations are Newton passes."""
 
 FLOPS = 1e10
-"""Multiplications and additions of all steps: a fraction of a second."""
+"""Maximum number of multiplications and additions of all steps; they take a fraction of a second."""
 
 
 def effort(problem: Problem, rows: int) -> tuple[int, int]:
-    """Number of candidate rows and maximum number of steps of a fit to a number of rows."""
+    """Return the number of candidate rows and the maximum number of steps for a fit to ``rows`` rows."""
 
     def flops(candidates: int) -> float:
         columns = candidates * problem.n_kernels + max(len(problem.leading), 1)
         return problem.likelihood.step_flops(problem, rows, columns)
 
-    candidates = min(CANDIDATES, rows)
-    while candidates > FEWEST and STEPS * flops(candidates) > FLOPS:
-        candidates = max(candidates // 2, FEWEST)
+    candidates = min(MAX_CANDIDATES, rows)
+    while candidates > MIN_CANDIDATES and STEPS * flops(candidates) > FLOPS:
+        candidates = max(candidates // 2, MIN_CANDIDATES)
     return candidates, int(np.clip(FLOPS / flops(candidates), 1, STEPS))
 
 
 class Early(Basic):
-    """One fit of less than a second, whose model is saved. Held-out rows are not scored."""
+    """One fit of less than a second, whose model is saved without a score on held-out rows."""
 
     name = "early"
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
-        """Uses only the seed, ``tol`` and ``moderate`` of ``options``."""
+        """Return the state before the fit; only ``seed``, ``tol`` and ``moderate`` of ``options`` are used."""
         rows = min(problem.likelihood.early_rows, problem.n_rows)
         candidates, steps = effort(problem, rows)
         options = Options(

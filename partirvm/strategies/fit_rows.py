@@ -1,13 +1,13 @@
-"""Which rows a fit sees: the choices of ``fit_rows`` (the option ``likelihood``), as rows and passes. Pure.
+"""Rows that a fit uses: the choices of ``fit_rows`` (the flag ``--likelihood``), as row numbers and passes. Pure.
 
 ``full``
-    All rows: one gram pass brings the new columns, and the noise of the whole set with it.
+    The fit uses all rows. One Gram pass gives the statistics of the new columns, including those for σ².
 ``sample``
-    One random sample of rows, the same for every fit of a run: linear in N, and evidences stay comparable.
+    All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
 ``partition``
-    The literal scheme of Ben-Shimon & Shmilovici (2006): the posterior sees the rows of its own candidates only (all,
-    where no candidate is left), and σ² comes from the residual over all rows, or over a sample of them. As the
-    statistics of those rows give the residual of any mean, one pass serves all iterations.
+    The literal scheme of Ben-Shimon & Shmilovici (2006). The posterior uses only the rows of the fit's candidates, or
+    all rows if no candidate remains. σ² comes from the residual over all rows, or over a sample of them. The Gram
+    statistics of the rows for σ² give the residual of any mean, so that one pass is enough for all iterations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import Pass
 from partirvm.options import Request
-from partirvm.planning.cost import Seen
+from partirvm.planning.cost import RowsUsed
 from partirvm.planning.schedule import Schedule
 from partirvm.planning.units import counted
 from partirvm.strategies.problem import AppendedBatch, Options, Problem
@@ -40,18 +40,18 @@ FULL_FLOPS = 2e12
 """Maximum flops of all intermediate Gram passes for which ``auto`` lets each fit use all rows."""
 
 SAMPLE = 20
-"""``sample`` uses this × P rows by default."""
+"""The default size of ``sample`` is this number × the partition size P."""
 
 LEAST = 10
-"""Number of rows of each class that a sample has beyond its proportion, if there are so many."""
+"""Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
 
 
 @dataclass(frozen=True)
 class FitRows:
-    """Rows that a fit sees: all of them.
+    """One choice of ``fit_rows``; this base class uses all rows.
 
-    ``whole`` says that they are all, ``sampled`` that they are a random sample; ``shared`` that every fit of a run sees
-    the same rows, so that statistics are extended and evidences can be compared.
+    ``whole`` is true if a fit uses all rows, ``sampled`` if a fit uses a random sample. ``shared`` is true if all fits
+    of a run use the same rows: then statistics can be extended and evidences can be compared.
     """
 
     name: str
@@ -61,88 +61,91 @@ class FitRows:
     shared: ClassVar[bool] = True
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Rows that the posterior of these columns uses, increasing; None for all."""
+        """Return the rows that the posterior of these columns uses, in increasing order; None means all."""
         return None
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
-        """Rows over which σ² is measured, increasing; None for all."""
+        """Return the rows from which σ² is estimated, in increasing order; None means all."""
         return None
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
-        """The row counts of a resolved request, for planning."""
-        return Seen(n_rows)
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
+        """Return the numbers of rows that an intermediate fit uses, for planning."""
+        return RowsUsed(n_rows)
 
     def text(self, sample: int | None) -> str:
-        """Text of a report about these rows; ``sample`` is the size of a sample."""
+        """Return a report's text about these rows; ``sample`` is the sample size."""
         return ""
 
 
 @dataclass(frozen=True)
 class _Sample(FitRows):
-    """One random sample."""
+    """Random sample that all fits of a run use."""
 
     whole: ClassVar[bool] = False
     sampled: ClassVar[bool] = True
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """The sample."""
+        """Return the rows of the sample."""
         return _sample(problem, options, options.sample_rows)
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
-        """The sample."""
+        """Return the rows of the sample."""
         return _sample(problem, options, options.sample_rows)
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
-        """The number of rows of the sample."""
-        return Seen(int(request.sample_rows), sampled=True)
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
+        """Return the number of rows of the sample."""
+        return RowsUsed(int(request.sample_rows), sampled=True)
 
     def text(self, sample: int | None) -> str:
-        """The text with the size of the sample."""
+        """Return the text with the sample size."""
         return f", likelihood of a sample of {counted(sample or 0, 'row')}"
 
 
 @dataclass(frozen=True)
-class _Own(FitRows):
-    """The rows of a fit's own candidates, and other rows for the noise if there is noise."""
+class _Partition(FitRows):
+    """Rows of the fit's candidates; in regression, other rows give the noise variance."""
 
     whole: ClassVar[bool] = False
     shared: ClassVar[bool] = False
 
     def posterior(self, problem: Problem, options: Options, design: Design) -> Int | None:
-        """Rows of the candidates; all rows if no candidate is left."""
+        """Return the rows of the candidates; all rows if no candidate remains."""
         return np.unique(design.rows) if len(design.labels) else None
 
     def noise(self, problem: Problem, options: Options) -> Int | None:
-        """``noise_rows`` other rows, or all."""
+        """Return ``options.noise_rows`` other rows, or None for all rows."""
         if not problem.likelihood.has_noise or options.noise_rows is None:
             return None
-        return _others(problem, options, options.noise_rows)
+        return _sample_for_noise(problem, options, options.noise_rows)
 
-    def seen(self, request: Request, n_rows: int) -> Seen:
-        """Only the rows of the candidates and those for the noise."""
-        return Seen(None, min(request.noise_rows or n_rows, n_rows))
+    def rows_used(self, request: Request, n_rows: int) -> RowsUsed:
+        """Return the numbers of rows; None stands for the rows of the candidates, and σ² has separate rows."""
+        return RowsUsed(None, min(request.noise_rows or n_rows, n_rows))
 
     def text(self, sample: int | None) -> str:
-        """The text for rows of the fit's own candidates."""
+        """Return the text for the rows of the fit's candidates."""
         return ", likelihood of a fit's own rows"
 
 
-FIT_ROWS: dict[str, FitRows] = {each.name: each for each in (FitRows("full"), _Sample("sample"), _Own("partition"))}
-"""Every choice of rows by name."""
+FIT_ROWS: dict[str, FitRows] = {
+    each.name: each for each in (FitRows("full"), _Sample("sample"), _Partition("partition"))
+}
+"""Choices of ``fit_rows`` by name."""
 
 
-def sees_all(seen: str) -> bool:
-    """True if statistics of these rows (``RoundsState.seen``, empty before the first fit) are of all rows."""
+def uses_all_rows(seen: str) -> bool:
+    """Return whether ``RoundsState.seen`` (empty before the first fit) stands for all rows."""
     return bool(seen) and FIT_ROWS[seen].whole
 
 
 def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: int = 1, new_rows: int = 0) -> str:
-    """The meaning of ``fit_rows="auto"``: all rows if that is affordable, else a sample; never ``partition``.
+    """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise ``sample``.
 
-    The working set brings a column in once: all rows. Split-and-merge and incremental see every row as a candidate, or
-    as ``n_kernels`` = K of them: K·N²·P multiplications and additions of intermediate passes over all rows. Where
-    only ``new_rows`` are still to join (0 for all) it is that part of them. The rule counts flops and measures nothing,
-    so that a fit means the same on every machine.
+    The result is never ``partition``. For the working set it is always ``full``, since each column joins once. In
+    split-and-merge and incremental fits every row gives K = ``n_kernels`` candidates, and the intermediate passes over
+    all rows take about 2·K·N²·P flops, where P is the partition size. If ``new_rows`` is not 0, only this number of
+    rows still has to join, and the flops fall in proportion. The rule counts flops and measures no time, so that the
+    result is the same on every machine.
 
     >>> from partirvm.planning.schedule import InOrder
     >>> automatic(InOrder("incremental"), 6144, 134), automatic(InOrder("incremental"), 1_000_000, 500)
@@ -154,14 +157,15 @@ def automatic(schedule: Schedule, n_rows: int, partition_size: int, n_kernels: i
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str, design: Design) -> Int | None:
-    """Rows that the posterior of a fit of these columns uses, increasing; None for all."""
+    """Return the rows that the posterior of a fit of these columns uses, in increasing order; None means all."""
     return FIT_ROWS[fit_rows].posterior(problem, options, design)
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Rows of partition ``number`` of ⌈N/P⌉, increasing; each has its part of the rows of every class.
+    """Return the rows of partition ``number`` of the ⌈N/P⌉ partitions, in increasing order.
 
-    Where rows came later the partitions of each batch follow those of the batch before.
+    In classification every partition has the same fraction of each class. After an append, the partitions of each
+    batch follow the partitions of the previous batch.
     """
     start, batch, number = _batch(problem, options, number)
     n_rows, count, seed = batch.stop - start, batch.partitions, options.seed
@@ -172,7 +176,7 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 
 
 def partition_length(problem: Problem, options: Options, number: int) -> int:
-    """The number of rows of partition ``number``; 0 beyond the last."""
+    """Return the number of rows of partition ``number``, or 0 if ``number`` is beyond the last partition."""
     start, batch, number = _batch(problem, options, number)
     n_rows, count = batch.stop - start, batch.partitions
     if number >= count:
@@ -183,13 +187,13 @@ def partition_length(problem: Problem, options: Options, number: int) -> int:
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
-    """The batches of appended rows; a single batch of all rows if none were appended."""
+    """Return the original rows and each append as batches; without an append, one batch of all rows."""
     count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
     return problem.batches or (AppendedBatch(problem.n_rows, count, problem.shuffled),)
 
 
 def _batch(problem: Problem, options: Options, number: int) -> tuple[int, AppendedBatch, int]:
-    """First row and batch of this partition, and its number within the batch; beyond the last, of the last one."""
+    """Return the first row of the batch that holds this partition, the batch, and the partition's number in it."""
     start, batches = 0, batches_of(problem, options)
     for batch in batches[:-1]:
         if number < batch.partitions:
@@ -199,14 +203,14 @@ def _batch(problem: Problem, options: Options, number: int) -> tuple[int, Append
 
 
 def noise_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Rows over which the residual, and with it σ², is measured, increasing; None for all, and before the first fit."""
+    """Return the rows from which the residual and σ² are computed; None means all rows, or no fit yet."""
     return FIT_ROWS[fit_rows].noise(problem, options) if fit_rows else None
 
 
 def measuring(problem: Problem, options: Options, fit_rows: str, design: Design) -> tuple[Pass, ...]:
-    """The passes that a fit of these columns needs before it begins; for ``partition`` that of its noise comes second.
+    """Return the passes that a fit of these columns needs before its first step, possibly none.
 
-    None where the likelihood needs none.
+    With ``partition``, a second pass over the rows for σ² follows.
     """
     likelihood = problem.likelihood
     nothing, rows = likelihood.start(problem), posterior_rows(problem, options, fit_rows, design)
@@ -217,7 +221,7 @@ def measuring(problem: Problem, options: Options, fit_rows: str, design: Design)
 
 
 def _sample(problem: Problem, options: Options, count: int) -> Int | None:
-    """The run's random sample of ``count`` rows; None if that is all rows."""
+    """Return the run's random sample of ``count`` rows; None if ``count`` covers all rows."""
     if count >= problem.n_rows:
         return None
     seed, shuffled, nothing = options.seed, problem.shuffled, np.zeros(0, np.int64)
@@ -228,8 +232,11 @@ def _sample(problem: Problem, options: Options, count: int) -> Int | None:
     )
 
 
-def _others(problem: Problem, options: Options, count: int) -> Int | None:
-    """A random sample from the end of the order, so that it is not a single partition; None if that is all rows."""
+def _sample_for_noise(problem: Problem, options: Options, count: int) -> Int | None:
+    """Return a random sample for σ²; None if ``count`` covers all rows.
+
+    If the data are shuffled, the sample is the last rows: it then differs from the partition of an early fit.
+    """
     if count >= problem.n_rows:
         return None
     if problem.shuffled:

@@ -1,12 +1,13 @@
-"""Appended rows: continue a run that has ended with them.
+"""Continuation of a finished run after rows were appended.
 
-Scaling and kernel stay. A Gaussian fit knows of the rows before the Gram statistics of its columns: one pass over the
-new rows alone brings theirs, and the sum is that of all rows. A fit of classes has none that hold for other weights: it
-moves to the mode over all rows, a few passes. Either way the columns that are there come first, as a round without
-candidates whose model is saved; only a fit over a part of the rows has to begin with the next one. Then rounds follow
-as if they had never ended: those of the working set choose among all rows that were none yet, those in order go on with
-the partitions that were left, then with those of the new rows. A fit of all rows at once, or the last merge of
-split-and-merge, is what ``incremental`` goes on from.
+The scaling and the kernel stay unchanged. A regression keeps the Gram statistics of its columns: one pass over the new
+rows gives their statistics, and the sum of old and new statistics covers all rows. The statistics of a classification
+are valid for the current weights only. Its fit therefore moves to the mode over all rows, which takes a few passes.
+
+In both cases the present columns are fitted first, in a round without candidates whose model is saved. A regression
+that used a part of the rows skips this round. The usual rounds follow. The working set chooses among all rows that were
+never candidates. ``incremental`` continues with its remaining partitions, then with the partitions of the new rows.
+Runs of ``basic`` and ``split-merge`` are continued by ``incremental``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from partirvm.strategies.selection import partition_count
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """The problem with the additional rows of ``now`` as a new batch.
+    """Return the problem with the additional rows of ``now`` as a new batch.
 
-    ``options`` are those of the fit before, ``partition_size`` is that of the new rows.
+    ``options`` are the options of the previous fit. ``partition_size`` applies to the new rows.
     """
     batches: tuple[AppendedBatch, ...] = (
         AppendedBatch(before.n_rows, 0, before.shuffled),
@@ -36,9 +37,9 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
 
 
 def grown(state: S, problem: Problem, options: Options) -> S:
-    """The state of a checkpoint, for a problem with additional rows (``joined``), under these options.
+    """Return the state of a checkpoint, changed to a problem with additional rows (``joined``) and to these options.
 
-    The kernel is that of the state, and is learned no more.
+    The kernel of the checkpoint stays and is not learned again.
     """
     return replace(
         state,

@@ -1,9 +1,11 @@
-"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all at once.
+"""``incremental`` and ``basic``: partitions of neighbouring rows join one after the other, or all rows join at once.
 
-A kernel that was learned is learned again between the partitions of ``incremental`` (``strategies.relearning``) where
-its fits see all rows; the one fit of ``basic`` keeps it. Where actions solve that, it needs the Gram matrix of columns
-that join, and not of all: the design itself is no larger, and is asked for instead (``core.on_demand``). Where the
-fixed point comes before them the Gram matrix is made of the design at once, and the design let go.
+``incremental`` learns the kernel again between partitions if the kernel was learned before and fits use all rows
+(``strategies.relearning``). ``basic`` has only one fit and keeps its kernel.
+
+The solver "fast" needs the Gram matrix of the columns that join, and not of all candidates. ``basic`` therefore
+requests the design matrix, which is no larger (``core.on_demand``). The solver "auto" begins with the fixed point: the
+Gram matrix is computed from the design at once, and the memory of the design is freed.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
 
 
 class Incremental(Relearning[RoundsState]):
-    """Kept vectors + the next partition, in order (Ben-Shimon & Shmilovici 2006, §3.3): each row joins once."""
+    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §3.3): the partitions join in order, one a round."""
 
     name = "incremental"
     schedule: ClassVar[Schedule] = InOrder(name)
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
-        """No partition has joined."""
+        """Return the state before the first partition joins."""
         return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem))
 
     def _unused(self, state: RoundsState) -> int:
-        """Rows of the next partition."""
+        """Return the number of rows of the next partition."""
         return partition_length(state.problem, state.options, state.round)
 
     def _propose(self, state: RoundsState, room: int) -> Answer[RoundsState]:
@@ -42,13 +44,13 @@ class Incremental(Relearning[RoundsState]):
 
 
 class Basic(Rounds[RoundsState]):
-    """One RVM in which every row is a candidate: a single partition. For small N, and as the reference."""
+    """One RVM in which every row is a candidate: for small N, and as the reference for other strategies."""
 
     name = "basic"
     schedule: ClassVar[Schedule] = AtOnce(name)
 
     def start(self, problem: Problem, options: Options) -> Answer[RoundsState]:
-        """If rows offer no candidates, the one fit is that of the leading columns."""
+        """Begin the fit; without a kernel it has only the leading columns."""
         if problem.n_kernels or not problem.target_variance:
             return super().start(problem, options)
         state = self.first(problem, options)
@@ -57,7 +59,7 @@ class Basic(Rounds[RoundsState]):
         return self.last_fit(state, problem.empty.led_by(problem.leading), warm)
 
     def first(self, problem: Problem, options: Options) -> RoundsState:
-        """All rows are one partition, whatever P."""
+        """Return the state before the fit, in which all rows form one partition."""
         options = replace(options, partition_size=problem.n_rows * problem.n_kernels)
         options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
         return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem), selection="all")

@@ -1,11 +1,21 @@
-"""Input and output of a strategy: events in, instructions out.
+"""Input and output of a strategy: events and instructions.
 
 A strategy is a pure state machine, ``start(problem, options) -> (state, instructions)`` and ``next(state, *events) ->
-(state, instructions)``. It never touches data, clock, disk or cluster. The driver performs the instructions, those of
-one answer side by side where it can, and answers with one event for each, in their order: a pass
-(``likelihoods.passes``) with its ``Passed`` statistic, a fit (``likelihoods.base``) with ``Solved``, ``Gather`` with
-``Gathered``, ``LearnKernel`` with ``KernelLearned``, ``Save`` and ``Log`` with ``Saved``; ``Finish`` ends the run. A
-single ``Stop`` may come in place of all answers, when time is up or a person aborts.
+(state, instructions)``. A strategy has no access to data, clock, disk or cluster. The driver performs the instructions
+of one answer, side by side if possible. It then calls ``next`` with one event for each instruction, in the same order:
+
+=====================================  =====================
+instruction                            event
+=====================================  =====================
+a pass (``likelihoods.passes``)        ``Passed``
+a fit (``likelihoods.base``)           ``Solved``
+``Gather``                             ``Gathered``
+``LearnKernel``                        ``KernelLearned``
+``Save``, ``Log``                      ``Saved``
+``Finish``                             none, as the run ends
+=====================================  =====================
+
+If the time limit is reached or the job is aborted, a single ``Stop`` replaces all events.
 """
 
 from __future__ import annotations
@@ -31,17 +41,17 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Gather:
-    """Inputs of the rows with these numbers."""
+    """Request for the inputs of the rows with these numbers."""
 
     rows: Int
 
 
 @dataclass(frozen=True)
 class LearnKernel:
-    """Search for a better kernel of the columns of ``design``, at the α and β of their ``fit``.
+    """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
 
-    On the rows of ``rows`` (row numbers, increasing), None for all; ``prior`` is that of a gamma per feature
-    (``setup.kernel_search``).
+    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows. ``prior`` names the prior of one
+    gamma per feature (``setup.kernel_search``).
     """
 
     design: Design
@@ -52,7 +62,10 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class Save:
-    """A usable model: these columns, this fit. ``record`` is one line of history; the driver adds seconds."""
+    """Request to save a model of these columns and this fit.
+
+    ``record`` is one line of history, to which the driver adds the seconds.
+    """
 
     design: Design
     fit: Fit
@@ -62,14 +75,14 @@ class Save:
 
 @dataclass(frozen=True)
 class Log:
-    """One line of history of a fit that leaves no model of its own."""
+    """Request to write one line of history for a fit whose model is not saved."""
 
     record: Record
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The run is over; the model is the one saved last."""
+    """End of the run; the last saved model is the result."""
 
     reason: Termination
 
@@ -79,30 +92,43 @@ Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | Save
 
 @dataclass(frozen=True)
 class Record:
-    """One fit in the history. Errors are in the target's own units; evidence is of the target in its own units.
+    """One line of history, which describes one fit. Errors and evidence are in the units of the target.
 
-    ``kind`` is ``"round"`` for an intermediate fit that leaves a model, ``"part"`` for one that leaves a model only if
-    it is the best so far (split-merge: on ``level`` 0 the partitions, above it merges), ``"heuristic"`` for that of the
-    partition size, ``"kernel"`` for what was learned of the kernel, ``"early"`` for the small fit of a run whose time
-    was up before it had a model, and ``"final"`` for the last. ``rows`` is how many rows the
-    posterior saw, by ``likelihood``; the log evidence is over these, the training error over those that σ² comes from.
-    ``duplicates`` says how many chosen rows were left out so far because they equal another one, ``dropped`` how many
-    vectors a limit has cost so far, ``floored`` whether the noise sits at its floor. ``termination`` is the dense
-    fit's. A fit of classes has no noise; its errors are the mean negative log probability of a row's class (nats) and
-    the fraction of rows in the wrong class, over the posterior's rows, and its iterations are logistic passes. Of a
-    kernel that was learned, ``kernel`` is the spec, the iterations are evaluations of the evidence and its slopes, and
-    the evidence is by ``gain`` nats above that of the kernel that it began with, over the same rows and centres, tied
-    (``core.tied``). Of one that was learned again at a fit's vectors, ``rows`` and ``candidates`` are what it was
-    learned from, ``gain`` is what it brings over all rows, and ``taken`` says whether it was: the rest is of the fit
-    that stands, whose kernel it is or is not. ``choice`` is what ``gamma="auto"`` decided (``setup.choosing``):
-    the ``form``, ``rows`` that were held out, or all there are where these are many, and the held-out RMSE or log loss
-    of ``one`` width and of ``each`` feature its own.
-    ``noise_sd`` is the root of ``noise_variance``, which is None where a double does not hold it. Of several targets
-    the evidence is that of all together, the noise variance and the negative log density are means over targets,
-    errors the root of the mean of squares.
-    ``overconfidence`` is the mean squared error of rows left out in units of the variance by the evidence; the
-    ``noise_variance`` of a final fit comes from these errors (``core.left_out``), and the fit is ``overconfident`` if
-    they are much larger.
+    ``kind`` is one of
+
+    - ``"round"``: an intermediate fit whose model is saved.
+    - ``"part"``: a fit of split-and-merge, on ``level`` 0 to a partition, on higher levels to a merge of two parts. The
+      model is saved only if its evidence per row is the highest so far.
+    - ``"heuristic"``: the fit that measures the partition size.
+    - ``"kernel"``: a result of kernel learning.
+    - ``"early"``: the small fit of a run whose time limit ended the run before there was a model.
+    - ``"final"``: the last fit.
+
+    ``rows`` is the number of rows that the posterior used (see ``fit_rows``). The log evidence is over these rows. The
+    training error is over the rows from which σ² was estimated. ``duplicates`` is the number of chosen rows left out so
+    far because they equal another row. ``dropped`` is the number of vectors deleted so far because of a limit.
+    ``floored`` is true if the noise variance is at its floor. ``termination`` is the reason of the end of the dense
+    fit.
+
+    A classification has no noise variance. Its errors are the mean log loss (nats) and the fraction of wrongly
+    classified rows, both over the rows of the posterior. Its ``iterations`` are passes.
+
+    After kernel learning, ``kernel`` is the spec of the learned kernel and ``iterations`` is the number of evaluations
+    of the evidence and its gradient. ``gain`` is the increase of the tied evidence over the first kernel, in nats, for
+    equal rows and centres (``core.tied``). If the kernel was learned again between rounds, ``rows`` and ``candidates``
+    count the rows and the vectors of the search, and ``gain`` is the increase over all rows. ``taken`` is true if the
+    new kernel replaced the old one. All other fields describe the fit that the run continues with.
+
+    ``choice`` is the result of ``gamma="auto"`` (``setup.choosing``). Its item ``form`` is the chosen form. ``rows`` is
+    the number of rows held out, or of all rows if the data are too large for the comparison. ``one`` and ``each`` are
+    the held-out RMSE or log loss with one gamma and with one gamma per feature.
+
+    ``noise_sd`` is the square root of the noise variance. ``noise_variance`` is None if a double cannot represent the
+    value. For several targets the evidence is the joint one. The noise variance and the negative log density are means
+    over targets, and errors are the root of the mean of squares.
+
+    ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
+    ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``).
     """
 
     kind: str
@@ -138,16 +164,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Passed:
-    """Answer to a pass: its statistic."""
+    """Event that answers a pass, with the statistic of the pass."""
 
     statistic: Any
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Answer to ``Gather``: inputs (k, d) of the rows asked for, in that order.
+    """Event that answers ``Gather``: inputs (k, d) of the requested rows, in the requested order.
 
-    ``present`` (k,) says which of them have a weight above zero, None that all have: the others are no candidates.
+    ``present`` (k,) is true for rows with a weight above zero; None means all. Rows without weight are no candidates.
     """
 
     points: Float
@@ -156,7 +182,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to a fit: the fit at its end, and the reason of the end."""
+    """Event that answers a fit: the final state of the fit, and the reason of its end."""
 
     fit: Fit
     reason: Termination
@@ -164,9 +190,10 @@ class Solved:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """Answer to ``LearnKernel``: the kernel of largest evidence; ``better`` if it differs from the previous one.
+    """Event that answers ``LearnKernel``: the kernel of largest evidence.
 
-    It took so many evaluations, over ``rows`` rows of weight above zero.
+    ``better`` is true if this kernel differs from the previous one. ``evaluations`` is the number of evaluations of the
+    evidence, and ``rows`` the number of rows with a weight above zero.
     """
 
     kernel: Kernel | Several
@@ -177,12 +204,12 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class Saved:
-    """Answer to ``Save`` and ``Log``: the model or the line is stored."""
+    """Event that answers ``Save`` and ``Log``: the model or the line is stored."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Instead of all answers: end now with the last saved model."""
+    """Event in place of all others: the run must end now, with the last saved model."""
 
     reason: Termination
 
@@ -194,17 +221,17 @@ S = TypeVar("S")
 
 
 class Strategy(Protocol[S]):
-    """A pure state machine; its state is the checkpoint."""
+    """A pure state machine whose state is the checkpoint."""
 
     name: str
     schedule: ClassVar[Schedule]
 
     def start(self, problem: Problem, options: Options) -> tuple[S, tuple[Instruction, ...]]:
-        """First state and instructions."""
+        """Return the first state and instructions."""
         ...
 
     def next(self, state: S, *events: Event) -> tuple[S, tuple[Instruction, ...]]:
-        """State and instructions after the answers to the last instructions."""
+        """Return the state and the instructions that follow these events."""
         ...
 
 

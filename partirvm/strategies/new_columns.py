@@ -1,4 +1,4 @@
-"""Columns that a fit does not have yet."""
+"""Search for columns that a fit does not contain yet."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Int = NDArray[np.int64]
 
 
 def fresh(new: Design, present: Design) -> Int:
-    """Positions of the columns of ``new`` that equal no present column and no earlier new one, in order."""
+    """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
     kernel = new.kernel
     if not isinstance(kernel, Several):
         return distinct(new.centres, present.centres)
     found = [np.zeros(0, np.int64)]
     for k in range(len(kernel.kernels)):
-        mine = np.flatnonzero(new.which == k)
-        points, others = kernel.seen(new.centres[mine], k), kernel.seen(present.centres[present.which == k], k)
-        found.append(mine[distinct(points, others)])
+        own = np.flatnonzero(new.which == k)
+        points, others = kernel.seen(new.centres[own], k), kernel.seen(present.centres[present.which == k], k)
+        found.append(own[distinct(points, others)])
     return np.sort(np.concatenate(found))
 
 
 def lacking(problem: Problem, design: Design) -> Int:
-    """Labels of the leading columns that a design lacks."""
+    """Return the labels of the leading columns that a design lacks."""
     return np.setdiff1d(problem.leading, design.leading)
 
 
 def left_out(chosen: Design, new: Design) -> int:
-    """The number of chosen rows that give no new column."""
+    """Return the number of chosen rows that give no new column."""
     return len(np.setdiff1d(chosen.rows, new.rows))

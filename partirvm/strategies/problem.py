@@ -1,4 +1,4 @@
-"""The data of a strategy about a fit: the problem and the resolved options."""
+"""Input of a strategy: the problem and the resolved options."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """Rows added by one append: those before row ``stop`` that are in no earlier batch.
+    """Rows added by one append: the rows from the end of the previous batch up to, but without, row ``stop``.
 
-    Strategies that take rows in order divide it into ``partitions``; ``shuffled`` is true if neighbouring rows are a
-    random sample of the batch.
+    Strategies that use rows in order divide the batch into ``partitions`` partitions. ``shuffled`` is true if
+    neighbouring rows are a random sample of the batch.
     """
 
     stop: int
@@ -34,17 +34,21 @@ class AppendedBatch:
 
 @dataclass(frozen=True)
 class Problem:
-    """The constants of a fit that a strategy uses.
+    """Constants of a fit that a strategy uses.
 
-    ``empty`` is the design without columns (kernel, functions, scaling); ``bias`` says whether the bias is offered;
-    ``target_variance`` is the target's mean square about its mean as the model sees it, 0 for a constant target;
-    ``noise_variance`` is σ² as the model sees it, or None to estimate; ``target_scale`` maps the model's target unit to
-    the user's; ``shuffled`` says that neighbouring rows are a random sample. For several targets, which share vectors
-    and α, ``target_variances`` (T,) has one per target and ``target_variance`` is their mean, ``target_scale`` is the
-    root of the mean of squares, and ``noise_variance`` is (T,). For a class target, ``codes`` (N,) are those of all
-    rows, one or two bytes each, and ``n_classes`` is K, otherwise 0. ``prior`` has the priors of α and β in the model's
-    units, the update rule and the fixed α. If rows were appended (``strategies.growing``), ``batches`` are the original
-    rows and each append, in order; otherwise it is empty.
+    ``empty`` is the design without columns (kernel, functions, scaling). ``bias`` is true if the model has a bias.
+    ``target_variance`` is the variance of the scaled target, 0 for a constant target. ``noise_variance`` is σ² of the
+    scaled target, or None if σ² is to be estimated. ``target_scale`` is the factor from the scaled target to the user's
+    unit. ``shuffled`` is true if neighbouring rows are a random sample.
+
+    Several targets share vectors and α. ``target_variances`` (T,) and ``noise_variance`` (T,) then have one element per
+    target, ``target_variance`` is the mean variance, and ``target_scale`` is the root mean square of the scales. In
+    classification, ``codes`` (N,) are the class codes of all rows (one or two bytes each), and ``n_classes`` is the
+    number of classes; in regression ``n_classes`` is 0.
+
+    ``prior`` has the priors of α and β in the units of the scaled target, the update rule and the fixed α. If rows were
+    appended (``strategies.growing``), ``batches`` are the original rows and each append, in order; otherwise
+    ``batches`` is empty.
     """
 
     n_rows: int
@@ -64,7 +68,7 @@ class Problem:
 
     @property
     def n_targets(self) -> int:
-        """T, the number of numeric targets."""
+        """T, the number of targets of a regression."""
         return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
@@ -79,20 +83,20 @@ class Problem:
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns, which every fit has: the bias, then explicit basis functions."""
+        """Labels of the leading columns of every fit: the bias, then the explicit basis functions."""
         functions = self.empty.functions
         numbers = np.arange(0 if functions is None else functions.size)
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
 
     @property
     def n_kernels(self) -> int:
-        """K, the basis functions that each row offers; 0 without a kernel."""
+        """K, the number of kernel columns that each row offers as candidates; 0 without a kernel."""
         return len(self.empty.kernels)
 
     def rows_of(self, candidates: int) -> int:
-        """The number of rows that offer this number of candidates; at least one.
+        """Return the number of rows that offer this number of candidates; at least one.
 
-        Rows join with all that they offer, so that P // K of them make a partition.
+        A row joins with all its K candidates, so that a partition of size P has P // K rows.
         """
         return max(candidates // self.n_kernels, 1)
 
@@ -101,22 +105,28 @@ STOP_RULES: dict[str, Callable[[int, int], int]] = {
     "candidates": lambda candidates, partition_size: candidates,
     "partition": lambda candidates, partition_size: partition_size,
 }
-"""What ``stop_fraction`` is a fraction of, by name: of the candidates that a fit began with, and of P."""
+"""Values of ``stop_rule``: whether ``stop_fraction`` refers to a fit's initial candidates or to the partition size."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The user's choices, all resolved.
+    """Resolved options of a fit.
 
-    ``likelihood`` says which rows the posterior of an intermediate fit sees, ``last_rows`` that of the last:
-    ``"full"`` all, ``"sample"`` one random sample of ``sample_rows``, ``"partition"`` those of its candidates, with
-    σ² from ``noise_rows`` rows (all, if None) every ``noise_every`` iterations. ``stop_rule`` says what
-    ``stop_fraction`` is a fraction of: a fit's ``"candidates"``, or P (``"partition"``). ``max_columns`` is what memory
-    allows (P candidates included), ``batch`` what it allows fits side by side: the sum of their squared columns;
-    ``tol`` is the convergence tolerance in nats per row. ``max_passes`` ends a classification fit as ``max_iterations``
-    does others; its model gives ``moderate`` probabilities. ``centres`` are those that the kernel was learned from, 0
-    where it is to stay, under ``gamma_prior``; with up to ``learning_columns`` memory has room to learn it again.
-    ``solver`` says how dense fits are solved (``core.solvers``); that of the partition size is always the fixed point.
+    ``fit_rows`` determines the rows that the posterior of an intermediate fit uses, and ``last_rows`` the rows of the
+    last fit. ``"full"`` means all rows. ``"sample"`` means one random sample of ``sample_rows`` rows. ``"partition"``
+    means the rows of the fit's candidates: σ² is then estimated every ``noise_every`` iterations from ``noise_rows``
+    rows, or from all rows if ``noise_rows`` is None. ``stop_fraction`` is a fraction of the fit's initial candidates if
+    ``stop_rule`` is ``"candidates"``, and of the partition size if ``stop_rule`` is ``"partition"``.
+
+    ``max_columns`` is the number of columns, including the candidates, for which there is memory. ``batch`` is the
+    limit for fits that run side by side: the sum of their squared numbers of columns. ``tol`` is the convergence
+    tolerance in nats per row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes``
+    passes. ``moderate`` selects moderated class probabilities.
+
+    ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
+    ``gamma_prior`` is the prior of this learning. With at most ``learning_columns`` columns there is enough memory to
+    learn the kernel again. ``solver`` is the solver of dense fits (``core.solvers``). The fit that measures the
+    partition size always uses the fixed point.
     """
 
     partition_size: int

@@ -1,12 +1,13 @@
 """Learning the kernel again when the number of vectors grows: part of every strategy with rounds.
 
-A kernel that was learned from a few centres before the fit has had too little to go by where the model comes to need
-many. Whenever the vectors have doubled since it was learned last, a better one is sought at these vectors on a sample
-of rows (``LearnKernel``). Then one pass brings the statistics of the same columns under the new kernel over all rows.
-If the evidence of these, at the α and β that the fit has, is higher, the new kernel is taken and the model saved; if
-not, kernel, fit and statistics stay to the bit what they were. So the evidence over all rows never falls, and the next
-round, which goes on from there, pays for the fit. Vectors that the new kernel makes alike share what they explain: the
-fits of later rounds prune them as they do others.
+Before the fit, a kernel is learned from few centres. A model that needs many vectors benefits from a kernel that is
+learned from more centres. Whenever the number of vectors has doubled since the last learning, ``LearnKernel`` therefore
+searches for a better kernel at these vectors, on a sample of rows. Next, one pass gives the statistics of the same
+columns under the new kernel, over all rows. If the evidence at the current α and β is higher, the new kernel is taken
+and the model is saved. Otherwise kernel, fit and statistics are restored bit by bit.
+
+The evidence over all rows therefore never falls. There is no extra fit: the next round continues with the new kernel.
+Vectors whose columns become similar under the new kernel are pruned by the fits of later rounds.
 """
 
 from __future__ import annotations
@@ -19,41 +20,45 @@ import numpy as np
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
-from partirvm.strategies.fit_rows import posterior_rows, sees_all
+from partirvm.strategies.fit_rows import posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, Standing, record
 from partirvm.types import LEARNING_ROWS
 
 SHARE = 0.4
-"""Maximum number of centres, as a fraction of the rows of kernel learning: with more the evidence overfits."""
+"""Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
 
 GROWTH = 2
-"""A kernel is learned again where the vectors are so many times the centres that it was learned from.
+"""A kernel is learned again when the number of vectors is this multiple of the centres of the last learning.
 
-With no more centres than before there is nothing new to learn from: the evidence rises, and the error with it (airfoil,
-139 vectors against 300 centres: 0.255 to 0.266 of sd(y)).
+Learning from fewer centres than before raises the evidence but also the error (airfoil, 139 vectors after 300 centres:
+from 0.255 to 0.266 standard deviations of the target).
 """
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
-    """True if a kernel that was learned from ``centres`` centres should be learned again with the vectors of this fit.
+    """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    They may be ``SHARE`` of the rows at most. No kernel is that was not learned before, nor where memory has no room
-    for all columns in one pass. Nor is one of classes: what it would bring has not been measured, and a comparison over
-    all rows takes them a whole fit instead of one pass.
+    The result is false if the kernel was not learned before the fit, or if there are too many vectors for the rows
+    (``SHARE``). It is also false if there is not enough memory for all columns in one pass. In classification the
+    result is always false: the benefit has not been measured, and a comparison would take a whole fit over all rows.
     """
     if not options.centres or not problem.likelihood.relearns:
         return False
-    most = min(int(SHARE * min(problem.n_rows, LEARNING_ROWS)), options.learning_columns - 1)
-    return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= most)
+    maximum = min(int(SHARE * min(problem.n_rows, LEARNING_ROWS)), options.learning_columns - 1)
+    return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
 class Relearning(Rounds[S]):
-    """Rounds with kernel learning in between, if the kernel was learned and fits use all rows."""
+    """Rounds with kernel learning between them, if the kernel was learned before and fits use all rows."""
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:
-        if state.settled or not sees_all(state.seen) or not due(state.problem, state.options, state.fit, state.learned):
+        if (
+            state.settled
+            or not uses_all_rows(state.seen)
+            or not due(state.problem, state.options, state.fit, state.learned)
+        ):
             return super()._on_saved(state, event)
         options = replace(state.options, sample_rows=LEARNING_ROWS)
         rows = posterior_rows(state.problem, options, "sample", state.design)
@@ -68,11 +73,11 @@ class Relearning(Rounds[S]):
             return self._reject(state, 0.0)
         problem = with_kernel(state.problem, event.kernel)
         design = replace(state.design, kernel=event.kernel)
-        look = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))))
-        return replace(state, problem=problem, design=design, phase=Phase.GRAM), (look,)
+        request = GramPass(problem.empty, design, np.zeros((0, len(problem.empty.scaling.t_shift))))
+        return replace(state, problem=problem, design=design, phase=Phase.GRAM), (request,)
 
     def _on_gram(self, state: S, *events: Passed) -> Answer[S]:
-        """Keep the new kernel if the evidence at the same α and β is larger; α and β adapt in the next round."""
+        """Keep the new kernel if the evidence at the same α and β is larger; the next round updates α and β."""
         if state.standing is None:
             return super()._on_gram(state, *events)
         old = state.standing.fit
@@ -93,7 +98,7 @@ class Relearning(Rounds[S]):
         return replace(state, standing=None, phase=Phase.SAVED), (save,)
 
     def _reject(self, state: S, gain: float) -> Answer[S]:
-        """Restore the fit and its state."""
+        """Restore the state before the search for a kernel."""
         old = state.standing
         assert old is not None
         state = replace(state, problem=old.problem, design=old.design, fit=old.fit, phase=Phase.SAVED)
@@ -101,12 +106,12 @@ class Relearning(Rounds[S]):
 
 
 def with_kernel(problem: Problem, kernel: Kernel | Several) -> Problem:
-    """The problem with another kernel."""
+    """Return the problem with another kernel."""
     return replace(problem, empty=replace(problem.empty, kernel=kernel))
 
 
 def _record(state: RoundsState, gain: float, *, taken: bool) -> Record:
-    """The line of history: the current fit, the rows of kernel learning, and the kernel that was tried."""
+    """Return the line of history: the current fit, the tried kernel, and the rows of kernel learning."""
     old = state.standing
     assert old is not None
     line = record(

@@ -1,8 +1,9 @@
-"""A sequence of basic RVMs: what all strategies share.
+"""Rounds: the common part of all strategies that fit a sequence of basic RVMs.
 
-A *round* is: rows become candidates → gram pass → dense fit → save. Intermediate fits end when the vectors fall to
-``stop_fraction``; the last one converges, sees all rows (``last_rows``), and takes its noise from a residual
-pass. The model is usable after every round. A strategy says which rows come next, and when to end.
+In a *round*, rows become candidates, a Gram pass gives the statistics of their columns, a dense fit follows, and the
+model is saved. The model is usable after every round. An intermediate fit ends when the number of vectors falls to
+``stop_fraction``. The last fit converges, uses the rows of ``last_rows`` (by default all), and estimates the noise
+variance from a residual pass. Subclasses choose the next rows and decide when to end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
-from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, sees_all
+from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import (
     Event,
     Finish,
@@ -44,11 +45,11 @@ AnyScores: TypeAlias = Scores | ClassScores
 
 
 MODE = 1e-2
-"""Tolerance, nats per row, of the mode over all rows from which rounds go on (``core.newton.SETTLED``)."""
+"""Tolerance, in nats per row, of the mode that is found after an append (``core.newton.SETTLED``)."""
 
 
 class Phase(Enum):
-    """The event that the machine waits for. An event in phase X is handled by the method ``_on_x``."""
+    """The next expected event. The method ``_on_x`` handles an event in phase X."""
 
     ROWS = "inputs of the chosen rows"
     POOL = "inputs of the pool"
@@ -61,15 +62,15 @@ class Phase(Enum):
     SETTLE = "the last residual"
     SCORE = "the held-out error"
     LEARN = "a better kernel"
-    GROWN = "rows that came later"
-    MERGE = "their statistics"
+    GROWN = "appended rows"
+    MERGE = "statistics of appended rows"
     SAVED = "the model on disk"
     OVER = "nothing"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The current fit and its state, while the evidence of all rows is computed for a ``learned`` kernel."""
+    """The current fit, kept while the evidence over all rows is computed for a newly ``learned`` kernel."""
 
     problem: Problem
     design: Design
@@ -79,12 +80,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class RoundsState:
-    """The checkpoint: the phase of the machine, its columns and its fit.
+    """The checkpoint: the phase of the state machine, the columns and the fit.
 
-    ``chosen`` are the rows on their way in and ``incoming`` their columns; ``seen`` says which rows (``fit_rows``) the
-    fit's statistics are of, empty before the first; ``concluding`` is the reason to end once the last fit is over. A
-    fit over other rows begins at ``warm`` if that is there, else where the last one stood. ``learned`` are the vectors
-    at which the kernel was last learned again, ``standing`` is the fit that stands while another kernel is tried.
+    ``chosen`` are the rows that join in this round, and ``incoming`` are their columns. ``seen`` is the value of
+    ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``concluding`` is the reason for the
+    end of the run, set before the last fit. ``warm`` is the start of a fit over other rows; None means the current
+    fit. ``learned`` is the number of vectors when the kernel was last learned again. ``standing`` is the
+    fit to restore if the kernel under trial is rejected.
     """
 
     problem: Problem
@@ -112,38 +114,38 @@ class RoundsState:
 
 S = TypeVar("S", bound=RoundsState)
 Answer: TypeAlias = tuple[S, tuple[Instruction, ...]]
-"""A state and what to do next."""
+"""A state and the next instructions."""
 
 
 class Rounds(Generic[S]):
-    """Rounds until there is a reason to conclude; subclasses propose rows and decide after each round."""
+    """Rounds until there is a reason to end; subclasses propose rows and decide after each round."""
 
     name = ""
     exhausted = Termination.CONVERGED
-    """Reason to end when every row has been a candidate."""
+    """Reason for the end of a run in which every row has been a candidate."""
     divisible = False
-    """True if some of the proposed rows may join when a limit leaves no room for all."""
+    """True if a part of the proposed rows may join when a limit excludes the others."""
 
     def first(self, problem: Problem, options: Options) -> S:
-        """The state before the first round."""
+        """Return the state before the first round."""
         raise NotImplementedError
 
     def start(self, problem: Problem, options: Options) -> Answer[S]:
-        """First round; a constant target needs none."""
+        """Begin the first round; for a constant target, save a model without a round."""
         state = self.first(problem, options)
         if not problem.target_variance:
             return self._save(replace(state, concluding=Termination.CONSTANT, settled=True))
         return self._next_round(state)
 
     def next(self, state: S, *events: Event) -> Answer[S]:
-        """What to do after the answers to the last instructions."""
+        """Return the state and the instructions that follow these events."""
         if isinstance(events[0], Stop):
             return replace(state, phase=Phase.OVER), (Finish(events[0].reason),)
         answer: Answer[S] = getattr(self, f"_on_{state.phase.name.lower()}")(state, *events)
         return answer
 
     def _unused(self, state: S) -> int:
-        """Maximum number of rows that the next round may propose."""
+        """Return the maximum number of rows that the next round may propose."""
         raise NotImplementedError
 
     def _propose(self, state: S, room: int) -> Answer[S]:
@@ -151,41 +153,41 @@ class Rounds(Generic[S]):
         raise NotImplementedError
 
     def _judge(self, state: S) -> Answer[S]:
-        """After a round."""
+        """Continue after a round, by default with the next one."""
         return self._next_round(state)
 
     def _next_round(self, state: S) -> Answer[S]:
-        """Begin a round, or conclude when there is no room for one."""
+        """Begin a round, or begin the last fit if a limit allows no further round."""
         room, limit = self._room(state)
         if limit is not None:
             return self._conclude(state, limit)
         return self._propose(replace(state, round=state.round + 1, rebases=0), room)
 
     def _room(self, state: S) -> tuple[int, Termination | None]:
-        """The number of rows that may join the next round as candidates; if none, the reason to conclude."""
+        """Return the number of rows that may join in the next round and, if it is 0, the reason for the end."""
         options, problem = state.options, state.problem
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
         each = problem.n_kernels
-        wanted = each and each * min(problem.rows_of(options.partition_size), self._unused(state))
-        if not wanted:
+        proposed = each and each * min(problem.rows_of(options.partition_size), self._unused(state))
+        if not proposed:
             return 0, self.exhausted
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
-        if vectors < (each if self.divisible else wanted):
+        if vectors < (each if self.divisible else proposed):
             return 0, Termination.VECTORS
         beside = max(len(lacking(problem, state.design)), 1)
         columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - beside
-        if columns < min(wanted, vectors):
+        if columns < min(proposed, vectors):
             return 0, Termination.MEMORY
-        return int(min(wanted, vectors)) // each, None
+        return int(min(proposed, vectors)) // each, None
 
     def _on_rows(self, state: S, event: Gathered) -> Answer[S]:
         assert state.chosen is not None
-        there = slice(None) if event.present is None else event.present
-        return self._admit(state, state.design.with_centres(event.points[there], state.chosen[there]))
+        present = slice(None) if event.present is None else event.present
+        return self._admit(state, state.design.with_centres(event.points[present], state.chosen[present]))
 
     def _admit(self, state: S, chosen: Design) -> Answer[S]:
-        """Make these columns candidates; if no round can follow, this fit is the last."""
+        """Make these columns candidates; if no further round is possible, their fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=lacking(state.problem, state.design))
         state = replace(
             state,
@@ -201,7 +203,7 @@ class Rounds(Generic[S]):
         return self._measure(state, new)
 
     def _measure(self, state: S, new: Design) -> Answer[S]:
-        """Request the statistics of the new columns; if the rows do not change, only the extension."""
+        """Request the statistics of the new columns, or of all columns if the rows of the fit change."""
         problem, options = state.problem, state.options
         fit_rows = options.last_rows if state.concluding else options.fit_rows
         if fit_rows == state.seen and FIT_ROWS[fit_rows].shared:
@@ -226,13 +228,13 @@ class Rounds(Generic[S]):
         return self._fit(replace(state, design=design, fit=fit, incoming=None, seen=seen))
 
     def _rule(self, state: S) -> StopRule:
-        """When the next fit ends."""
+        """Return the rule that ends the next fit."""
         if state.concluding:
             return final_rule(state.options)
         return intermediate_rule(state.options, state.candidates)
 
     def _fit(self, state: S, *, rule: StopRule | None = None, hold: bool = False, pool: object = None) -> Answer[S]:
-        """Fit the columns of the design, warm-started from the current fit, over the fit rows."""
+        """Request a fit of the design's columns over the fit rows, started from the current fit."""
         problem, options = state.problem, state.options
         rule = rule or self._rule(state)
         if state.rebases >= REBASES:
@@ -250,14 +252,14 @@ class Rounds(Generic[S]):
         return self._settle(state) if state.concluding else self._score(state)
 
     def _settle(self, state: S) -> Answer[S]:
-        """Measure the residual of the fit, if its likelihood needs that."""
+        """Request a residual pass for the last fit, if the likelihood needs one."""
         state = replace(state, phase=Phase.SETTLE)
         passes = self._settling(state, last=True)
         return (state, passes) if passes else self._on_settle(state)
 
     def _settling(self, state: S, *, last: bool) -> tuple[Instruction, ...]:
         problem, rows = state.problem, noise_rows(state.problem, state.options, state.seen)
-        whole = sees_all(state.seen)
+        whole = uses_all_rows(state.seen)
         return problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
 
     def _on_rebase(self, state: S, *events: Passed) -> Answer[S]:
@@ -272,8 +274,8 @@ class Rounds(Generic[S]):
     def _score(self, state: S) -> Answer[S]:
         if not state.problem.held_out:
             return self._save(state)
-        look = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
-        return replace(state, phase=Phase.SCORE), (look,)
+        request = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
+        return replace(state, phase=Phase.SCORE), (request,)
 
     def _on_score(self, state: S, event: Passed) -> Answer[S]:
         return self._save(replace(state, scores=event.statistic))
@@ -303,30 +305,30 @@ class Rounds(Generic[S]):
         return replace(state, phase=Phase.OVER), (Finish(reason),)
 
     def last_fit(self, state: S, design: Design, warm: object) -> Answer[S]:
-        """A run's only round: converge on these columns, over the rows of ``last_rows``."""
+        """Begin a run's only round: a converging fit of these columns, over the rows of ``last_rows``."""
         state = replace(state, round=1, concluding=self.exhausted, candidates=len(design.labels), warm=warm)
         return self._measure(state, design)
 
     def _conclude(self, state: S, reason: Termination) -> Answer[S]:
-        """The last fit: converge on the present statistics, or on those of all rows; then measure the residual."""
+        """Begin the last fit; if it uses other rows than the current fit, request their statistics first."""
         fit = state.problem.likelihood.again(state.fit)
         state = replace(state, concluding=reason, rebases=0, candidates=fit.n_vectors, fit=fit)
         if state.seen == state.options.last_rows:
             return self._fit(state)
-        nobody = state.design.take(NONE, leading=lacking(state.problem, state.design))
-        return self._measure(state, nobody)
+        leading_only = state.design.take(NONE, leading=lacking(state.problem, state.design))
+        return self._measure(state, leading_only)
 
     def _on_grown(self, state: S, event: Event) -> Answer[S]:
-        """After an append (``strategies.growing``): fit the present columns over all rows."""
+        """Fit the present columns over all rows after an append (``strategies.growing``)."""
         problem = state.problem
         state = replace(state, candidates=state.fit.n_vectors)
         new = np.arange(problem.batches[-2].stop, problem.n_rows, dtype=np.int64)
         passes = problem.likelihood.grow(problem, state.design, state.fit, new)
         if not passes:
-            # the mode over all rows, at the α that the columns have: elsewhere a quadratic says nothing of α
+            # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
             rule = StopRule(MODE, state.options.max_passes)
             return self._fit(replace(state, seen=state.options.fit_rows), rule=rule, hold=True)
-        if not sees_all(state.seen):
+        if not uses_all_rows(state.seen):
             return self._next_round(replace(state, seen=""))
         return replace(state, phase=Phase.MERGE), passes
 
@@ -337,5 +339,5 @@ class Rounds(Generic[S]):
 
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
-    """A fit's line of history; ``facts`` are the fields of ``Record`` that the strategy knows."""
+    """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     return Record(**problem.likelihood.record(problem, fit, scores), **facts)

@@ -1,4 +1,4 @@
-"""Selection of the next candidates. Pure: row numbers in, row numbers out."""
+"""Selection of the next candidates: pure functions of row numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.planning.cost import Looking
+from partirvm.planning.cost import CandidateSearch
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -17,25 +17,25 @@ Codes = NDArray[np.integer[Any]]
 Mask = NDArray[np.bool_]
 
 SPREAD = 20
-"""``error`` looks for the largest errors among about this × P random rows.
+"""``error`` searches for the largest errors among about this × P random rows, where P is the partition size.
 
-Among all rows of a large set the largest errors are outliers, or neighbours of one another. Where rows kept their order
-a few tiles are no random sample, and all rows are looked at.
+Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows. If the rows were not
+shuffled at ingest, a few tiles are no random sample: the search then uses all rows.
 """
 
 POOL = 4
-"""``gain`` ranks a random pool of this × P rows."""
+"""``gain`` ranks a random pool of this × P rows, where P is the partition size."""
 
 SPAN = 1 << 16
-"""Number of rows examined at a time."""
+"""Number of rows that ``ranked`` processes at a time."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """How the working set chooses candidates: random rows, or by what the attributes say.
+    """Method by which the working set chooses candidates; if all attributes are false, candidates are random rows.
 
-    ``by_error`` takes the rows of largest error, ``by_gain`` those of largest evidence gain in a random pool, and
-    ``weighs_all`` those of largest weight in a fit of all rows together (``strategies.active_set``).
+    ``by_error`` chooses the rows of largest error. ``by_gain`` chooses the rows of largest evidence gain in a random
+    pool. ``weighs_all`` chooses the rows of largest weight in one fit of all rows (``strategies.active_set``).
     """
 
     name: str
@@ -43,11 +43,13 @@ class Selection:
     by_gain: bool = False
     weighs_all: bool = False
 
-    def looking(self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool) -> Looking:
-        """The rows or columns that the selection evaluates, for planning."""
+    def candidate_search(
+        self, partition_size: int, n_rows: int, n_candidates: int, *, shuffled: bool
+    ) -> CandidateSearch:
+        """Return the number of rows or columns that the selection evaluates, for planning."""
         if self.by_error:
-            return Looking(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
-        return Looking(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
+            return CandidateSearch(rows=min(SPREAD * partition_size, n_rows) if shuffled else n_rows)
+        return CandidateSearch(pool=min(POOL * partition_size, n_candidates) if self.by_gain else 0)
 
 
 RANDOM = Selection("random")
@@ -61,14 +63,14 @@ SELECTIONS = {
         Selection("map-weight", weighs_all=True),
     )
 }
-"""Every selection by name."""
+"""Selections by name."""
 
 
 def random_rows(n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool) -> Int:
-    """``count`` rows that are not in ``used`` (sorted), or all that are left, in increasing order.
+    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    Where the data were shuffled at ingest, a run of neighbouring rows is a random sample and costs a tile or two to
-    read; the run moves on with ``draw``. Elsewhere rows are drawn uniformly.
+    If the data were shuffled at ingest, neighbouring rows are a random sample, and reading them takes one or two tiles.
+    Each value of ``draw`` gives other neighbouring rows. Otherwise rows are drawn uniformly.
     """
     count = min(count, n_rows - len(used))
     window = min(count + len(used), n_rows)
@@ -92,12 +94,13 @@ def stratified_rows(
     even: float,
     least: int = 1,
 ) -> Int:
-    """``count`` rows outside ``used`` (sorted), or all that are left, increasing, of every class that has some left.
+    """Return ``count`` rows outside ``used`` (sorted), or all remaining rows, in increasing order, from all classes.
 
-    ``codes`` (N,) are the classes' of all rows. A part ``even`` of the rows is dealt to classes alike, the rest in
-    proportion; ``least`` go to each class that has them, and fewer classes than there are take turns from draw to
-    draw. Where the data were shuffled at ingest the rows of a class are taken in order, from a place that moves on with
-    ``draw``, so that few tiles are read.
+    ``codes`` (N,) are the class codes of all rows. The fraction ``even`` of the rows is divided equally among the
+    classes, the rest in proportion to the class sizes. Each class gives at least ``least`` rows if it has enough. If
+    ``count`` is smaller than the number of classes, the classes take turns from draw to draw. If the data were shuffled
+    at ingest, each class gives consecutive rows of this class, so that few tiles are read; ``draw`` determines the
+    first one.
     """
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
@@ -115,9 +118,10 @@ def stratified_rows(
 
 
 def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
-    """Positions of those members (N,) that are free and have these ranks (k,), increasing, among such.
+    """Return the positions of the free members with these ranks (k,), in increasing order.
 
-    All positions of a large set would take 8 bytes each, where the codes of all rows take one.
+    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. The search
+    never holds all positions at once: positions take 8 bytes per row, the masks one byte.
 
     >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
     [0, 3]
@@ -128,23 +132,25 @@ def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
         span = slice(start, start + SPAN)
         here = members[span] if free is None else members[span] & free[span]
         count = int(np.count_nonzero(here))
-        wanted = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + count)]
-        if len(wanted):
-            found.append(start + np.flatnonzero(here)[wanted - before])
+        inside = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + count)]
+        if len(inside):
+            found.append(start + np.flatnonzero(here)[inside - before])
         before += count
     return np.concatenate(found)
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
-    """How many of ``count`` rows each class gives, (K,), of those with so many rows; all of them if there are fewer.
+    """Return the number of rows (K,) that each of K classes gives, ``count`` rows in all or every row.
+
+    ``sizes`` (K,) are the class sizes; ``even`` and ``least`` have the meaning of ``stratified_rows``.
 
     >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
     ([86, 9, 5], [37, 13, 10])
     """
     count = min(count, int(sizes.sum()))
-    there = sizes > 0
-    shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * there / max(there.sum(), 1)
-    found: Int = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * there), sizes)
+    present = sizes > 0
+    shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)
+    found: Int = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * present), sizes)
     for _ in range(int(found.sum()) - count):
         found[np.argmax(found)] -= 1
     for _ in range(count - int(found.sum())):
@@ -154,11 +160,10 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 
 
 def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
-    """Rows of partition ``number`` of ``count``, increasing, with its part of the rows of each class.
+    """Return the rows of partition ``number`` of ``count``, in increasing order, with equal fractions of each class.
 
-    All partitions together hold every row once; they differ by one row of each class at most, and by one row in all:
-    rows are dealt out one by one, class after class. Where the data were shuffled at ingest a partition's rows are
-    neighbours among those of their class.
+    The partitions together hold every row once. The sizes of two partitions differ by at most one row, also within each
+    class. If the data were shuffled at ingest, a partition has neighbouring rows of each class.
 
     >>> codes = np.array([0, 0, 1, 0, 0, 1, 0])
     >>> [stratified_partition(codes, 2, 2, number, seed=0, shuffled=True).tolist() for number in range(2)]
@@ -179,20 +184,20 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
 
 
 def stratified_length(n_rows: int, count: int, number: int) -> int:
-    """Rows of that partition."""
+    """Return the number of rows of partition ``number`` of ``count``."""
     return n_rows // count + int(number < n_rows % count)
 
 
 def partition_count(n_rows: int, partition_size: int) -> int:
-    """⌈N/P⌉."""
+    """Return ⌈N/P⌉, the number of partitions of N rows, P rows each."""
     return -(-n_rows // partition_size)
 
 
 def partition_rows(n_rows: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
-    """Rows of partition ``number`` of ``count``, increasing; all partitions together hold every row once.
+    """Return the rows of partition ``number`` of ``count``, in increasing order.
 
-    They differ by one row at most. Where the data were shuffled at ingest a partition is a run of neighbouring rows,
-    elsewhere a part of one random permutation.
+    The partitions together hold every row once, and their sizes differ by at most one row. If the data were shuffled at
+    ingest, a partition has neighbouring rows. Otherwise a partition is a part of one random permutation.
 
     >>> [partition_rows(7, 3, number, seed=0, shuffled=True).tolist() for number in range(3)]
     [[0, 1], [2, 3], [4, 5, 6]]
@@ -209,6 +214,6 @@ def _permutation(n_rows: int, seed: int) -> Int:
 
 
 def distinct(points: Float, others: Float) -> Int:
-    """Positions of the points (k, d) that equal no row of ``others`` (m, d) and no earlier point, in order."""
+    """Return positions of points (k, d) that differ from all ``others`` (m, d) and all earlier points, in order."""
     _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
     return np.sort(first[first >= len(others)]) - len(others)

@@ -1,11 +1,12 @@
-"""``split-merge``: an RVM on each of ⌈N/P⌉ partitions, then on the vectors of each two neighbours, until one is left.
+"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then on the joined vectors of pairs of fits.
 
-The fits of a level do not depend on each other and run side by side, as many as ``Options.batch`` allows; an odd part
-waits a level. The last merge is the last fit. Until then the model is the best part so far, by the evidence of a row: a
-run that is stopped leaves that. Where vectors do not halve,
-merged sets grow: before each merge they are held to ``max_vectors`` and to memory by leaving out the vectors whose loss
-costs their own fit least evidence. A kernel that was learned stays: another one
-would have to suit all parts at once.
+The fits of a level are independent and run side by side, as many as ``Options.batch`` allows. If the number of fits is
+odd, the last one is merged a level later. The merge of the last two fits is the last fit of the run. Until then, the
+saved model is the fit with the highest evidence per row, which is also the result of a run that is stopped.
+
+If the fits keep more than half of their candidates, merged sets grow. Before each merge they are reduced to
+``max_vectors`` and to the size that memory allows: the vectors with the smallest evidence in their previous fits are
+left out. The kernel is never learned again, since one kernel would have to suit all partitions at once.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 LAST = Basic()
-"""Carries out the last fit."""
+"""Strategy of the last fit."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Vectors that a fit left, the evidence that the loss of each would cost it (``gain``, nats), its α and β."""
+    """Result of one fit: vectors, the evidence that each one contributes (``gain``, nats), and α and β (``warm``)."""
 
     design: Design
     gain: Float
@@ -62,9 +63,10 @@ class Part:
 class SplitMergeState:
     """The checkpoint before the last fit.
 
-    ``below`` are the parts of the level below that are not merged yet, ``parts`` those of this level that are done;
-    ``designs`` are the columns of the fits under way, ``starts`` where these begin and ``solved`` how they ended.
-    ``partitions`` are split off so far. ``best`` is the evidence of a row, nats, of the part that was saved last.
+    ``parts`` are the finished fits of this level, and ``below`` the fits of the level below that are not merged yet.
+    ``designs`` are the columns of the fits that are running, ``starts`` their initial values and ``solved`` their
+    results. ``partitions`` is the number of partitions fitted or requested so far. ``best`` is the evidence per row
+    (nats) of the last saved model.
     """
 
     problem: Problem
@@ -93,13 +95,13 @@ class SplitMerge:
     schedule: ClassVar[Schedule] = ByLevel(name)
 
     def start(self, problem: Problem, options: Options) -> Answer:
-        """The first partitions. A single one is the last fit, and a constant target needs none."""
+        """Request the first partitions; for a single partition or a constant target, begin the last fit."""
         if not problem.target_variance or partition_count(problem.n_rows, problem.rows_of(options.partition_size)) == 1:
             return LAST.start(problem, options)
         return _split(SplitMergeState(problem, options))
 
     def next(self, state: State, *events: Event) -> Answer:
-        """What to do after the answers to the last instructions."""
+        """Return the state and the instructions that follow these events."""
         if isinstance(state, RoundsState):
             return LAST.next(state, *events)
         if isinstance(events[0], Stop):
@@ -109,7 +111,7 @@ class SplitMerge:
 
 
 def _split(state: SplitMergeState) -> Answer:
-    """Ask for the rows of the next few partitions."""
+    """Request the rows of the next partitions."""
     rows = [_rows(state, number) for number in _batch(state)]
     return replace(state, phase=Phase.ROWS), (Gather(np.concatenate(rows)),)
 
@@ -119,13 +121,13 @@ def _count(state: SplitMergeState) -> int:
 
 
 def _batch(state: SplitMergeState) -> range:
-    """Numbers of the partitions that come next: as many as may be fitted side by side."""
+    """Return the numbers of the next partitions, as many as may be fitted side by side."""
     count = max(state.options.batch // (state.options.partition_size + _beside(state)) ** 2, 1)
     return range(state.partitions, min(state.partitions + count, _count(state)))
 
 
 def _beside(state: SplitMergeState) -> int:
-    """Columns beside the candidates of a fit: the bias, or room for it, and functions."""
+    """Return the number of leading columns of a fit (the bias and explicit basis functions), at least 1."""
     return max(len(state.problem.leading), 1)
 
 
@@ -139,8 +141,8 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
     for number in _batch(state):
         rows = _rows(state, number)
         here, start = slice(start, start + len(rows)), start + len(rows)
-        there = slice(None) if event.present is None else event.present[here]
-        points, rows = event.points[here][there], rows[there]
+        present = slice(None) if event.present is None else event.present[here]
+        points, rows = event.points[here][present], rows[present]
         chosen = empty.with_centres(points, rows)
         new = chosen.take(fresh(chosen, empty), leading=state.problem.leading)
         state = replace(state, partitions=number + 1, duplicates=state.duplicates + left_out(chosen, new))
@@ -152,7 +154,7 @@ def _on_rows(state: SplitMergeState, event: Gathered) -> Answer:
 
 
 def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[object]) -> Answer:
-    """Ask for the statistics of these fits."""
+    """Request the statistics of these fits."""
     passes: list[Instruction] = []
     for design in designs:
         passes += measuring(state.problem, state.options, state.options.fit_rows, design)
@@ -161,7 +163,7 @@ def _measure(state: SplitMergeState, designs: Sequence[Design], starts: Sequence
 
 
 def _on_gram(state: SplitMergeState, *events: Passed) -> Answer:
-    """Fit side by side. No fit needs its last digits, so none asks for a residual pass."""
+    """Request the fits of this batch; intermediate fits need no residual pass for full precision."""
     problem, options, likelihood = state.problem, state.options, state.problem.likelihood
     each, fits = len(events) // len(state.designs), []
     for k, (design, start) in enumerate(zip(state.designs, state.starts, strict=True)):
@@ -208,14 +210,14 @@ def _log(state: SplitMergeState, scores: Sequence[AnyScores] = ()) -> Answer:
         for k, solved in enumerate(state.solved)
     ]
     parts = tuple(_part(state.problem.likelihood, *pair) for pair in zip(state.designs, state.solved, strict=True))
-    told: list[Instruction] = []
+    requests: list[Instruction] = []
     best = state.best
     for part, solved, line in zip(parts, state.solved, lines, strict=True):
         evidence = solved.fit.log_evidence / max(solved.fit.n, 1)
         better, best = evidence > best, max(evidence, best)
-        told.append(Save(part.design, solved.fit, line, state.options.moderate) if better else Log(line))
+        requests.append(Save(part.design, solved.fit, line, state.options.moderate) if better else Log(line))
     state = replace(state, phase=Phase.SAVED, parts=state.parts + parts, designs=(), starts=(), solved=(), best=best)
-    return state, tuple(told)
+    return state, tuple(requests)
 
 
 def _part(likelihood: AnyLikelihood, design: Design, solved: Solved) -> Part:
@@ -224,7 +226,7 @@ def _part(likelihood: AnyLikelihood, design: Design, solved: Solved) -> Part:
 
 
 def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
-    """The next batch of this level, or the next level."""
+    """Request the next batch of this level, or begin the next level."""
     if state.level == 0 and state.partitions < _count(state):
         return _split(state)
     if len(state.below) > 1:
@@ -234,7 +236,7 @@ def _on_saved(state: SplitMergeState, *events: Event) -> Answer:
 
 
 def _merge(state: SplitMergeState) -> Answer:
-    """The next few pairs of the level below."""
+    """Request the merges of the next pairs of fits of the level below."""
     designs: list[Design] = []
     starts: list[object] = []
     elements = 0
@@ -256,7 +258,10 @@ def _merge(state: SplitMergeState) -> Answer:
 
 
 def _last(state: SplitMergeState) -> Answer:
-    """The merge of the last two parts is the last fit; a part is left alone where all other rows have no weight."""
+    """Begin the last fit, on the merge of the last two parts.
+
+    There is only one part if all rows of the other partitions have weight 0.
+    """
     left, *rest = state.below
     design, start, duplicates, dropped = left.design, left.warm, 0, 0
     for right in rest:
@@ -268,7 +273,7 @@ def _last(state: SplitMergeState) -> Answer:
 
 
 def _joined(left: Part, right: Part, state: SplitMergeState) -> tuple[Design, int, int]:
-    """The columns of both and the leading ones, how many were duplicates, and how many had to go for a limit."""
+    """Return the joined columns of two parts, and the numbers of duplicates and of vectors dropped for a limit."""
     options = state.options
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).led_by(state.problem.leading)

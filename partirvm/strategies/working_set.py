@@ -1,8 +1,9 @@
-"""``working-set``: kept vectors + the P unused rows chosen by ``selection``, round after round.
+"""``working-set``: each round fits the kept vectors and P unused rows that ``selection`` chooses (P: partition size).
 
-The run ends when two rounds in turn left the evidence flat, the second of them with random candidates; when every row
-has been a candidate; when the held-out error stopped falling (the best round's model is restored); or at a limit. A
-kernel that was learned is learned again as the vectors grow (``strategies.relearning``).
+The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates. It also
+ends when every row has been a candidate, or at a limit. If the held-out error stops falling, the run ends with the
+model of the best round. A kernel that was learned is learned again as the number of vectors grows
+(``strategies.relearning``).
 """
 
 from __future__ import annotations
@@ -31,33 +32,34 @@ Int = NDArray[np.int64]
 NONE = np.zeros(0, np.int64)
 
 FLAT = 1000.0
-"""A round is flat when its evidence is less than this × tol nats per row above the highest so far."""
+"""A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
 
 FLAT_ROUNDS = 2
-"""Flat rounds in turn that end the run."""
+"""Number of consecutive flat rounds that ends the run."""
 
 PATIENCE = 2
-"""Rounds without a better held-out error that end the run."""
+"""Number of consecutive rounds without a better held-out error that ends the run."""
 
 EVEN = 0.5
-"""Part of random candidates that is dealt to classes evenly; the rest in proportion to their rows."""
+"""Fraction of random candidates divided equally among classes; the rest is in proportion to the class sizes."""
 
 FLOOR = 0.3
-"""A pool is drawn with chances in proportion to 1 − p of a row's class + this.
+"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
 
-At 0 it is full of mislabelled rows where there are any, far above it is a random one; between the two the evidence was
-the highest, and no log loss far from the lowest.
+At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between gave
+the highest evidence, and a log loss close to the lowest.
 """
 
 BETTER = 1e-3
-"""Relative fall of the held-out error that counts as better."""
+"""Minimum relative decrease of the held-out error of a better round."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The round with the lowest held-out error so far, the rows that its fit saw (``fit_rows``), and its candidates.
+    """The round with the lowest held-out error so far.
 
-    The error of a fit of classes is its log loss: the fraction of wrong classes can be level while that rises.
+    ``seen`` is the value of ``fit_rows`` for the fit, ``candidates`` the number of its candidates. In classification
+    the error is the log loss, which can rise while the fraction of wrongly classified rows is constant.
     """
 
     round: int
@@ -71,10 +73,11 @@ class Best:
 
 @dataclass(frozen=True)
 class WorkingSetState(RoundsState):
-    """The checkpoint, with the rows that have been candidates (increasing).
+    """The checkpoint of a working-set run.
 
-    ``evidence`` is the highest so far: rounds end in optima a few nats apart, and a rise from a low one is none.
-    ``patient`` lets the next fit converge, as only then its evidence tells whether rounds are flat.
+    ``used`` are the rows that have been candidates (increasing). ``evidence`` is the highest evidence so far: rounds
+    end in optima that differ by a few nats, so that an increase over a low optimum is no progress. ``flat`` counts
+    consecutive flat rounds. ``patient`` makes the next fit converge, since flatness is judged by converged evidence.
     """
 
     used: Int = field(default_factory=lambda: NONE)
@@ -85,7 +88,7 @@ class WorkingSetState(RoundsState):
 
 
 class WorkingSet(Relearning[WorkingSetState]):
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4), with the likelihood of all rows by default."""
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §3.4); by default fits use all rows."""
 
     name = "working-set"
     schedule: ClassVar[Schedule] = Chosen(name)
@@ -93,7 +96,7 @@ class WorkingSet(Relearning[WorkingSetState]):
     divisible = True
 
     def first(self, problem: Problem, options: Options) -> WorkingSetState:
-        """No row has been a candidate."""
+        """Return the state before the first round."""
         return WorkingSetState(problem, options, problem.empty, problem.likelihood.start(problem))
 
     def _unused(self, state: WorkingSetState) -> int:
@@ -108,25 +111,25 @@ class WorkingSet(Relearning[WorkingSetState]):
         if selection.by_error or (pool and likelihood.draws_pools):
             rows = _random(state, NONE, SPREAD * room) if problem.shuffled else None
             count, draw = (room * POOL, (options.seed, state.round)) if pool else (room, None)
-            look = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
-            return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (look,)
+            request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw, floor=FLOOR)
+            return replace(state, phase=Phase.ERRORS, chosen=rows, candidates=room), (request,)
         chosen = _random(state, state.used, room * POOL if pool else room)
         phase = Phase.POOL if pool else Phase.ROWS
         return replace(state, phase=phase, chosen=chosen, candidates=room), (Gather(chosen),)
 
     def _on_errors(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
-        """Where no row is left among those looked at they are used up: candidates once, or without weight."""
+        """Make the rows of largest error candidates, or a pool; if there are none, mark all examined rows as used."""
         largest = state.problem.likelihood.largest(event.statistic).ranked()
         if not len(largest.rows):
-            looked = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
-            state = replace(state, used=np.union1d(state.used, looked))
+            examined = np.arange(state.problem.n_rows) if state.chosen is None else state.chosen
+            state = replace(state, used=np.union1d(state.used, examined))
         chosen = state.design.with_centres(largest.points, largest.rows)
         if len(largest.rows) and SELECTIONS[state.selection].by_gain:
             return self._try(state, chosen)
         return self._admit(state, chosen)
 
     def _on_grown(self, state: WorkingSetState, event: Event) -> Answer[WorkingSetState]:
-        """Evidence and held-out error begin anew."""
+        """Reset the highest evidence and the best round after an append."""
         state = replace(state, evidence=-np.inf, flat=0, patient=False, best=None)
         return super()._on_grown(state, event)
 
@@ -136,15 +139,15 @@ class WorkingSet(Relearning[WorkingSetState]):
     def _on_pool(self, state: WorkingSetState, event: Gathered) -> Answer[WorkingSetState]:
         state = _without_absent(state, event)
         assert state.chosen is not None
-        there = slice(None) if event.present is None else event.present
-        return self._try(state, state.design.with_centres(event.points[there], state.chosen[there]))
+        present = slice(None) if event.present is None else event.present
+        return self._try(state, state.design.with_centres(event.points[present], state.chosen[present]))
 
     def _try(self, state: WorkingSetState, pool: Design) -> Answer[WorkingSetState]:
-        """Ask what the columns of a pool would bring."""
+        """Request the statistics that give the evidence gain of each column of a pool."""
         problem = state.problem
         rows = noise_rows(problem, state.options, state.seen)
-        look = problem.likelihood.gain_pass(state.design, state.fit, pool, rows)
-        return replace(state, phase=Phase.GAINS, incoming=pool), (look,)
+        request = problem.likelihood.gain_pass(state.design, state.fit, pool, rows)
+        return replace(state, phase=Phase.GAINS, incoming=pool), (request,)
 
     def _on_gains(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
         assert state.incoming is not None
@@ -161,7 +164,7 @@ class WorkingSet(Relearning[WorkingSetState]):
         return super()._rule(state)
 
     def _on_score(self, state: WorkingSetState, event: Passed) -> Answer[WorkingSetState]:
-        """Remember the best round; a last fit that is worse than it gives way to it."""
+        """Store the best round, and restore it if the last fit is worse."""
         scores, best = event.statistic, state.best
         error = scores.loss
         if state.settled and best is not None and error > best.error * (1 + BETTER) and best.round != state.round:
@@ -171,9 +174,9 @@ class WorkingSet(Relearning[WorkingSetState]):
         return self._save(replace(state, scores=scores, best=best))
 
     def _restore(self, state: WorkingSetState, best: Best) -> Answer[WorkingSetState]:
-        """End with the best round's model as it was; a fit that went on from there could be worse again.
+        """End with the model of the best round, unchanged: a further fit could be worse again.
 
-        Only a fit that has not seen the rows of the last likelihood does go on.
+        If the best round used other rows than ``last_rows``, a last fit over ``last_rows`` follows.
         """
         state = replace(
             state,
@@ -192,10 +195,10 @@ class WorkingSet(Relearning[WorkingSetState]):
         return self._conclude(state, state.concluding)
 
     def _judge(self, state: WorkingSetState) -> Answer[WorkingSetState]:
-        """After a round: conclude if nothing rises any more, else go on. Other rows' evidence cannot be compared."""
+        """End the run if evidence or held-out error no longer improve; otherwise begin the next round."""
         fit, tol = state.fit, state.options.tol
         if state.seen != state.options.fit_rows:
-            # there is no fit yet, as all rows chosen so far have no weight, or one over other rows than those to come
+            # no evidence to compare: all rows so far have weight 0, or the last fit used other rows than the next one
             return self._next_round(state)
         evidence = fit.log_evidence if FIT_ROWS[state.seen].shared else np.inf
         level = evidence - state.evidence < FLAT * tol * fit.n
@@ -210,7 +213,7 @@ class WorkingSet(Relearning[WorkingSetState]):
 
 
 def _random(state: WorkingSetState, used: Int, count: int) -> Int:
-    """Random rows outside ``used``, others in each round; rare classes have their part of them."""
+    """Return random rows outside ``used``, different in each round; in classification, from all classes."""
     problem = state.problem
     if problem.codes is not None:
         return stratified_rows(
@@ -229,7 +232,7 @@ def _random(state: WorkingSetState, used: Int, count: int) -> Int:
 
 
 def _without_absent(state: WorkingSetState, event: Gathered) -> WorkingSetState:
-    """Rows of no weight are used up: they are not to be drawn again."""
+    """Return the state with rows of weight 0 marked as used, so that they are not drawn again."""
     if event.present is None or event.present.all():
         return state
     assert state.chosen is not None

@@ -32,7 +32,7 @@ def test_what_is_refused(tour, cli, tmp_path):
     """A kernel without parameters, a prior that nobody knows; nothing is left behind."""
     job = tmp_path / "job"
     for asked, said in (
-        (("--gamma", "learn", "--kernel", "linear"), "'linear' cannot be learned"),
+        (("--gamma", "learn", "--kernel", "linear"), "'linear' has no parameters that can be learned"),
         (("--gamma", "learn-per-feature", "--gamma-prior", "cauchy"), "--gamma-prior is 'cauchy'"),
         (("--gamma-multiples", "1,wide"), "'1,wide' is not numbers"),
     ):

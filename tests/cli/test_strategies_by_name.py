@@ -12,7 +12,7 @@ CHOICES = ("--gamma", "1", "--partition-size", "300")
 COURSE = {
     "split-merge": "10 partitions of 300 candidates, merged on 4 levels",
     "incremental": "10 partitions of 300 candidates in order",
-    "working-set": "300 candidates per round, until the evidence is flat",
+    "working-set": "300 candidates per round, until the evidence stops rising",
 }
 LIKELIHOOD = {
     "full": "",

@@ -329,9 +329,9 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_pat
         ),
         (lambda y: (y.reshape(-1, 1, 1),), r"y must have shape \(rows,\) or \(rows, targets\), found \(500, 1, 1\)"),
         (lambda y: (np.column_stack([y, y]), np.ones((500, 2))), r"weights must have shape \(rows,\), found"),
-        (lambda y: (pd.DataFrame({"p": y, "x1": y}),), "a column of X are both named 'x1'"),
-        (lambda y: (pd.Series(y, name="x1"),), "a column of X are both named 'x1'"),
-        (lambda y: (pd.Series(y, name="weights"), y**2), "a column of X are both named 'weights'"),
+        (lambda y: (pd.DataFrame({"p": y, "x1": y}),), "a column of X have the same name 'x1'"),
+        (lambda y: (pd.Series(y, name="x1"),), "a column of X have the same name 'x1'"),
+        (lambda y: (pd.Series(y, name="weights"), y**2), "a column of X have the same name 'weights'"),
     ],
 )
 def test_parts_of_a_table_that_do_not_belong_together(kind: str, parts: Any, message: str, tmp_path: Path) -> None:

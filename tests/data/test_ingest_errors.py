@@ -93,7 +93,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("unknown feature", csv(GOOD), {"target": "y", "features": ["a", "q"]}, DataError, "no column 'q' .feature."),
     ("unknown category", csv(GOOD), {"target": "y", "categorical": ["q"]}, DataError, "no column 'q' .categorical."),
     ("unknown weights", csv(GOOD), {"target": "y", "weights": "q"}, DataError, "no column 'q' .weights."),
-    ("no target", csv(GOOD), {}, UsageError, "which column is the target.*a, b, y"),
+    ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
     ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "both a feature"),
     ("target is weights", csv(GOOD), {"target": "y", "weights": "y"}, UsageError, "both the target and the weights"),
     ("feature twice", csv(GOOD), {"target": "y", "features": ["a", "a"]}, UsageError, "named twice"),

@@ -119,7 +119,7 @@ def test_plain_labels_and_back():
         if kind != "objects":
             classes = np.unique(labels)
             np.testing.assert_array_equal(label_array(plain_labels(classes)), classes)
-    with pytest.raises(DataError, match="written the same"):
+    with pytest.raises(DataError, match="have the same text"):
         plain_labels(np.array([1, "1"], dtype=object))
 
 
@@ -137,7 +137,7 @@ def test_class_weights_are_scikit_learns():
 def test_class_weights_that_cannot_be():
     """Unknown labels, negative and all-zero weights, other texts."""
     for asked, message in (
-        ({"d": 1.0}, "names 'd', which is not a class of the data: they have 'a', 'b'"),
+        ({"d": 1.0}, "names 'd', but the classes of the data are 'a', 'b'"),
         ({"a": -1.0}, "of 'a' is -1.0"),
         ({"a": "much"}, "'much'"),
         ({"a": np.nan}, "nan"),

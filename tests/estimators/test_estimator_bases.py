@@ -221,8 +221,8 @@ def test_rows_far_from_every_vector():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"kernel": None}, "a model needs basis functions"),
-        ({"kernel": ["gaussian", None]}, "it is None alone"),
+        ({"kernel": None}, "a model needs a kernel, or basis functions"),
+        ({"kernel": ["gaussian", None]}, "None cannot be part of a list"),
         ({"kernel": None, "basis": "linear", "gamma": 0.5}, "there is no kernel: leave gamma out"),
         ({"kernel": None, "basis": "linear", "gamma": "learn"}, "there is no kernel: leave gamma out"),
         ({"kernel": None, "basis": "linear", "gamma": "scale"}, "there is no kernel: leave gamma out"),

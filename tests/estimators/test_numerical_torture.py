@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regressions import plane
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataError, PartirvmError, PartirvmWarning
 

@@ -10,7 +10,7 @@ import pytest
 from by_default import some
 from regressions import plane
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import Incremental, RVMRegressor, Sample, SplitMerge, WorkingSet
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, LimitWarning
@@ -138,12 +138,16 @@ def test_every_cap_is_noted():
     options = {"strategy": "working-set", "gamma": 0.1, "random_state": 0}
     model = RVMRegressor(**options).fit(X, y)
     assert model.plan_.partition_size == model.history_[0]["partition_size"] == 32
-    assert model.history_[0]["notes"] == [f"P raised from {model.plan_.sparseness.partition_size} to 32: "
-                                          "auto takes 32 at least"]  # fmt: skip
+    assert model.history_[0]["notes"] == [
+        f"partition size raised from {model.plan_.sparseness.partition_size} to 32, the minimum of 'auto'"
+    ]
     few = RVMRegressor(max_vectors=25, **{**options, "strategy": WorkingSet(heuristic_rows=20)}).fit(X, y)
     assert few.history_[0]["rows"] == 20
     assert few.plan_.partition_size == 25
-    assert {"ρ measured on 20 rows instead of 43: heuristic_rows", "P held to 25 by max_vectors"} <= {*few.plan_.notes}
+    assert {
+        "ρ measured on 20 rows instead of 43 because of heuristic_rows",
+        "partition size lowered to 25 because of max_vectors",
+    } <= {*few.plan_.notes}
     assert all(note in str(few.plan_) for note in few.history_[0]["notes"])
 
 
@@ -152,7 +156,7 @@ def test_the_memory_limit_caps_the_measured_rows(monkeypatch):
     monkeypatch.setattr("partirvm.setup.search.affordable", lambda *args, **options: (1, 30))
     model = RVMRegressor(strategy="working-set", gamma=0.1, random_state=0).fit(*plane(600))
     assert model.history_[0]["rows"] == 30
-    assert "ρ measured on 30 rows instead of 43: the memory limit" in model.plan_.notes
+    assert "ρ measured on 30 rows instead of 43 because of the memory limit" in model.plan_.notes
 
 
 def test_a_kernel_that_is_too_narrow_is_warned_of():

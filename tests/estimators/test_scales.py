@@ -226,7 +226,7 @@ def test_a_noise_variance_that_arithmetic_cannot_hold(factor, scale):
     X, y = plane(40)
     noise = max(factor * scale, 5e-324)
     with pytest.raises(
-        UsageError, match=r"noise_variance is .* of the target's variance: .* 1e-60 and 1e\+60.*'estimate'"
+        UsageError, match=r"noise_variance is .* × the target variance: .* 1e-60 × and 1e\+60.*'estimate'"
     ):
         RVMRegressor(**OPTIONS, noise_variance=noise).fit(X, y * scale)
 

@@ -150,7 +150,7 @@ def test_the_real_lease_expires(breeder, data, undisturbed, tmp_path):
     """With the timing that users have: taken over after 15 s of silence, by the clock of this machine, not before."""
     store = queued(data, tmp_path / "job", "working-set")
     frozen = freeze(breeder, store, 2, 1, quick=False)
-    last = store.holder().seen
+    last = store.holder().last_beat
     other = breeder.call(carry, job=store.location)
     wait_for(lambda: store.holder().process.pid == other.pid, "the other driver")
     assert store.holder().since - last >= EXPIRY

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, jobs, load_model, predict, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest

@@ -239,7 +239,7 @@ def test_what_is_refused_by_the_command_line(tmp_path, capsys):
             ["ingest", str(tmp_path / "other.csv"), case.place, "--append", "--quiet"],
             r"`--append` do not have: 'perhaps'",
         ),
-        (["update", case.job], r"job is in use by process \d+ .*: wait for it, or abort it"),
+        (["update", case.job], r"job is in use by process \d+ .*: wait until this process ends, or abort the job"),
         (["update", case.job], r"d\.zarr has no new rows since the job saw it: append some \(`ingest --append`\)"),
     ):
         assert main(command) == 2

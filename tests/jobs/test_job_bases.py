@@ -120,6 +120,9 @@ def test_by_the_command_line(data, tmp_path, capsys):
     assert "of 5 functions: x1 (" in out
     assert main(["resume", job, "--basis", "linear"]) == 2
     assert "No such option" in capsys.readouterr().err
-    for asked, said in ((["--basis", "square"], "basis is 'square'"), (["--kernel", "none"], "needs basis functions")):
+    for asked, said in (
+        (["--basis", "square"], "basis is 'square'"),
+        (["--kernel", "none"], "needs a kernel, or basis functions"),
+    ):
         assert main(["fit", data, str(tmp_path / "other"), *asked]) == 2
         assert said in capsys.readouterr().err

@@ -11,7 +11,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
 from partirvm.backends import LocalExecutor
 from partirvm.core import rprop
@@ -67,7 +67,7 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
         assert part in text
     plan = str(fitted.plan)
     assert f"learned     {text}" in plan
-    assert "as many as the kernel was learned with" in plan
+    assert "the number of centres in kernel learning" in plan
     assert fitted.plan.partition_size == 240
     assert measured["partition_size"] == 240
     state = open_job(tmp_path / "job").state()
@@ -87,9 +87,7 @@ def test_auto_is_the_default_and_says_why(data, tmp_path):
     assert learned["choice"]["each"] == pytest.approx(0.1, rel=0.1)
     assert learned["choice"]["one"] > 1.1 * learned["choice"]["each"]
     assert learned["choice"]["rows"] == 600
-    because = (
-        rf"a width per feature, because its RMSE on 600 rows held out is 0\.\d+, that of one width 0\.\d+: {KERNEL}"
-    )
+    because = rf"a width per feature: RMSE on 600 held-out rows 0\.\d+, with one width 0\.\d+: {KERNEL}"
     assert re.match(because, learned["text"])
     assert f"learned     {learned['text']}" in str(whole.plan)
     jobs.fit(data, str(tmp_path / "job"), asked)
@@ -110,7 +108,7 @@ def test_auto_of_little_or_of_much_does_not_ask(monkeypatch):
     monkeypatch.setattr(choosing, "MANY", 119)
     many = RVMRegressor(random_state=0).fit(X, y)
     assert many.history_[0]["choice"] == {"form": EACH, "rows": 120}
-    assert many.plan_.learned.startswith("a width per feature, as there are 120 rows: gaussian, gamma of x2")
+    assert many.plan_.learned.startswith("a width per feature, because there are 120 rows: gaussian, gamma of x2")
     for kernel in (Gaussian(0.5), "linear"):
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
 
@@ -120,7 +118,7 @@ def test_auto_of_classes_is_judged_by_log_loss():
     """And a prior is heard of."""
     X, y = rows(200)
     model = RVMClassifier(random_state=0, kernel=options.Gaussian(prior="half-normal")).fit(X, y - X[:, 1] > 5)
-    assert model.plan_.learned.startswith("a width per feature, because its log loss on 200 rows held out is 0.")
+    assert model.plan_.learned.startswith("a width per feature: log loss on 200 held-out rows 0.")
     assert not any("gamma_prior" in note for note in model.plan_.notes)
     assert model.get_support().tolist() == [False, False, True]
 
@@ -159,7 +157,7 @@ def test_little_memory_holds_the_centres(data):
     learned = Measuring(source, shape, machine, ASKED, executor, lambda: None).kernel(spec.problem, all_rows=False)
     executor.close()
     assert learned.centres < 240
-    assert learned.notes == (f"kernel learned with {learned.centres:,} centres at most: the memory limit",)
+    assert learned.notes == (f"kernel learned with at most {learned.centres:,} centres because of the memory limit",)
 
 
 def refused(**asked):
@@ -173,7 +171,7 @@ def refused(**asked):
 def test_what_cannot_be_learned(gamma):
     """Kernels without parameters and functions, by name and by value; a prior that is not known."""
     for kernel in ("linear", "linear-spline", "sklearn.metrics.pairwise:laplacian_kernel"):
-        assert "cannot be learned" in refused(kernel=kernel, gamma=gamma)
+        assert "no parameters that can be learned" in refused(kernel=kernel, gamma=gamma)
     alone = LocalFunction(lambda X, Z: X @ Z.T)
     assert "'module:function'" in refused(kernel=Sum((Gaussian(1.0), alone)), gamma=gamma)
     assert "known: flat, half-normal" in refused(gamma=gamma, gamma_prior="cauchy")
@@ -224,7 +222,7 @@ def test_a_kernel_that_is_learned_again(monkeypatch):
     for entry in again:
         assert entry["candidates"] >= 20
         assert f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations" in entry["text"]
-        assert (": taken" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
+        assert (": kernel accepted" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
     taken = [first, *(entry for entry in again if entry["taken"])]
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
 

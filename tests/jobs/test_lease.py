@@ -164,8 +164,8 @@ def test_signs_of_life_keep_it(tmp_path, monkeypatch):
     with store.acquire(timing=timing) as mine:
         wait_for(lambda: store.holder().beat > 2 * timing.expiry / timing.beat)
         last = store.holder()
-        assert last.seen - last.since > timing.expiry
-        monkeypatch.setattr(lease, "time", Clock(last.seen))
+        assert last.last_beat - last.since > timing.expiry
+        monkeypatch.setattr(lease, "time", Clock(last.last_beat))
         assert last.alive(timing)
         with pytest.raises(LeaseError, match="in use by"):
             JobStore(tmp_path / "job").acquire(timing=timing)
@@ -197,7 +197,7 @@ def test_a_frozen_holder_is_fenced_off(tmp_path, monkeypatch):
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGSTOP)
         wait_for(lambda: stopped(child.pid))
-        began = store.holder().seen
+        began = store.holder().last_beat
         clock = Clock(began)
         monkeypatch.setattr(lease, "time", clock)
         with pytest.raises(LeaseError):

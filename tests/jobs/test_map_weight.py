@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, WorkingSet
 from partirvm.errors import MemoryLimitError, UsageError
 

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Several, kernel_from_spec
@@ -136,9 +136,9 @@ def test_what_is_refused(tmp_path):
             RVMRegressor(kernel=kernel, gamma=0.5).fit(X, y)
     data = ingest((X, y), tmp_path / "rows.zarr").url
     for kernel, text in [
-        (pair, "several kernels already"),
+        (pair, "cannot be combined with a list of kernels"),
         ("linear", "has no gamma"),
-        ("none", "there is no kernel: leave it out"),
+        ("none", "there is no kernel: leave gamma_multiples out"),
     ]:
         with pytest.raises(UsageError, match=text):
             jobs.plan(data, Request(kernel=kernel, gamma_multiples=(1, 8), basis="linear"))

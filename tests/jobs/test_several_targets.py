@@ -245,7 +245,7 @@ def test_refusals(folder, tmp_path):
     independent = RVMRegressor(multi_output="independent")
     for refused in (lambda: submit(independent, train, tmp_path / "no"), lambda: independent.fit(train)):
         with pytest.raises(
-            UsageError, match=r"has 2 targets: one fit gives them shared vectors.*ingest each target by"
+            UsageError, match=r"the 2 targets of .* share their vectors in one fit.*ingest and fit each target"
         ):
             refused()
     with pytest.raises(UsageError, match=r"intervals need a model with one target.*ingest it as DATA"):
@@ -253,7 +253,7 @@ def test_refusals(folder, tmp_path):
     with pytest.raises(UsageError, match=r"augment is for one target.*ingesting it by itself"):
         predict.predict(job, test, str(tmp_path / "p.csv"), augment=train)
     X, Y = rows(50, 0)
-    with pytest.warns(DataWarning, match=r"target 'y1' is constant \(3\).*leave it out"):
+    with pytest.warns(DataWarning, match=r"target 'y1' is constant \(3\).*omit this target"):
         ingest((X, np.column_stack([Y[:, 0], np.full(50, 3.0)])), tmp_path / "flat.zarr")
     with pytest.raises(DataError, match=r"target 1 of 2 \('y1'\) is constant"):
         jobs.fit(str(tmp_path / "flat.zarr"), str(tmp_path / "no"), PARAMETERS)

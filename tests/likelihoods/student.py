@@ -72,18 +72,18 @@ class StudentFit(PassFit):
     rows: np.ndarray | None = None
     hold: bool = False
 
-    def begun(self) -> StudentCourse:
+    def begun(self) -> RunningStudent:
         """The fit before its first pass."""
         labels = labels_of(self.design)
         mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.target_variance)
         for position, label in enumerate(self.start.labels):
             mean[labels == label] = self.start.posterior.mean[position]
             alpha[labels == label] = self.start.alpha[position]
-        return StudentCourse(self, mean, alpha, self.hold)
+        return RunningStudent(self, mean, alpha, self.hold)
 
 
 @dataclass(frozen=True)
-class StudentCourse:
+class RunningStudent:
     """A fit under way; once α and β are ``settled`` only the mode is sought."""
 
     task: StudentFit
@@ -95,7 +95,7 @@ class StudentCourse:
     reason: Termination | None = None
 
     @property
-    def wanted(self) -> Pass:
+    def next_pass(self) -> Pass:
         """The pass that comes next."""
         fit, task = self.fit, self.task
         design = task.design if fit is None else survivors(task.design, fit)
@@ -106,9 +106,9 @@ class StudentCourse:
         """For reports."""
         return StepInfo(self.passes, self.fit.n_vectors, 0, self.fit.log_evidence, math.nan, math.nan)
 
-    def heard(self, block: GramBlock, look: Callable[[], None] = lambda: None) -> StudentCourse:
+    def advance(self, block: GramBlock, poll: Callable[[], None] = lambda: None) -> RunningStudent:
         """Maximise the evidence of the weighted rows, or find the mean at the same α and β."""
-        look()
+        poll()
         task, before = self.task, self.fit or self.task.start
         labels = labels_of(task.design) if self.fit is None else self.fit.labels
         basis = task.design.basis
@@ -128,7 +128,7 @@ class StudentCourse:
         reason = Termination.CONVERGED if change < MODE else Termination.ITERATIONS if ended else None
         return self._on(fit, passes, settled, reason)
 
-    def _on(self, fit: HyperState, passes: int, settled: bool, reason: Termination | None) -> StudentCourse:
+    def _on(self, fit: HyperState, passes: int, settled: bool, reason: Termination | None) -> RunningStudent:
         fit = replace(fit, iteration=passes)
         mean = fit.posterior.mean
         return replace(self, mean=mean, alpha=fit.alpha, fit=fit, passes=passes, settled=settled, reason=reason)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import partirvm
-from benchmarks.asking import grouped
+from benchmarks.estimator_parameters import grouped
 from partirvm import (
     AlphaPrior,
     Auto,
@@ -154,7 +154,7 @@ def test_grid_search_over_nested_names():
         ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
         ({"kernel": kernels.Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
         ({"kernel": Gaussian(-1.0)}, "gamma of the gaussian kernel is .*positive"),
-        ({"kernel": ["linear", Gaussian()]}, "in a list give a kernel with numbers, partirvm.kernels.Gaussian"),
+        ({"kernel": ["linear", Gaussian()]}, "in a list give kernels with numbers, such as partirvm.kernels.Gaussian"),
         ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be two numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],

@@ -7,24 +7,24 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.planning.cost import (
-    NOT_LOOKING,
-    Looking,
+    RANDOM_SEARCH,
+    CandidateSearch,
     Rates,
-    Seen,
+    RowsUsed,
     Work,
     fit_cost,
     gram_cost,
     levels_cost,
-    look_cost,
     rounds_cost,
+    search_cost,
 )
 
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
 RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
-def work(n=10**6, seen=None, looking=NOT_LOOKING, threads=1):
-    return Work(n, Seen(n) if seen is None else seen, looking, RATES, threads)
+def work(n=10**6, rows_used=None, candidate_search=RANDOM_SEARCH, threads=1):
+    return Work(n, RowsUsed(n) if rows_used is None else rows_used, candidate_search, RATES, threads)
 
 
 def gram(rows, kept, new):
@@ -63,17 +63,17 @@ def test_fits_side_by_side(fits, threads):
 
 
 @pytest.mark.parametrize(
-    ("seen", "rows", "kept", "new", "passes"),
+    ("rows_used", "rows", "kept", "new", "passes"),
     [
-        pytest.param(Seen(10**6), 10**6, 30, 50, 1, id="full"),
-        pytest.param(Seen(1000), 1000, 30, 50, 0, id="sample"),
-        pytest.param(Seen(None, 10**6), 10**6 + 80, 0, 80, 1, id="partition, noise of all"),
-        pytest.param(Seen(None, 700), 780, 0, 80, 0, id="partition, noise of a sample"),
+        pytest.param(RowsUsed(10**6), 10**6, 30, 50, 1, id="full"),
+        pytest.param(RowsUsed(1000), 1000, 30, 50, 0, id="sample"),
+        pytest.param(RowsUsed(None, 10**6), 10**6 + 80, 0, 80, 1, id="partition, noise of all"),
+        pytest.param(RowsUsed(None, 700), 780, 0, 80, 0, id="partition, noise of a sample"),
     ],
 )
-def test_an_intermediate_fit_by_likelihood(seen, rows, kept, new, passes):
-    """30 kept, 50 new: an extension over the rows seen; all columns over their own rows and those of the noise."""
-    cost = fit_cost(work(seen=seen), 30, 50)
+def test_an_intermediate_fit_by_likelihood(rows_used, rows, kept, new, passes):
+    """30 kept, 50 new: an extension over the rows used; all columns over their own rows and those of the noise."""
+    cost = fit_cost(work(rows_used=rows_used), 30, 50)
     products, seconds = gram(rows, kept, new)
     assert (cost.kept, cost.candidates, cost.passes) == (30, 50, passes)
     assert cost.gram_flops == products
@@ -87,8 +87,12 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
 
     M + Q elements and 2MQ products for each row where Q columns are on trial (g).
     """
-    looking = {"e": Looking(rows=n // 2), "E": Looking(rows=n), "g": Looking(pool=pool)}[look]
-    seconds, passes = look_cost(work(n, looking=looking, threads=threads), kept)
+    candidate_search = {
+        "e": CandidateSearch(rows=n // 2),
+        "E": CandidateSearch(rows=n),
+        "g": CandidateSearch(pool=pool),
+    }[look]
+    seconds, passes = search_cost(work(n, candidate_search=candidate_search, threads=threads), kept)
     rows = n // 2 if look == "e" else n
     elements, products = (kept + pool, 2 * kept * pool) if look == "g" else (kept, 0)
     assert seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
@@ -99,7 +103,7 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
 def test_sets_grow_as_in_the_paper(partition_size, rounds):
     """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias aside)."""
     assume(partition_size % 2 == 0)
-    costs = rounds_cost(work(looking=Looking(rows=10**6)), partition_size, rounds, 0.5)
+    costs = rounds_cost(work(candidate_search=CandidateSearch(rows=10**6)), partition_size, rounds, 0.5)
     totals = [cost.kept - 1 + cost.candidates for cost in costs]
     expected = [partition_size * (2 - 0.5**k) for k in range(rounds)]
     assert totals == pytest.approx(expected, abs=rounds)
@@ -119,7 +123,7 @@ def settling(n, kept):
 def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows before two of them."""
     n, kept = 10**4, (1, 51, 76)
-    costs = rounds_cost(work(n, looking=Looking(rows=n)), 100, 3, 0.5)
+    costs = rounds_cost(work(n, candidate_search=CandidateSearch(rows=n)), 100, 3, 0.5)
     expected = [gram(n, m, 100)[1] + (residuals(n, m) if k else 0) for k, m in enumerate(kept)]
     expected[-1] += settling(n, 1 + int(0.5 * 175))
     assert [cost.pass_seconds for cost in costs] == pytest.approx(expected)
@@ -127,11 +131,11 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     assert sum(cost.passes for cost in rounds_cost(work(n), 100, 3, 0.5)) == 5
 
 
-@pytest.mark.parametrize("seen", [Seen(500), Seen(None, 0), Seen(None, 500)])
-def test_the_last_round_sees_all_rows(seen):
+@pytest.mark.parametrize("rows_used", [RowsUsed(500), RowsUsed(None, 0), RowsUsed(None, 500)])
+def test_the_last_round_sees_all_rows(rows_used):
     """Its columns, those that were kept too, come in one pass over all rows, and a residual pass follows."""
     n = 10**4
-    costs = rounds_cost(work(n, seen=seen), 100, 3, 0.5)
+    costs = rounds_cost(work(n, rows_used=rows_used), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
     assert (costs[-1].kept, costs[-1].candidates) == (76, 100)
     assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))
@@ -150,7 +154,7 @@ def levels_of(parts):
 def test_the_fits_of_every_level(n, partition_size):
     """As many as there are pairs; P candidates on each level with stop_fraction ½; one last fit of all rows."""
     assume(partition_size % 2 == 0 and partition_size <= n)
-    costs = levels_cost(work(n, seen=Seen(n)), partition_size, 0.5)
+    costs = levels_cost(work(n, rows_used=RowsUsed(n)), partition_size, 0.5)
     assert [cost.fits for cost in costs] == [*levels_of(-(-n // partition_size)), 1]
     assert {cost.candidates for cost in costs} == {partition_size}
     assert costs[-1].kept == 0
@@ -173,17 +177,17 @@ def test_levels_cost_what_their_fits_cost():
     assert last.passes == 3
 
 
-@pytest.mark.parametrize("seen", [Seen(2000), Seen(None, 2000)])
+@pytest.mark.parametrize("rows_used", [RowsUsed(2000), RowsUsed(None, 2000)])
 @pytest.mark.parametrize("strategy", ["rounds", "levels"])
-def test_a_bounded_likelihood_is_linear_in_rows(seen, strategy):
+def test_a_bounded_likelihood_is_linear_in_rows(rows_used, strategy):
     """Fixed P: doubling the rows doubles fits and seconds; with all rows in each fit seconds rise fourfold."""
     P = 100
 
-    def seconds(n, seen):
-        w = work(n, seen=seen)
+    def seconds(n, rows_used):
+        w = work(n, rows_used=rows_used)
         costs = levels_cost(w, P, 0.5) if strategy == "levels" else rounds_cost(w, P, n // P, 0.5)
         return sum(cost.pass_seconds + cost.solve_seconds for cost in costs)
 
-    assert seconds(160_000, seen) / seconds(80_000, seen) == pytest.approx(2, rel=0.02)
+    assert seconds(160_000, rows_used) / seconds(80_000, rows_used) == pytest.approx(2, rel=0.02)
     full = [sum(c.gram_flops for c in levels_cost(work(n), P, 0.5)) for n in (80_000, 160_000)]
     assert full[1] / full[0] == pytest.approx(4, rel=0.02)

@@ -14,7 +14,7 @@ from partirvm.planning.memory import (
     augment_bytes,
     augment_rows,
     batch_elements,
-    most_columns,
+    max_columns_within,
     pool_columns,
     step_bytes,
 )
@@ -88,7 +88,7 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
         ).peak
         <= budget
     ]
-    found = most_columns(shape, candidates, threads, budget, held_out=held_out, whole=whole)
+    found = max_columns_within(shape, candidates, threads, budget, held_out=held_out, whole=whole)
     assert found == max(fitting, default=0)
 
 
@@ -130,7 +130,7 @@ def test_a_batch_is_no_larger_than_all_fits_together():
 def test_a_whole_pass_needs_more(held_out):
     """All columns at once: statistics of (M + P)² instead of (M + P)·P on their way up the sum."""
     shape = DataShape(10**6, 4, 1, 8192)
-    most = [most_columns(shape, 100, 2, 200 << 20, held_out=held_out, whole=whole) for whole in (False, True)]
+    most = [max_columns_within(shape, 100, 2, 200 << 20, held_out=held_out, whole=whole) for whole in (False, True)]
     assert most[1] < most[0]
 
 
@@ -138,7 +138,7 @@ def test_a_whole_pass_needs_more(held_out):
 def test_a_pool_stands_beside_the_kept_columns_though_a_pass_brings_all(outputs):
     """The panels of a pool's pass hold M + Q columns; its statistic is smaller than that of all columns."""
     shape, P, Q, budget = DataShape(10**6, 4, 1, 8192, outputs, classes=True), 100, 400, 400 << 20
-    most = most_columns(shape, P, 2, budget, pool=Q, whole=True)
+    most = max_columns_within(shape, P, 2, budget, pool=Q, whole=True)
     M = most - P
     step = step_bytes(shape, 0, most, 2, pool=pool_columns(Q, M))
     assert step.peak <= budget

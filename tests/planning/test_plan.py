@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import NOT_LOOKING, Looking, Rates
+from partirvm.planning.cost import RANDOM_SEARCH, CandidateSearch, Rates
 from partirvm.planning.keeping import choose
 from partirvm.planning.make_plan import Method, affordable, make_plan, weighing_all
 from partirvm.planning.memory import ALLOWANCE, DataShape, batch_elements, step_bytes
@@ -28,13 +28,15 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    looking = changes.pop("looking", NOT_LOOKING)
+    candidate_search = changes.pop("candidate_search", RANDOM_SEARCH)
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_threads", "shrink_partition") if name in changes}
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
-    seen, last = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows]
+    fit_rows, last = FIT_ROWS[request.fit_rows], FIT_ROWS[request.last_rows]
     schedule = STRATEGIES[request.strategy].schedule
-    method = Method(schedule, seen.seen(request, shape.n_rows), seen.whole and last.whole, looking)
+    method = Method(
+        schedule, fit_rows.rows_used(request, shape.n_rows), fit_rows.whole and last.whole, candidate_search
+    )
     return make_plan(shape, machine, RATES, request, method, **rest)
 
 
@@ -57,8 +59,8 @@ def test_a_plan_says_it_all():
         "P was held to 500",
     ):
         assert part in text, part
-    assert "no limit set" not in text
-    assert "10 rounds (no limit set; as many assumed)" in str(plan_of(max_rounds=None))
+    assert "an assumption" not in text
+    assert "10 rounds (an assumption: max_rounds is not set)" in str(plan_of(max_rounds=None))
     assert "3 workers × 2 threads" in str(plan_of(machine=Machine(2, 150 << 20, 1 << 30, workers=3)))
 
 
@@ -126,7 +128,7 @@ def test_candidates_are_held_by_the_most_vectors():
     """No more than max_vectors candidates ever join: what they need is what is asked for."""
     plan = plan_of(partition_size=2500, max_vectors=10)
     assert plan.partition_size == 10
-    assert "P held to 10 by max_vectors" in str(plan)
+    assert "partition size lowered to 10 because of max_vectors" in str(plan)
 
 
 def test_a_partition_that_was_left_open_is_held_by_memory():
@@ -137,7 +139,7 @@ def test_a_partition_that_was_left_open_is_held_by_memory():
     plan = plan_of(machine=machine, partition_size=4000, shrink_partition=True)
     assert 50 <= plan.partition_size < 4000
     assert plan.max_columns >= 2 * plan.partition_size + 1
-    assert f"P held to {plan.partition_size} by the memory limit" in str(plan)
+    assert f"partition size lowered to {plan.partition_size} because of the memory limit" in str(plan)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +200,10 @@ def test_the_heuristic_is_told():
     plan = replace(plan_of(partition_size=45, max_vectors=30), sparseness=SPARSENESS)
     text = str(plan)
     assert "heuristic   P = 45 by sparseness: 27 of 222 random rows became vectors (ρ = 0.122)\n" in text
-    assert "note        P held to 30 by max_vectors" in text
+    assert "note        partition size lowered to 30 because of max_vectors" in text
     found = plan.to_json()
     assert (found["rho"], found["rho_rows"], found["partition_size"]) == (pytest.approx(27 / 222, abs=1e-4), 222, 30)
-    assert "P held to 30 by max_vectors" in found["notes"]
+    assert "partition size lowered to 30 because of max_vectors" in found["notes"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_candidates_are_held_where_partitions_join_whole(strategy, most):
     """max_vectors = 81: half of it where as many that were kept must have room beside a partition; basic has no P."""
     plan = plan_of(shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81)
     assert plan.partition_size == most
-    assert plan.notes == (() if strategy == "basic" else (f"P held to {most} by max_vectors",))
+    assert plan.notes == (() if strategy == "basic" else (f"partition size lowered to {most} because of max_vectors",))
     assert len(plan.rounds) == 1 or strategy != "basic"
 
 
@@ -238,7 +240,7 @@ def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newto
         shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, classes=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),
         partition_size=candidates,
-        looking=Looking(0, pools * candidates),
+        candidate_search=CandidateSearch(0, pools * candidates),
         held_out=held_out,
     )
     spare = plan.room(plan.columns)
@@ -260,5 +262,5 @@ def test_weighing_all_rows_takes_the_memory_of_a_fit_of_all():
     assert whole.seconds - plan.seconds == pytest.approx(
         4 * (3000 * (1e-7 + 3001 * (2e-9 + 3001e-10)) / 2 + 3001**3 * 1e-10), rel=1e-9
     )
-    with pytest.raises(MemoryLimitError, match=r"weighs all 20,000 rows.* needs .* limit is 4 GiB.*'gain'"):
+    with pytest.raises(MemoryLimitError, match=r"fits all 20,000 rows.* needs .* limit is 4 GiB.*'gain'"):
         weighing_all(replace(plan, shape=DataShape(20_000, 8, 1, 16384)), RATES, held_out=False)

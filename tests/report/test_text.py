@@ -104,7 +104,7 @@ def test_a_plan_in_two_lines():
         "36,000 rows × 8 features in 18 tiles; working-set, 500 candidates per round, up to 9 rounds\n"
         "2 threads, about 300 MiB of 512 MiB memory, about 1 min 20 s"
     )
-    assert "until the evidence is flat" in plan_line(plan(max_rounds=None))
+    assert "until the evidence stops rising" in plan_line(plan(max_rounds=None))
     assert "basic, all rows at once\n" in plan_line(plan(strategy="basic"))
     assert "3 workers of 2 threads" in plan_line(plan(workers=3))
     assert plan_line(plan(notes=["P held to 500", "two"])).splitlines()[2:] == ["note: P held to 500", "note: two"]

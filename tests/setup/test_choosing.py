@@ -17,20 +17,20 @@ from partirvm.kernels import Gaussian, Polynomial
 from partirvm.likelihoods.gaussian_passes import GramPass, ResidualPass
 from partirvm.likelihoods.laplace_passes import LogisticPass
 from partirvm.setup import choosing
-from partirvm.setup.choosing import EACH, FOLDS, ONE, WIDTHS, choice_of, choose, deal, per_feature
+from partirvm.setup.choosing import EACH, FOLDS, ONE, WIDTHS, choice_of, choose, per_feature, stratified_folds
 from partirvm.setup.evaluation import losses
-from partirvm.setup.kernel_search import asked
+from partirvm.setup.kernel_search import learning_options
 from partirvm.strategies.incremental import Basic
 from partirvm.strategies.problem import Options
 
 
-def chosen(X, y, w=None, K=0, kernel=None, rehearse=False, most=np.inf, told=None):
+def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
     """The last line of history, the kernel, and all passes that were made; it begins at one gamma, 1/d unless given."""
     problem, lines, passes = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K), [], Passes(most)
-    ask, options = asked(len(X), classes=problem.classifies), Options(len(X), "random")
+    learning, options = learning_options(len(X), classes=problem.classifies), Options(len(X), "random")
     heard = [] if told is None else told
     with sample_of(X, y, w, passes=passes, lines=lines, best=heard) as sample:
-        found = choose(sample, problem, ask, options, rehearse=rehearse)
+        found = choose(sample, problem, learning, options, all_candidates=all_candidates)
     assert found.spec() == lines[-1].kernel
     assert heard[-1] == found
     return lines[-1], found, passes
@@ -66,7 +66,7 @@ def test_classes_are_dealt_evenly_and_judged_by_log_loss():
     """Two of four features part the classes; those off are the others; the log loss is below that of the shares."""
     X, f = arm(240, 4, seed=3, noise=0.05)
     codes = (f > np.quantile(f, 0.7)).astype(float)
-    assert [int(codes[fold].sum()) for fold in deal(problem_of(X, codes, K=2), 0)] == pytest.approx(
+    assert [int(codes[fold].sum()) for fold in stratified_folds(problem_of(X, codes, K=2), 0)] == pytest.approx(
         [72 / FOLDS] * FOLDS, abs=1
     )
     line, kernel, seen = chosen(X, codes, K=2)
@@ -101,10 +101,10 @@ def test_where_all_rows_are_candidates_that_fit_is_judged(K):
     """The error of the best width is that of basic fits at it, cross-validated over the same folds."""
     X, f = arm(60, 2, seed=7)
     y = (f > 0.2).astype(float) if K else f - f.mean()
-    line, _, seen = chosen(X, y, K=K, rehearse=True)
+    line, _, seen = chosen(X, y, K=K, all_candidates=True)
     choice, problem = line.choice, problem_of(X, y, K=K)
     total = 0.0
-    for fold in deal(problem, 0):
+    for fold in stratified_folds(problem, 0):
         kept = np.setdiff1d(np.arange(60), fold)
         journal, executor, source = MemoryJournal(), LocalExecutor(1), ArraySource(X[kept], y[kept])
         source.columns = replace(source.columns, classes=(0, 1) if K else None)
@@ -162,15 +162,15 @@ def test_enough_rows_are_held_out(monkeypatch):
     assert line.choice["rows"] == 40
 
 
-@pytest.mark.parametrize("rehearse", some([False, True], {True}))
-def test_a_stop_ends_it(rehearse):
+@pytest.mark.parametrize("all_candidates", some([False, True], {True}))
+def test_a_stop_ends_it(all_candidates):
     """Whatever was done before; the best kernel so far was told: of the folds at first, then of all rows."""
     X, y = arm(60, 3)
-    _, found, whole = chosen(X, y, rehearse=rehearse)
+    _, found, whole = chosen(X, y, all_candidates=all_candidates)
     for most in np.linspace(0, len(whole.made) - 2, 5).astype(int).tolist():
         told = []
         with pytest.raises(Stopped):
-            chosen(X, y, rehearse=rehearse, most=most, told=told)
+            chosen(X, y, all_candidates=all_candidates, most=most, told=told)
         assert len(told[-1].gamma) in (1, 3)
     assert told[-1].gamma == pytest.approx(found.gamma, rel=0.5)
 

@@ -16,7 +16,7 @@ from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.likelihoods.slope_passes import SlopePass
 from partirvm.options import names
 from partirvm.setup.evaluation import first_tied
-from partirvm.setup.kernel_search import Ask, Stage, asked, learn
+from partirvm.setup.kernel_search import LearningOptions, Stage, learn, learning_options
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options
 
@@ -24,13 +24,13 @@ from partirvm.strategies.problem import Options
 def learned(X, y, w=None, rows=None, prior="flat", seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
     problem, lines = problem_of(X, y, **about), []
-    ask = asked(rows or len(X), classes=problem.classifies, prior=prior)
+    learning = learning_options(rows or len(X), classes=problem.classifies, prior=prior)
     if centres is not None:
-        ask = replace(ask, centres=min(centres, ask.centres))
+        learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
     numbers, heard = posterior_rows(problem, options, "sample", problem.empty), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, best=heard) as sample:
-        found = learn(sample, problem, ask, seed)
+        found = learn(sample, problem, learning, seed)
     assert found == heard[-1] == kernel_from_spec(lines[-1].kernel)
     return [{**asdict(line), "kernel": kernel_from_spec(line.kernel)} for line in lines]
 
@@ -212,7 +212,7 @@ def test_blocks_are_evaluated_once_for_each_kernel(K):
     for room in (0, 1 << 20):
         lines[room] = []
         with sample_of(X, (y > 0).astype(float) if K else y, room=room, threads=2, lines=lines[room]) as sample:
-            learn(sample, problem, asked(150, classes=bool(K)), 0)
+            learn(sample, problem, learning_options(150, classes=bool(K)), 0)
             fetched = sample._blocks.fetched
         assert (fetched.kept >= fetched.evaluated > 0) == bool(room)
     assert repr(lines[0]) == repr(lines[1 << 20])
@@ -229,7 +229,7 @@ def test_where_it_begins():
 
 def test_how_many_centres():
     """At most 0.4 of the rows of numbers and 0.25 of classes, 300 to begin with, 500 after growth; one at least."""
-    assert asked(10**6, classes=False) == Ask(300, 500)
-    assert asked(1000, classes=False) == Ask(300, 400)
-    assert asked(1000, classes=True) == Ask(250, 250)
-    assert asked(2, classes=True).centres == 1
+    assert learning_options(10**6, classes=False) == LearningOptions(300, 500)
+    assert learning_options(1000, classes=False) == LearningOptions(300, 400)
+    assert learning_options(1000, classes=True) == LearningOptions(250, 250)
+    assert learning_options(2, classes=True).centres == 1

@@ -61,9 +61,9 @@ def measured(rows, vectors):
         (6144, 8, 100, 134, 134, []),
         (6144, 8, 190, 222, 222, []),
         (6144, 32, 100, 267, 267, []),
-        (1000, 4, 20, 32, 13, ["P raised from 13 to 32: auto takes 32 at least"]),
-        (40_000, 100, 190, 1000, 2000, ["P held to 1,000: auto takes 1,000 at most"]),
-        (40, 250, 190, 40, 100, ["P held to 40: there are no more rows"]),
+        (1000, 4, 20, 32, 13, ["partition size raised from 13 to 32, the minimum of 'auto'"]),
+        (40_000, 100, 190, 1000, 2000, ["partition size lowered to 1,000, the maximum of 'auto'"]),
+        (40, 250, 190, 40, 100, ["partition size lowered to 40, the number of rows"]),
         (10_000, 10, 220, 317, 317, ["nearly every row became a vector: the kernel is probably too narrow"]),
     ],
 )

@@ -50,8 +50,8 @@ class ClassSimulator(Simulator):
             case Newton():
                 course = instruction.begun()
                 while course.reason is None:
-                    self.logistic.append(course.wanted)
-                    course = course.heard(self._logistic(course.wanted))
+                    self.logistic.append(course.next_pass)
+                    course = course.advance(self._logistic(course.next_pass))
                 return Solved(course.fit, course.reason)
             case LogisticPass():
                 return Passed(self._logistic(instruction))

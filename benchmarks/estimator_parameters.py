@@ -1,4 +1,4 @@
-"""Convert options with flat names to parameters of an estimator, for benchmarks and tests."""
+"""Conversion of options with flat names to parameters of an estimator, for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
     "noise_variance": ((Noise,), Noise),
     "kernel": (FAMILIES, Gaussian),
 }
-"""Values that may stand for an option, and which of them where it is left open."""
+"""The classes of values of each option, and the class used if the option is not given."""
 
 
 def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator that ask for options of the table: the inverse of ``flat``.
+    """Convert options of the option table to parameters of an estimator: the inverse of ``flat``.
 
-    Where a strategy, a solver or a kernel is left open, its options go into a working set, the automatic solver or a
-    Gaussian kernel. An option that the named strategy, solver or rows do not have is left as it is, and no parameter of
-    an estimator.
+    If no strategy, solver or kernel is given, their options go into a working set, the automatic solver or a Gaussian
+    kernel. If the named strategy, solver or fit rows do not have an option, the option remains in the result under its
+    flat name, although estimators do not accept this name.
 
     >>> grouped({"noise_prior": (1.0, 2.0), "updates": "em", "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
     {'tol': 1e-09, 'solver': Auto(updates='em', max_iterations=None), 'noise_variance': Noise(prior=(1.0, 2.0)), \
