@@ -106,7 +106,8 @@ class PredictsNumbers(Updatable):
         Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
         stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
         values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
-        takes. Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if it has other features.
+        takes. Of T independent targets (n, T, n_samples). Raises ``DataError`` or ``ValueError`` if X has other
+        features.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

@@ -113,7 +113,7 @@ def model(columns, targets=1, classes=0):
     mean = rng.normal(size=columns if targets == 1 else (columns, targets))
     noise = 0.3 if targets == 1 else np.full(targets, 0.3)
     return Model(
-        design, mean, root[0] if targets == 1 else root, np.ones(columns), noise, 0.0, 9, Columns(tuple("abc"))
+        design, mean, root[0] if targets == 1 else root, np.ones(columns), noise, noise, 0.0, 9, Columns(tuple("abc"))
     )
 
 

@@ -69,7 +69,12 @@ def test_a_model_comes_back_bit_for_bit(location, m, bias):
     assert found.design.kernel == model.design.kernel
     assert found.design.bias == bias
     assert found.design.basis == model.design.basis
-    assert (found.noise_variance, found.log_evidence, found.n_rows) == (0.1 + 0.2, 0.7, -123.456789012345678, 10**7)
+    assert (found.noise_variance, found.evidence_noise, found.log_evidence, found.n_rows) == (
+        0.1 + 0.2,
+        0.7,
+        -123.456789012345678,
+        10**7,
+    )
     assert found.columns == model.columns
     X = np.random.default_rng(1).normal(size=(20, 3))
     for one, other in zip(found.predict(X), model.predict(X), strict=True):

@@ -67,7 +67,7 @@ def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
     bias = model.predictive.root[0] @ model.predictive.root[0] * model.design.scaling.t_scale[0] ** 2
     variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
     assert far.sum() > 5
-    np.testing.assert_allclose(found["std"][far], np.sqrt(model.noise_variance + bias + variance), rtol=1e-6)
+    np.testing.assert_allclose(found["std"][far], np.sqrt(model.predictive.noise_variance + bias + variance), rtol=1e-6)
 
 
 @pytest.mark.parametrize("most", [240, 480, 10_000])
