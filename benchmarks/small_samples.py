@@ -2,7 +2,7 @@
 
     python -m benchmarks.small_samples --data DIR [--rows 200 400 700] [--seeds 10] [--sets NAME …] [--output FOLDER]
 
-``RVMRegressor()`` with defaults, once with the Gaussian and once with the Matérn 5/2 kernel, is fitted to random rows of
+``RVMRegressor()`` with defaults, with the Gaussian and with the Matérn 5/2 kernel, is fitted to random rows of
 each set and predicts up to 4,000 others. A line of the table is a mean over the seeds:
 
 coverage       fraction of targets inside ``predict_interval(X, 0.95)``: mean, least and largest of the seeds
