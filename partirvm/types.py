@@ -15,6 +15,9 @@ Int = NDArray[np.int64]
 LEARNING_ROWS = 8000
 """Maximum number of rows that a kernel is learned from: more rows hardly change it."""
 
+LEFT_OUT_ROWS = 50_000
+"""Maximum number of rows that are left out of a fit, to estimate its uncertainty; of more rows a sample."""
+
 PANEL_ROWS = 2048
 """Rows whose design block is held at once. Part of the arithmetic of a pass: another number changes the rounding."""
 

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.drawing import uniform
 from partirvm.core.uncertainty import quantile
+from partirvm.types import LEFT_OUT_ROWS
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -61,9 +62,6 @@ DOUBTFUL = 30.0
 
 Without noise a few vectors that carry a smooth function have substitutes that are nearly perfect.
 """
-
-SAMPLE_ROWS = 50_000
-"""Number of rows that are left out of a fit to more rows: quantiles need no more."""
 
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
 """Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
@@ -226,9 +224,9 @@ def _pooled(z: Float, centres: Bool) -> Float:
 
 
 def sampled_rows(n_rows: int) -> Int | None:
-    """Numbers of the rows to leave out, increasing: one at random of each of ``SAMPLE_ROWS`` strata; None for all."""
-    if n_rows <= SAMPLE_ROWS:
+    """Numbers of the rows to leave out, increasing: one at random of each of ``LEFT_OUT_ROWS`` strata; None for all."""
+    if n_rows <= LEFT_OUT_ROWS:
         return None
-    edges = np.arange(SAMPLE_ROWS + 1, dtype=np.int64) * n_rows // SAMPLE_ROWS
+    edges = np.arange(LEFT_OUT_ROWS + 1, dtype=np.int64) * n_rows // LEFT_OUT_ROWS
     width = np.diff(edges)
     return edges[:-1] + np.floor(uniform(edges[:-1], (0, 0)) * width).astype(np.int64)

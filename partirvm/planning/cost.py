@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from partirvm.types import LEFT_OUT_ROWS
+
 NEWTON_PASSES = 25
 """Expected number of passes of a classification fit."""
 
@@ -196,7 +198,7 @@ def levels_cost(work: Work, partition_size: int, stop_fraction: float) -> list[R
 
 
 def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of convergence, and of residuals and leave-one-out errors of all rows.
+    """Add to ``last`` the cost of convergence, of residuals of all rows, and of leave-one-out errors of some.
 
     Residuals and leave-one-out errors share one reading of the rows. Each evaluates a block of the ``kept`` columns;
     the leave-one-out errors multiply the block by a triangular factor R.
@@ -204,7 +206,9 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     if work.outputs:
         return last
     rates = work.rates
-    seconds = work.n_rows * (rates.read + 2 * kept * rates.element + 2.0 * kept**2 / rates.product) / work.threads
+    left_out = min(work.n_rows, LEFT_OUT_ROWS)
+    residuals = work.n_rows * (rates.read + kept * rates.element)
+    seconds = (residuals + left_out * (kept * rates.element + 2.0 * kept**2 / rates.product)) / work.threads
     more = (LAST_ITERATIONS - ITERATIONS) * iteration_seconds(work, columns)
     return replace(
         last,

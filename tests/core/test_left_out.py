@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from partirvm.core.left_out import SAMPLE_ROWS, Calibration, LeftOut, sampled_rows
+from partirvm.core.left_out import Calibration, LeftOut, sampled_rows
 from partirvm.errors import UsageError
+from partirvm.types import LEFT_OUT_ROWS
 
 N, M = 20, 6
 
@@ -146,10 +147,10 @@ def test_a_kernel_that_covers_single_rows_only():
 
 def test_many_rows_are_sampled():
     """One row of each stratum, all of them if there are few."""
-    assert sampled_rows(SAMPLE_ROWS) is None
-    rows = sampled_rows(7 * SAMPLE_ROWS + 3)
-    assert len(rows) == SAMPLE_ROWS
+    assert sampled_rows(LEFT_OUT_ROWS) is None
+    rows = sampled_rows(7 * LEFT_OUT_ROWS + 3)
+    assert len(rows) == LEFT_OUT_ROWS
     assert (np.diff(rows) > 0).all()
-    edges = np.arange(SAMPLE_ROWS + 1) * (7 * SAMPLE_ROWS + 3) // SAMPLE_ROWS
+    edges = np.arange(LEFT_OUT_ROWS + 1) * (7 * LEFT_OUT_ROWS + 3) // LEFT_OUT_ROWS
     assert ((edges[:-1] <= rows) & (rows < edges[1:])).all()
     assert len(np.unique((rows - edges[:-1])[:100])) == 7
