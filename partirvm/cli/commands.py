@@ -36,14 +36,14 @@ def partirvm() -> None:
       partirvm fit trips.zarr jobs/run1 --memory-limit 2GiB
       partirvm predict jobs/run1 new.zarr predictions.csv
 
-    The first turns a table into DATA, a Zarr folder of checked and shuffled rows. The second trains a model tile by
-    tile, under the memory limit, and keeps it in the folder JOB. The third writes a mean and a standard deviation for
-    every row, or the probability of every class where DATA were made with --classes. In between, `plan` tells what a
-    fit would cost, and `evaluate` measures a model on data that it has not seen. `partirvm demo` shows it all in a
+    The first step turns a table into DATA, a Zarr folder of checked and shuffled rows. The second step trains a model
+    tile by tile, under the memory limit, and saves it in the folder JOB. The third step writes a mean and a standard
+    deviation for every row, or the probability of every class if DATA were made with --classes. `plan` prints what a
+    fit would cost, and `evaluate` scores a model on rows that the fit did not use. `partirvm demo` runs all steps in a
     few minutes.
 
-    A fit can be stopped early, its model used, and the fit resumed later, even after a crash; on a Dask cluster it runs
-    on by itself, and can be watched from anywhere that sees the folder JOB.
+    A fit can be stopped early, its model used, and the fit resumed later, even after a crash. On a Dask cluster the fit
+    continues when this process ends, and any machine that can read the folder JOB can show its progress.
     """
 
 
@@ -63,11 +63,11 @@ for command in job_commands.COMMANDS:
 )
 @options.quiet
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
-    """Learn a landscape: real data, all steps, one picture.
+    """Run all steps on a landscape, and draw a picture.
 
-    Trains on the elevation model that matplotlib bundles, 138,632 cells of longitude and latitude with their height in
-    metres, and draws the terrain, the prediction, its standard deviation and the relevance vectors. Takes two to
-    four minutes on two cores, and prints the command that each step stands for.
+    The data are the elevation model that matplotlib bundles: 138,632 cells with longitude, latitude and height in
+    metres. The picture shows the terrain, the prediction, its standard deviation and the relevance vectors. The demo
+    takes two to four minutes on two cores, and prints the command of each step.
 
     \b
     Example:
@@ -126,18 +126,18 @@ def ingest(
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
-    Missing values, text where numbers should be, whole numbers beyond 2^53 that double precision would round and the
-    like are refused with their place. Labels of classes and categories may be any text or integer. CSV is UTF-8 with
-    commas and a header. Predictions come back in
-    the order that the rows have in SOURCE.
+    Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
+    or whole numbers beyond 2^53, which double precision would round. Labels of classes and categories may be any text
+    or integer. CSV files must be UTF-8 with commas and a header. Predictions have the order of the rows in SOURCE.
 
-    Several targets get one set of vectors in a fit, with weights and a noise of each. They are columns of a table, or
-    the columns y0, y1, … of a two-dimensional y.
+    Several targets share one set of relevance vectors; each target has its own weights and noise. The targets are
+    columns of a table, or the columns y0, y1, … of a two-dimensional y.
 
-    With --append the rows go after those of DATA that are there: `update` then goes on with a job of these.
+    With --append the new rows are written after the existing rows of DATA. `update` then continues a job that was
+    fitted to DATA.
 
-    New rows need no target: with --like and the DATA of the training, a SOURCE that lacks it makes unlabelled DATA,
-    which `predict` takes. `fit` and `evaluate` refuse them.
+    Rows for prediction need no target: with --like and the training DATA, a SOURCE without the target makes unlabelled
+    DATA. `predict` accepts unlabelled DATA; `fit` and `evaluate` refuse them.
 
     \b
     Examples:
@@ -314,25 +314,26 @@ def predict(
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
-    OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
-    standard deviation of a new measurement of it, noise included; of several targets mean_TARGET of each, then
-    std_TARGET of each. A model of classes writes label, the most probable
-    class, and p_CLASS, the probability of every class in their order. With --interval follow lower and upper, between
-    which a new measurement lies with that probability, or of classes lower_CLASS and upper_CLASS, between which the
-    probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
-    that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
-    rows, where trips.zarr are the DATA of the training.
+    The ending of OUTPUT decides its format: .zarr, .parquet or .csv. For a regression the columns are mean, the
+    expected target, and std, the standard deviation of a new measurement with its noise; for several targets mean_TARGET for
+    each target, then std_TARGET for each. For a classification the columns are label, the most probable class, and
+    p_CLASS, the probability of each class. --interval adds the columns lower and upper: a new measurement lies between
+    them with the given probability. For a classification it adds lower_CLASS and upper_CLASS, the ends of a credible
+    interval for the probability of each class. Row i of OUTPUT belongs to row i of the table from which DATA were made.
+    DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes DATA from new rows, where trips.zarr
+    are the training DATA.
 
-    Labels are written as they are, in CSV between quotation marks. A label such as =1+1 is text for a program, but a
-    spreadsheet would calculate it: import the column as text there, or write .parquet.
+    CSV files have labels between quotation marks. Spreadsheets calculate a label such as =1+1: import its column as
+    text, or write .parquet.
 
-    OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
-    such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
-    A folder that nobody will go on with can be deleted. What is done already is left alone.
+    OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
+    such as .predictions.csv.partial. After Ctrl-C, a kill or the loss of the cluster, the same command continues from
+    this folder. Delete the folder if the command will not be repeated. An OUTPUT that is already complete, from the
+    same model and DATA, is not written again.
 
-    Far from all relevance vectors std falls back to that of the noise. With --augment TRAIN_DATA, which must be the
-    DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 1,920 rows, or fewer where
-    memory is short, this takes a pass over TRAIN_DATA. It is for targets that are numbers.
+    Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
+    grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to.
+    Each 1,920 rows, or fewer if memory is short, take a pass over TRAIN_DATA. Only regressions support --augment.
 
     \b
     Examples:

@@ -1,8 +1,9 @@
-"""Ctrl-C and polite kills. During a fit the first asks it to stop and keep its model, the second stops it at once.
+"""Handling of Ctrl-C and SIGTERM.
 
-A signal may arrive inside a write to stderr, where another write is an error (``reentrant call``): the handler counts,
-and the message is printed by the fit when it polls. Once a command has heard that it has to end, further signals are
-ignored, so that it ends with its own message and status.
+During a fit the first signal requests a stop that keeps the model, and the second one stops the fit at once. A signal
+may arrive inside a write to stderr, where another write is an error (``reentrant call``). So the handler only counts
+signals, and the fit prints the message at its next poll. After a command has received a signal that ends it, further
+signals are ignored, so that the command ends with its own message and exit status.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """For the length of a command: the first Ctrl-C or polite kill raises ``KeyboardInterrupt``, others are ignored.
+    """Signal handling during a command: the first Ctrl-C or SIGTERM raises ``KeyboardInterrupt``, others are ignored.
 
-    So what is half-written gets removed. A process that is ``alone`` with the command goes on ignoring them until it
-    exits: Python's own handlers would print a traceback, and change the status. Else the earlier handlers come back.
+    The exception lets the command remove files that are half-written. With ``alone`` the process runs only this
+    command, and signals stay ignored until the process exits: the handlers of Python would print a traceback and change
+    the exit status. Without ``alone`` the earlier handlers return after the command.
     """
 
     def __init__(self, *, alone: bool) -> None:

@@ -63,7 +63,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
             for line in lines:
                 echo(line)
     except KeyboardInterrupt:
-        echo(f"stopped looking; {job} goes on", err=True)
+        echo(f"stopped following the job; {job} is still running", err=True)
         return ExitStatus.DONE
     found = opened.progress()
     show(found, "\n" + as_flags(status_text(found)), as_json)
@@ -119,7 +119,7 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
     except TimeoutError as error:
         raise JobFailedError(str(error)) from error
     except KeyboardInterrupt:
-        echo(f"stopped waiting; {job} goes on", err=True)
+        echo(f"stopped waiting for the job; {job} is still running", err=True)
         return ExitStatus.FAILED
     found = opened.progress()
     show(found, as_flags(status_text(found)), as_json)
@@ -168,7 +168,7 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
 def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
     found = opened.progress()
     if status == "aborting":
-        show(found, f"{job}: asked to end", as_json, f"partirvm wait {job}")
+        show(found, f"{job}: the request to end the job is stored", as_json, f"partirvm wait {job}")
         return
     show(found, f"{job} is {found['status']}. {found['advice']}", as_json)
 

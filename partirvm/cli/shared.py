@@ -86,15 +86,15 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
             if not (begun or resumed) or not _there(job):
                 raise
             usable = jobs.Job(job).store.has_model()
-            has = "the model of the last round that was finished" if usable else "no model yet"
-            progress.note(f"stopped at once; {job} holds {has}, and can go on: partirvm resume {job}")
+            has = "the model of the last finished round" if usable else "no model yet"
+            progress.note(f"stopped at once; {job} holds {has}. Continue with: partirvm resume {job}")
             return ExitStatus.ABORTED if usable else ExitStatus.FAILED
     if fitted is None:
         return _done_elsewhere(job, as_json)
     if fitted.model is None:
         if jobs.Job(job).status().value == "cancelled":
             raise JobFailedError(f"{job} was cancelled: its model was discarded")
-        raise JobFailedError(f"{job} was ended before there was a model; it can go on: partirvm resume {job}")
+        raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
     plan = fitted.plan.to_json() if fitted.plan else jobs.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
     facts |= targets_json(fitted.model)

@@ -175,7 +175,7 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
     out, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
     assert out == ""
-    assert f"stopped at once; {job} holds the model of the last round" in err
+    assert f"stopped at once; {job} holds the model of the last finished round" in err
     opened = open_job(job)
     assert opened.status().value == "interrupted"
     assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
@@ -190,7 +190,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
     _, err = leaver.communicate(timeout=120)
-    assert (leaver.returncode, err) == (0, f"stopped looking; {job} goes on\n")
+    assert (leaver.returncode, err) == (0, f"stopped following the job; {job} is still running\n")
     seen = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
     assert re.search(r"^\d\d:\d\d:\d\d  running: by process \d+ on", seen, re.MULTILINE)
@@ -228,7 +228,7 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
         assert "Aborted: the model so far is usable." in out
     else:
         assert (status, out) == (4, "")
-        assert "was ended before there was a model" in err
+        assert "ended before it had a model" in err
 
 
 def test_of_two_resumes_at_once_one_finds_it_done(tour, stopped, cli, monkeypatch):
