@@ -43,7 +43,7 @@ def specification(
     }
 
 
-def asked_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
+def current_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
     """The parameters of the spec, with what was changed by those who resumed the job."""
     return Request(**{**spec["parameters"], **state_changes})
 
@@ -51,7 +51,7 @@ def asked_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Reques
 def require_allowed(store: JobStore, allow_code: bool) -> None:
     """Raise ``UsageError`` where a job names a function as its kernel or basis, and code is not allowed."""
     if not allow_code:
-        asked = asked_request(store.spec(), changes(store.events()))
+        asked = current_request(store.spec(), changes(store.events()))
         require_no_code((asked.kernel, asked.basis), store.location)
 
 

@@ -13,8 +13,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import (
-    asked_request,
     changes,
+    current_request,
     latest,
     places_of,
     require_allowed,
@@ -65,8 +65,8 @@ def requeue(
     try:
         events, spec = store.events(), store.spec()
         require_allowed(store, allow_code)
-        before = asked_request(spec, changes(events))
-        asked = check_parameters(asked_request(spec, {**changes(events), **changed}))
+        before = current_request(spec, changes(events))
+        asked = check_parameters(current_request(spec, {**changes(events), **changed}))
         changed = {key: getattr(asked, key) for key in changed}
         _check_resumable(location, fold(events), before, asked)
         same_sources([*events, moved], spec)
@@ -104,7 +104,7 @@ def requeue_grown(
         if restored is not None and stored is not None:
             packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
         grows = require_growable(location, packed, spec_now)
-        asked = asked_request(spec, changes(events))
+        asked = current_request(spec, changes(events))
         rounds = max_rounds
         if rounds is None:  # as many as the last update was given, or the fit
             rounds = next(
@@ -114,7 +114,7 @@ def requeue_grown(
         changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
         if in_order(grows) and asked.strategy != Incremental.name:
             changed["strategy"] = Incremental.name
-        check_parameters(asked_request(spec, {**changes(events), **changed}))
+        check_parameters(current_request(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "no process had begun it"})

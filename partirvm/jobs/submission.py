@@ -9,7 +9,7 @@ from typing import Any
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
-from partirvm.jobs.attempt import Fitted, announcer, begin, carry
+from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, address_of, require_shared
@@ -73,7 +73,7 @@ def fit(
                 store.record({"event": "queued", "reason": "submitted", "time": timer.since})
                 begin(store, client, time=timer.since)
                 state = fold(store.events())
-                fitted = carry(
+                fitted = run_attempt(
                     store,
                     state,
                     fit_spec,

@@ -28,7 +28,7 @@ def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpe
     raise UsageError(f"{location} cannot be updated: {why}; start a new job with all rows")
 
 
-def leads_on(about: dict[str, Any], n_rows: int) -> bool:
+def is_resumable(about: dict[str, Any], n_rows: int) -> bool:
     """Whether a run over so many rows can go on from this checkpoint: after the last fit only if there are new ones."""
     return not (about.get("final") and about["rows"] >= n_rows)
 

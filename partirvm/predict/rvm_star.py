@@ -26,7 +26,7 @@ from partirvm.core.residuals import Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
-from partirvm.jobs.places import asked_request, changes, difference, latest
+from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
@@ -197,7 +197,7 @@ def augmenting_of(
     if not isinstance(model, Model):
         raise UsageError(f"{store.location}: augment is for regression, but this is a model of classes: leave it out")
     events = store.events()
-    limit = asked_request(store.spec(), changes(events)).memory_limit
+    limit = current_request(store.spec(), changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 

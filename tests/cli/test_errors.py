@@ -56,7 +56,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: there is no such folder.*partirvm ingest"),
     "a folder that is no data": (("fit", "{folder}", "{new}"), r"no DATA here.*partirvm ingest"),
     "job in the way": (("fit", "{train}", "{job}"), r"job: there is something here.*--overwrite"),
-    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"this is not a job, it will not be overwritten"),
+    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job: it is not overwritten"),
     "unknown kernel": (("fit", "{train}", "{new}", "--kernel", "laplace"), r"kernel is 'laplace'; known: gaussian"),
     "no kernel's function": (("fit", "{train}", "{new}", "--kernel", "a b:c"), r"must be named as 'module:function'"),
     "no kernel's module": (("fit", "{train}", "{new}", "--kernel", "no_such:f"), r"'no_such' cannot be .*PYTHONPATH"),
