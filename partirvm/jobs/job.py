@@ -343,7 +343,7 @@ class Job:
         from partirvm.backends.detached import start
 
         place = absolute(self.location)
-        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # a job that overwrites this one has another key
+        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
         start(client, key, carry_out, place, attempt=state.attempt, allow_code=allow_code)
 
 

@@ -10,7 +10,7 @@ from partirvm.jobs.ending import POLL_SECONDS
 
 
 def test_somebody_looks_every_second():
-    """Between tiles and dense iterations at most every ``POLL_SECONDS`` seconds, each ``POLL`` seconds while one lasts."""
+    """Between tiles and dense iterations at most every ``POLL_SECONDS`` seconds; ``POLL`` seconds while one lasts."""
     assert POLL_SECONDS <= 1
     assert POLL <= 1
 

@@ -135,7 +135,7 @@ def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
     (tmp_path / "folder.zarr" / "thesis.txt").write_text("years of work")
     ingest(rows(50, seed=3), tmp_path / "other.zarr")
     for name in ("folder.csv", "folder.zarr", "other.zarr"):
-        with pytest.raises(ExistsError, match="not predictions"):
+        with pytest.raises(ExistsError, match="does not contain predictions"):
             predict.predict(job, str(data), str(tmp_path / name), overwrite=True)
     assert (tmp_path / "folder.zarr" / "thesis.txt").exists()
     assert as_source(str(tmp_path / "other.zarr")).n_rows == 50
