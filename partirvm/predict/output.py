@@ -95,9 +95,7 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     for given in inputs:
         local = Path(given.removeprefix("file://"))
         if ("://" not in given or given.startswith("file://")) and place.is_relative_to(local.resolve()):
-            raise UsageError(
-                f"output {output!r} would overwrite the input {given!r} or a part of it: choose another path"
-            )
+            raise UsageError(f"output {output!r} equals or lies inside the input {given!r}: choose another path")
     if path.exists():
         if not overwrite:
             raise ExistsError(f"{output} exists already: replace it with --overwrite")

@@ -305,7 +305,7 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     jobs.fit(data, str(tmp_path / "job"), ASKED)
     job = open_job(tmp_path / "job")
     assert job.abort() is Status.DONE
-    with pytest.raises(UsageError, match="remove the folder"):
+    with pytest.raises(UsageError, match="delete the folder"):
         job.cancel()
     for changed in ({}, {"max_rounds": 3}, {"max_rounds": 2}, {"max_vectors": 500}):
         with pytest.raises(UsageError, match="reached max_rounds = 3"):
