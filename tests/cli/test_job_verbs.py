@@ -152,7 +152,7 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     assert len(open_job(tour.job).store.events()) == events
     status, _, err = cli("cancel", tour.job)
     assert status == 2
-    assert "remove the folder" in err
+    assert "delete the folder" in err
 
 
 @pytest.mark.parametrize("verb", ["status", "wait", "abort", "cancel", "resume"])
