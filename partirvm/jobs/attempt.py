@@ -132,14 +132,14 @@ def carry_out(
                 )
             begin(store, client, 0 if restored is None else int(restored.about["history"]))
             events = store.events()
-            asked = check_parameters(current_request(job_spec, changes(events)))
+            request = check_parameters(current_request(job_spec, changes(events)))
             source, held_out = same_sources(events, job_spec)
             compare_versions(job_spec["versions"])
             executor, state = executor_for(client), fold(events)
-            requests, timer = Requests(store, state.attempt, aborted), timer_of(asked)
+            requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
             rows = None if restored is None else int(restored.about["rows"])
             try:
-                spec = decided(store, asked, source, executor, held_out, timer.after(requests), rows, allow_code)
+                spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allow_code)
             except StoppedError:
                 return _stopped(store, requests, history_of(state), timer)
             return run_attempt(
@@ -174,7 +174,7 @@ def _due(store: JobStore, attempt: int | None) -> bool:
 
 def decided(
     store: JobStore,
-    asked: Request,
+    request: Request,
     source: Source,
     executor: Executor,
     held_out: Source | None,
@@ -196,13 +196,13 @@ def decided(
             raise MissingDataError(
                 f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
             )
-        return resolve(source, asked, executor, held_out, interrupted)
+        return resolve(source, request, executor, held_out, interrupted)
     spec = FitSpec.unpack(stored)
-    if rows is None and any(getattr(asked, name) != getattr(spec.request, name) for name in LIMITS):
-        return resolve(source, asked, executor, held_out, interrupted)
+    if rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+        return resolve(source, request, executor, held_out, interrupted)
     if rows is not None and spec.problem.n_rows < source.n_rows:
-        return grow(spec.of_rows(rows), source, asked, executor, held_out, interrupted)
-    return resume_spec(spec, asked, source, executor)
+        return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
+    return resume_spec(spec, request, source, executor)
 
 
 def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Checkpoint:

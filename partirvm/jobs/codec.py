@@ -141,7 +141,9 @@ class _Reader:
         for name in (*values, *known):
             if (name in known) != (name in values):
                 has = "lacks" if name in known else "has"
-                raise FormatError(f"{kind.__name__} {has} the field {name!r}: another version of partirvm wrote it")
+                raise FormatError(
+                    f"{kind.__name__} {has} the field {name!r}: use the version of partirvm that wrote it"
+                )
         return kind(**{name: self.decode(value) for name, value in values.items()})
 
 
@@ -155,7 +157,7 @@ def plain(dtype: str) -> np.dtype[Any]:
 
 def _known(names: dict[str, Any], name: str, what: str) -> Any:
     if name not in names:
-        raise FormatError(f"the {what} {name!r} is unknown to this version of partirvm")
+        raise FormatError(f"the {what} {name!r} is unknown to this version of partirvm: use the version that wrote it")
     return names[name]
 
 

@@ -86,7 +86,7 @@ class Journal(Protocol):
         ...
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Add a line of history: plain JSON values."""
+        """Store a line of history, made of plain JSON values."""
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:

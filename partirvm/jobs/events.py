@@ -31,7 +31,7 @@ SERIES = "events"
 
 
 class EventLog:
-    """Appends to and reads the events in a job's folder."""
+    """A log that appends events to a job's folder and reads all events."""
 
     series = SERIES
 

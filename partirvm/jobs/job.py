@@ -29,7 +29,10 @@ POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
 
 GRACE = 25.0
-"""Seconds that a waiting caller gives a cluster to restart a lost driver: longer than the life of a lease."""
+"""Seconds without a driver after which a waiting caller treats a job on a cluster as ended.
+
+The value must exceed the expiry time of a lease.
+"""
 
 TRIES = 25
 """Retries when ending a job that another process is starting."""

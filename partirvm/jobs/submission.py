@@ -64,7 +64,7 @@ def fit(
         source.verify()
     with closing(executor_for(client)) as executor:
         try:
-            fit_spec = resolve(source, parameters, executor, held_out, timer.after(_asking(aborted)))
+            fit_spec = resolve(source, parameters, executor, held_out, timer.after(_interrupted_by(aborted)))
         except StoppedError as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
         spec = specification(source, held_out, validation, parameters)
@@ -93,7 +93,7 @@ def fit(
                 first = fit_spec.plan.schedule.unit
                 raise JobFailedError(f"aborted before the first {first} was done: {job} was not changed")
         except BaseException:
-            _discard_nothing_worth(store)
+            _discard_if_empty(store)
             raise
         finally:
             with suppress(LeaseError, StorageError):
@@ -103,11 +103,11 @@ def fit(
     return fitted
 
 
-def _asking(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
+def _interrupted_by(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
     return lambda: Termination.ABORTED if aborted is not None and aborted() else None
 
 
-def _discard_nothing_worth(store: JobStore) -> None:
+def _discard_if_empty(store: JobStore) -> None:
     """Remove a job that has neither a model nor a checkpoint, unless another process has taken its lease."""
     with suppress(LeaseError, StorageError):
         assert store.lease is not None
