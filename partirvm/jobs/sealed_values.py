@@ -51,8 +51,8 @@ def write_values(value: Any, location: str, kind: str, version: int) -> None:
 def read_values(location: str, kind: str, version: int, *, allow_code: bool = False) -> Any:
     """Return the value stored by ``write_values``.
 
-    Raises ``MissingDataError`` if the group or a part of the group is missing or damaged, ``FormatError`` if the group
-    has another kind or cannot be decoded, and ``NewerFormatError`` if a newer version wrote the group. Raises
+    Raises ``MissingDataError`` if the group or a part of the group is missing or damaged. Raises ``FormatError`` if the
+    group has another kind or cannot be decoded, and ``NewerFormatError`` if a newer version wrote the group. Raises
     ``UsageError`` if the value contains the spec of a named function (``kernels.functions``) and ``allow_code`` is
     false.
     """
