@@ -1,4 +1,4 @@
-"""Jobs: fits that leave a folder behind, from submission to the last resume. Names are loaded when first used."""
+"""Jobs are fits that are stored in a folder and can be resumed. Names are imported when first used."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Carrying a job out: with its lease, from its last checkpoint, to an end that its events tell.
+"""Run one attempt at a job: take the lease, resume from the last checkpoint, and record how the attempt ends.
 
-Whoever carries a job out writes ``running`` with the number of lines of history from which it goes on, ``plan``, then
-``fit`` lines, models and checkpoints, and in the end ``done``, ``aborted``, ``cancelled`` or ``failed``. A process that
-dies leaves no such end: the next one finds the lease free, writes ``interrupted``, and goes on. A cluster that breaks
-down while its driver lives is an interruption too: nothing is wrong with the job.
+An attempt records these events: ``running`` with the number of history lines at its checkpoint, ``plan``, the ``fit``
+lines, and finally ``done``, ``aborted``, ``cancelled`` or ``failed``. Models and checkpoints are saved between the
+``fit`` lines. A process that dies records no end: the next process takes the expired lease, records ``interrupted``
+and resumes the job. A cluster that fails while the driver is alive is recorded as ``interrupted`` too, because the job
+itself has no error.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from partirvm.data import Source
 from partirvm.errors import LeaseError, MissingDataError, StorageError
 from partirvm.jobs.checkpoint import pack, unpack
 from partirvm.jobs.driver import Checkpoint, Entry, MemoryJournal, Outcome, Watcher
-from partirvm.jobs.ending import Requests, end_as_asked, ending, history_of, kept_model, last_told, take_over
+from partirvm.jobs.ending import Requests, end_as_requested, ending, history_of, kept_model, last_lines, take_over
 from partirvm.jobs.places import (
-    asked_request,
     changes,
     compare_versions,
+    current_request,
     latest,
     require_allowed,
     same_sources,
@@ -31,7 +32,7 @@ from partirvm.jobs.places import (
 from partirvm.jobs.run import run
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.jobs.update import leads_on, with_new_rows
+from partirvm.jobs.update import is_resumable, with_new_rows
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
@@ -45,14 +46,15 @@ from partirvm.setup.timer import Timer
 from partirvm.storage.process_identity import Process
 
 TAKE_OVER_SECONDS = 40.0
-"""Seconds that a driver which takes over waits for the lease of one that hangs or is out of sight."""
+"""Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit leaves: its model (None if it was aborted before there was one), history, end and plan.
+    """The result of a fit: model, history, outcome and plan.
 
-    ``plan`` is None if it was aborted while it was planned.
+    ``model`` is None if the fit was aborted before it saved a model. ``plan`` is None if the fit was aborted during
+    planning.
     """
 
     model: AnyModel | None
@@ -62,9 +64,10 @@ class Fitted:
 
 
 class JobJournal(MemoryJournal):
-    """Writes to the job's folder what it also keeps in memory; ``announce`` hears each line of history.
+    """A journal that writes to the job's folder and also keeps the model and the history in memory.
 
-    Each checkpoint says of how many rows it is, and whether it is final.
+    ``announce`` is called with each line of history. The pointer of each checkpoint holds its number of rows and
+    whether the checkpoint is final.
     """
 
     def __init__(self, store: JobStore, history: list[Entry], announce: Callable[[Entry], None] | None = None) -> None:
@@ -82,7 +85,7 @@ class JobJournal(MemoryJournal):
             self._announce(entry)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        lines = len(self.history) - checkpoint.final  # where other fits follow the last one it is the last no more
+        lines = len(self.history) - checkpoint.final  # an update from a final checkpoint drops the final line
         about = {"history": lines, "final": checkpoint.final, "rows": checkpoint.state.problem.n_rows}
         self._store.checkpoint(pack(checkpoint), **about)
 
@@ -98,13 +101,16 @@ def carry_out(
     patience: float = TAKE_OVER_SECONDS,
     allow_code: bool = False,
 ) -> Fitted | None:
-    """Do what a queued or interrupted job asks; None if it is over already, or another ``attempt`` than this is due.
+    """Run a queued or interrupted job in this process and return its result.
 
-    ``allow_code`` says that a function which the job names may be imported and run: by who has just submitted it, or
-    who goes on with it and says so. Otherwise ``UsageError``, and the job is as it was.
-    An abort is heard while the job is planned, too. Raises ``LeaseError`` while another process is at work on it,
-    ``MissingDataError`` or ``ChangedDataError`` if the data are not there, or not those that it began with: the job is
-    interrupted then, and resumed with them. Raises as ``fit`` does else; the job's events then say ``failed`` and why.
+    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``allow_code`` permits
+    importing and running the functions that the job names as its kernel or basis. Without this permission such a job
+    raises ``UsageError`` and stays unchanged. A request to abort also takes effect during planning.
+
+    Raises ``LeaseError`` while another process runs the job. Raises ``MissingDataError`` if the DATA are missing, and
+    ``ChangedDataError`` if the DATA have changed since the job began. The job is then interrupted, and can be resumed
+    once the original DATA are restored. All other exceptions are those of ``fit``; the job then records ``failed`` with
+    the error.
     """
     store = JobStore(job)
     if not _due(store, attempt):
@@ -119,22 +125,24 @@ def carry_out(
         with ending(store):
             job_spec = store.spec()
             fingerprint = latest(store.events(), job_spec["fingerprint"])
-            restored = store.restore(lambda about: leads_on(about, fingerprint["n_rows"]), allow_code=allow_code)
+            restored = store.restore(lambda about: is_resumable(about, fingerprint["n_rows"]), allow_code=allow_code)
             if restored is None and fingerprint is not job_spec["fingerprint"]:
-                raise MissingDataError(f"{job}: the checkpoint is missing from which its update goes on: restore it")
+                raise MissingDataError(
+                    f"{job}: the checkpoint from which the update continues is missing: restore it in {job}/checkpoints"
+                )
             begin(store, client, 0 if restored is None else int(restored.about["history"]))
             events = store.events()
-            asked = check_parameters(asked_request(job_spec, changes(events)))
+            request = check_parameters(current_request(job_spec, changes(events)))
             source, held_out = same_sources(events, job_spec)
             compare_versions(job_spec["versions"])
             executor, state = executor_for(client), fold(events)
-            requests, timer = Requests(store, state.attempt, aborted), timer_of(asked)
+            requests, timer = Requests(store, state.attempt, aborted), timer_of(request)
             rows = None if restored is None else int(restored.about["rows"])
             try:
-                spec = decided(store, asked, source, executor, held_out, timer.after(requests), rows, allow_code)
+                spec = decided(store, request, source, executor, held_out, timer.after(requests), rows, allow_code)
             except StoppedError:
                 return _stopped(store, requests, history_of(state), timer)
-            return carry(
+            return run_attempt(
                 store,
                 state,
                 spec,
@@ -156,7 +164,7 @@ def carry_out(
 
 
 def _due(store: JobStore, attempt: int | None) -> bool:
-    """Whether this attempt at the job is still to be made. Raises ``MissingDataError`` if no job is there."""
+    """Return True if this attempt at the job has not ended yet. Raises ``MissingDataError`` if there is no job."""
     store.spec()
     state = fold(store.events())
     return state.status in {Status.QUEUED, Status.INTERRUPTED, Status.RUNNING, Status.ABORTING} and (
@@ -166,7 +174,7 @@ def _due(store: JobStore, attempt: int | None) -> bool:
 
 def decided(
     store: JobStore,
-    asked: Request,
+    request: Request,
     source: Source,
     executor: Executor,
     held_out: Source | None,
@@ -174,38 +182,42 @@ def decided(
     rows: int | None,
     allow_code: bool,
 ) -> FitSpec:
-    """The spec of a job: resolved at its first attempt, read back at later ones, grown where its data have grown.
+    """Return the spec of a job's fit.
 
-    ``rows`` are those that its checkpoint has seen, None where there is none: then nothing was computed yet, and other
-    limits make it resolve anew. Raises ``MissingDataError`` for a checkpoint whose spec is lost.
+    The first attempt resolves the spec, and later attempts read the stored spec. If rows were appended to the DATA, the
+    stored spec is grown. ``rows`` is the number of rows at the checkpoint, or None without a checkpoint. Without a
+    checkpoint a change of the limits resolves the spec again. Raises ``MissingDataError`` if there is a checkpoint but
+    no stored spec.
     """
     check_aborted(interrupted)
     stored = store.decided(allow_code=allow_code)
     if stored is None:
         if rows is not None:
-            raise MissingDataError(f"{store.location}: the spec of its last checkpoint is missing: restore it")
-        return resolve(source, asked, executor, held_out, interrupted)
+            raise MissingDataError(
+                f"{store.location}: the spec of the last checkpoint is missing: restore {store.location}/specs"
+            )
+        return resolve(source, request, executor, held_out, interrupted)
     spec = FitSpec.unpack(stored)
-    if rows is None and any(getattr(asked, name) != getattr(spec.request, name) for name in LIMITS):
-        return resolve(source, asked, executor, held_out, interrupted)
+    if rows is None and any(getattr(request, name) != getattr(spec.request, name) for name in LIMITS):
+        return resolve(source, request, executor, held_out, interrupted)
     if rows is not None and spec.problem.n_rows < source.n_rows:
-        return grow(spec.of_rows(rows), source, asked, executor, held_out, interrupted)
-    return resume_spec(spec, asked, source, executor)
+        return grow(spec.of_rows(rows), source, request, executor, held_out, interrupted)
+    return resume_spec(spec, request, source, executor)
 
 
 def restored_checkpoint(packed: Any, spec: FitSpec, n_rows: int, rows: int | None) -> Checkpoint:
-    """Where the run goes on: at a checkpoint that has seen ``rows`` rows of so many."""
+    """Return the checkpoint, extended to ``n_rows`` rows if it was taken with ``rows`` < ``n_rows`` rows."""
     checkpoint = unpack(packed, spec.problem, spec.options)
     return checkpoint if rows == n_rows else replace(checkpoint, state=with_new_rows(checkpoint.state, spec))
 
 
 def begin(store: JobStore, client: Any, lines: int = 0, **time: float) -> None:
-    """Record that this process runs it from here, or from the ``time`` given, after so many lines of history."""
+    """Record ``running`` by this process, from now or from ``time`` on, after ``lines`` lines of history."""
     cluster = "" if client is None else client.scheduler.address
     store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster, **time})
 
 
-def carry(
+def run_attempt(
     store: JobStore,
     state: JobState,
     spec: FitSpec,
@@ -220,11 +232,11 @@ def carry(
     on_plan: Callable[[Plan], None] | None = None,
     announce: Callable[[Entry], None] | None = None,
 ) -> Fitted:
-    """Run the spec of a job that is ``running`` in this process, from a checkpoint if there is one.
+    """Run the spec of a job that is ``running`` in this process, from ``checkpoint`` if it is given.
 
-    The spec is stored before the first round; not where time is up, as it may lack what was left to learn. The watcher
-    hears the lines of history that stand first. The ``timer`` is that of this attempt. Raises nothing that is not to be
-    written down (``ending``).
+    The spec is stored before the first round, unless ``timer``, the timer of this attempt, has expired: the spec may
+    then lack learned values. The watcher first receives the earlier lines of history. The caller records exceptions
+    with ``ending``.
     """
     watcher, history = watcher or Watcher(), history_of(state)
     if timer() is None:
@@ -252,24 +264,27 @@ def carry(
     if outcome.reason is not Termination.ABORTED:
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": outcome.seconds})
     else:
-        model = end_as_asked(store, requests, model, outcome.seconds)
-    return Fitted(model, last_told(store, journal.history), outcome, spec.plan)
+        model = end_as_requested(store, requests, model, outcome.seconds)
+    return Fitted(model, last_lines(store, journal.history), outcome, spec.plan)
 
 
 def _stopped(store: JobStore, requests: Requests, history: list[Entry], timer: Timer) -> Fitted:
-    """What is left of a job that was ended while it was planned."""
+    """Record the end of a job that was aborted during planning and return its result."""
     seconds = (float(history[-1]["seconds"]) if history else 0.0) + timer.seconds
-    model = end_as_asked(store, requests, kept_model(store) if store.has_model() else None, seconds)
-    return Fitted(model, last_told(store, history), Outcome(Termination.ABORTED, None, seconds), None)
+    model = end_as_requested(store, requests, kept_model(store) if store.has_model() else None, seconds)
+    return Fitted(model, last_lines(store, history), Outcome(Termination.ABORTED, None, seconds), None)
 
 
 def announcer(client: Any, job: str) -> Callable[[Entry], None] | None:
-    """Puts each line of history on the event log of a cluster's dashboard, under the topic ``partirvm``."""
+    """Return a function that logs a line of history as an event of the cluster, under the topic ``partirvm``.
+
+    Returns None without a client. The cluster's dashboard shows these events.
+    """
     if client is None:
         return None
 
     def announce(entry: Entry) -> None:
-        with suppress(Exception):  # for people to look at: no fit ends because of it
+        with suppress(Exception):  # the event log is only for display: its failure must not end the fit
             client.log_event("partirvm", {"job": job, **entry})
 
     return announce

@@ -1,38 +1,39 @@
-"""Where a run goes on: a strategy's state as names, arrays and scalars, with which the spec makes the same bits again.
+"""Checkpoints: the state of a strategy as names, arrays and scalars. Together with the spec it reproduces the bits.
 
-A checkpoint is taken when a line of history is safe (``jobs.driver.RESUMABLE``), and holds what the spec of the fit
-(``setup.spec``) does not say; what a strategy holds only between two such lines is not in it. The schema, in which
-classes of this package have no names, so that they may change theirs:
+A checkpoint is taken after a line of history is stored (``jobs.driver.RESUMABLE``). It contains the state that the spec
+of the fit (``setup.spec``) does not contain. Temporary values of a strategy between two such lines are not stored. The
+schema contains no names of classes of this package, so that the classes may be renamed:
 
-    ``waiting``    how many lines of history the state waits for
-    ``state``      ``kind``: "rounds", "working-set" or "split-merge", and with it
+    ``waiting``    number of ``Saved`` events that the strategy waits for
+    ``state``      ``kind`` ("rounds", "working-set" or "split-merge") and the fields of this kind:
 
-    rounds         ``kernel`` (a spec: it may have been learned again), ``design``, ``fit``, ``scores`` (of held-out
-                   numbers: ``n``, ``square``, ``absolute``, ``nll``, ``crps``, ``interval_score``, ``covered``,
-                   ``unit``; or None), ``round``,
-                   ``selection``, ``seen`` (the likelihood of the fit's rows), ``candidates``, ``duplicates``,
-                   ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
-    working-set    the same, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``best``: None, or
-                   ``round``, ``error``, ``kernel``, ``design``, ``fit``, ``seen``, ``candidates``, ``reason``
+    rounds         ``kernel`` (a spec, because the kernel may have been learned again), ``design``, ``fit``, ``scores``
+                   (held-out scores of regression: ``n``, ``square``, ``absolute``, ``nll``, ``crps``,
+                   ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of ``fit_rows`` for this fit), ``candidates``,
+                   ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
+    working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``best``: None
+                   or ``round``, ``error``, ``kernel``, ``design``, ``fit``, ``seen``, ``candidates``, ``reason``
     split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
                    ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
 
     design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns
-    fit            of numbers ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
+    fit            regression: ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
                    ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``,
                    ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for
                    each target;
-                   of classes ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for each
-                   output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
+                   classification: ``labels``, ``alpha`` and ``weights`` (M, C), ``passes``, ``posteriors``, one for
+                   each output, and ``block``: ``log_likelihood``, ``gradient``, ``curvature``, ``wrong``, ``n``,
                    ``nll``
     statistics     ``labels`` (M,), ``gram`` (M, M), ``projection``, ``offset`` (M, T), ``sum_squares`` (T,), ``n``,
                    ``log_weight``
     posteriors     ``mean``, ``variance``, ``determinedness`` (M,), ``residual``, ``log_evidence``, ``factor`` (M, M),
-                   ``scale`` (M,), ``jitter``, ``rounding``: stored, since how they were computed may decide their bits
-    start          of numbers ``labels``, ``alpha``, ``beta``; of classes ``labels``, ``alpha``, ``weights``
+                   ``scale`` (M,), ``jitter``, ``rounding``: stored, because their bits may depend on how they were
+                   computed
+    start          regression: ``labels``, ``alpha``, ``beta``; classification: ``labels``, ``alpha``, ``weights``
 
-Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``. What a fit, a start and scores hold
-is the likelihood's to say (``Likelihood.pack``, ``pack_warm``, ``pack_scores``); above is that of the package's own.
+Reasons (``reason``, ``concluding``) are values of ``core.termination.Termination``. The likelihood defines the fields
+of a fit, a start and scores (``Likelihood.pack``, ``pack_warm``, ``pack_scores``). The fields above are those of the
+likelihoods in this package.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ KIND = "partirvm-checkpoint"
 FORMAT = 3
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
-"""The kinds of states."""
+"""The kinds of states of strategies."""
 
 DESIGN = ("centres", "labels", "bias", "active")
 COUNTERS = (*("round", "selection", "seen", "candidates", "duplicates", "dropped", "settled", "learned"),)
@@ -69,33 +70,33 @@ LEVELS = ("level", "partitions", "duplicates", "dropped", "best")
 
 
 def save_checkpoint(value: Any, location: str) -> None:
-    """Write a packed checkpoint to a folder or URL with nothing there. Raises as ``write_values`` does."""
+    """Write a packed checkpoint to a new folder or URL. Raises as ``write_values`` does."""
     write_values(value, location, KIND, FORMAT)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """The packed checkpoint that was written. Raises as ``read_values`` does."""
+    """Return the packed checkpoint stored by ``save_checkpoint``. Raises as ``read_values`` does."""
     return read_values(location, KIND, FORMAT, allow_code=allow_code)
 
 
 def pack(checkpoint: Checkpoint) -> Packed:
-    """Names, arrays and scalars of a checkpoint."""
+    """Return the names, arrays and scalars of a checkpoint."""
     state = checkpoint.state
     packed = _pack_split_merge(state) if isinstance(state, SplitMergeState) else _pack_rounds(state)
     return {"waiting": checkpoint.waiting, "state": packed}
 
 
 def unpack(packed: Packed, problem: Problem, options: Options) -> Checkpoint:
-    """The checkpoint of which ``pack`` made this, of a fit with this problem and these options.
+    """Return the checkpoint that ``pack`` packed, for a fit with this problem and these options.
 
-    Raises ``FormatError`` for names or values that cannot be those of such a fit.
+    Raises ``FormatError`` if names or values do not match this fit.
     """
     try:
         state = packed["state"]
         unpacked = _unpack_split_merge if state["kind"] == SPLIT_MERGE else _unpack_rounds
         return Checkpoint(unpacked(state, problem, options), packed["waiting"])
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the checkpoint is not of this fit: {type(error).__name__}: {error}") from error
+        raise FormatError(f"the checkpoint does not match this fit: {type(error).__name__}: {error}") from error
 
 
 def _pack_rounds(state: RoundsState) -> Packed:

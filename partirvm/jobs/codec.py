@@ -1,22 +1,23 @@
-"""Values as JSON and arrays, and back, to the bit. Never pickle: only what the codec was told of can be made.
+"""Encode values as JSON and arrays, and decode them with the same bits. Only registered classes can be decoded.
 
 A value is a tree of frozen dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, strings and None.
-JSON holds the tree, a list beside it the arrays, each once however often it occurs:
+The JSON holds the tree. A separate list holds the arrays, and an array that occurs several times is stored once:
 
     ==================  ======================================================================
-    None, bool, int,    themselves
+    None, bool, int,    unchanged
     str
-    float               {"float": "0x1.8p+1"}; NaN by its bits, {"float": "nan:7ff8000000000000"}
+    float               {"float": "0x1.8p+1"}; NaN with its bits, {"float": "nan:7ff8000000000000"}
     tuple, list         {"tuple": [...]}, {"list": [...]}
-    dict                {"dict": [[key, value], ...]} in its order
+    dict                {"dict": [[key, value], ...]} in the order of the dict
     enum                {"enum": "Phase", "member": "ROWS"}
-    dataclass           {"class": "Design", "fields": {...}}: those defined, not what it computes and caches
+    dataclass           {"class": "Design", "fields": {...}}: the declared fields, without cached values
     NumPy scalar        {"scalar": "<f8", "bytes": "..."}
     array               {"array": 3}
     ==================  ======================================================================
 
-What is decoded has the types, the bits and the sharing of what was encoded. Classes and enums are looked up by name in
-a fixed list, so that a file cannot make anything else. A field too many or too few is an error.
+A decoded value has the types, the bits and the shared arrays of the encoded value. Classes and enums are looked up by
+name in a fixed list, so that a file cannot create objects of any other class. Unlike pickle, decoding never runs code
+from the file. A missing field and an unknown field are errors.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from partirvm.errors import FormatError
 Array: TypeAlias = NDArray[Any]
 
 KINDS = "?biufc"
-"""Kinds of arrays and scalars that can be stored: plain numbers."""
+"""Kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
 
 
 class Codec:
-    """Encodes and decodes values made of these dataclasses and enums."""
+    """Encodes and decodes values of the given dataclasses and enums."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self._classes: dict[str, type] = {}
@@ -55,12 +56,15 @@ class Codec:
                 raise TypeError(f"{each.__name__} is neither a dataclass nor an enum")
 
     def encode(self, value: Any) -> tuple[Any, list[Array]]:
-        """The JSON and the arrays of a value. Raises ``TypeError`` for what cannot be stored; says where it is."""
+        """Return the JSON and the arrays of a value.
+
+        Raises ``TypeError`` with the position of a part that cannot be stored.
+        """
         writer = _Writer(self._classes, self._enums)
         return writer.encode(value, "value"), writer.arrays
 
     def decode(self, tree: Any, arrays: list[Array]) -> Any:
-        """The value. Raises ``FormatError`` for JSON that is damaged or of things that this version does not know."""
+        """Return the value. Raises ``FormatError`` for damaged JSON and for classes unknown to this version."""
         try:
             return _Reader(self._classes, self._enums, arrays).decode(tree)
         except FormatError:
@@ -94,10 +98,10 @@ class _Writer:
         if self._classes.get(kind.__name__) is kind:
             found = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in fields(value)}
             return {"class": kind.__name__, "fields": found}
-        raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which no checkpoint can hold")
+        raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored in a checkpoint")
 
     def _number(self, array: Array) -> int:
-        """Place of an array in the list; the list keeps it alive, so that its id stays its own."""
+        """Return the position of an array in the list. The list keeps the array alive, so that its id stays unique."""
         number = self._numbers.setdefault(id(array), len(self.arrays))
         if number == len(self.arrays):
             self.arrays.append(array)
@@ -112,7 +116,7 @@ class _Reader:
         if not isinstance(tree, dict):
             if tree is None or type(tree) in (bool, int, str):
                 return tree
-            raise FormatError(f"damaged: {tree!r} stands where a value should")
+            raise FormatError(f"damaged: found {tree!r} in place of a value")
         match tree:
             case {"float": text}:
                 return _number(text)
@@ -130,19 +134,21 @@ class _Reader:
                 return _known(self._enums, name, "enum")[member]
             case {"class": name, "fields": values}:
                 return self._instance(_known(self._classes, name, "class"), values)
-        raise FormatError(f"damaged: {sorted(tree)} stands where a value should")
+        raise FormatError(f"damaged: found {sorted(tree)} in place of a value")
 
     def _instance(self, kind: type, values: dict[str, Any]) -> Any:
         known = {f.name for f in fields(kind)}
         for name in (*values, *known):
             if (name in known) != (name in values):
                 has = "lacks" if name in known else "has"
-                raise FormatError(f"{kind.__name__} {has} the field {name!r}: another version of partirvm wrote it")
+                raise FormatError(
+                    f"{kind.__name__} {has} the field {name!r}: use the version of partirvm that wrote it"
+                )
         return kind(**{name: self.decode(value) for name, value in values.items()})
 
 
 def plain(dtype: str) -> np.dtype[Any]:
-    """The dtype of this name. Raises ``FormatError`` unless it is one of plain numbers."""
+    """Return the dtype of this name. Raises ``FormatError`` unless the dtype is numeric or bool."""
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in KINDS:
         raise FormatError(f"damaged: arrays of dtype {dtype!r} are never stored")
@@ -151,7 +157,7 @@ def plain(dtype: str) -> np.dtype[Any]:
 
 def _known(names: dict[str, Any], name: str, what: str) -> Any:
     if name not in names:
-        raise FormatError(f"the {what} {name!r} is unknown to this version of partirvm")
+        raise FormatError(f"the {what} {name!r} is unknown to this version of partirvm: use the version that wrote it")
     return names[name]
 
 

@@ -1,8 +1,8 @@
-"""The driver: performs a strategy's instructions and tells it what came back.
+"""The driver performs the instructions of a strategy and returns the results to the strategy as events.
 
-All that touches rows, clock, disk or cluster happens here; all that decides happens in the strategy. Passes go to the
-executor it is given, several of one answer at once; a dense fit runs here, several at once on the executor; models and
-history go to the journal.
+The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. The executor performs passes,
+and several passes of one step run together. A single dense fit runs in this process; several dense fits of one step
+run in parallel on the executor. Models and history are written to the journal.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ from partirvm.strategies.instructions import (
 from partirvm.strategies.problem import Options, Problem
 
 RESUMABLE = ("round", "part", "kernel", "final")
-"""Kinds of lines of history after which a run can go on; after the last fit only with more rows."""
+"""Kinds of history lines after which a checkpoint is taken. A run resumes after ``final`` only with more rows."""
 
 
 class Watcher:
-    """Hears what the driver does; every method may be overridden, none needs to be."""
+    """Receives the progress of the driver. Every method does nothing by default and may be overridden."""
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        """A pass of this name has done so many of its tiles; ``rows`` is the number of rows it reads in all."""
+        """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
-        """A dense fit has done one iteration."""
+        """Called after each iteration of a dense fit."""
 
     def on_solves(self, done: int, total: int) -> None:
-        """So many of the dense fits that run side by side are done."""
+        """Called when ``done`` of ``total`` dense fits that run in parallel have finished."""
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A line was added to the history."""
+        """Called with each line that is added to the history."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run can go on: a strategy's state that waits for ``waiting`` lines of history to be safe.
+    """A point from which a run can resume: the state of the strategy after ``waiting`` lines of history were stored.
 
-    After the ``final`` fit that is with more rows only (``strategies.growing``).
+    A run resumes from a ``final`` checkpoint, taken after the final fit, only with more rows (``strategies.growing``).
     """
 
     state: Any
@@ -79,18 +79,18 @@ class Checkpoint:
 
 
 class Journal(Protocol):
-    """Where a run leaves its model, its history, and where it stands."""
+    """The store for the models, the history and the checkpoints of a run."""
 
     def save(self, model: AnyModel) -> None:
-        """Make this model the one to use."""
+        """Store this model as the current model."""
         ...
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Add a line of history: plain JSON values."""
+        """Store a line of history, made of plain JSON values."""
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Make this the place to go on from; all models and lines before it were handed over already."""
+        """Store this checkpoint as the one to resume from. All earlier models and lines have already been stored."""
         ...
 
 
@@ -102,22 +102,23 @@ class MemoryJournal:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, model: AnyModel) -> None:
-        """Keep this model."""
+        """Keep this model in memory."""
         self.model = model
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Keep this line."""
+        """Keep this line of history in memory."""
         self.history.append(entry)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Nothing: who has no job cannot go on."""
+        """No-op: fits in memory cannot resume."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: why, its last line of history, its seconds, the columns and the fit of the model it saved last.
+    """The end of a run.
 
-    ``state`` is where the strategy stood.
+    ``reason`` is the reason of the end and ``last`` the last record. ``seconds`` includes the seconds of earlier
+    attempts. ``kept`` holds the design and the fit of the last saved model. ``state`` is the strategy's last state.
     """
 
     reason: Termination
@@ -137,10 +138,10 @@ class _Interrupted(Exception):
 class Driver:
     """Runs one strategy on one source.
 
-    ``interrupted`` is asked between tiles and between dense iterations; once it answers with a reason the run ends with
-    the model saved last. Where time is up before there is one, a small fit (``strategies.early``) leaves it. ``blocks``
-    says how kernel blocks of the training rows are kept from pass to pass, if they are; ``told`` what a line of history
-    says beside its record.
+    ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
+    the last saved model. If time is up before a model is saved, a small fit (``strategies.early``) makes a model.
+    ``blocks`` describes how kernel blocks of the training rows are kept between passes, or is None if they are not
+    kept. ``texts`` returns additional fields for a line of history.
     """
 
     executor: Executor
@@ -149,7 +150,7 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
-    told: Callable[[Entry], Entry] = lambda entry: {}
+    texts: Callable[[Entry], Entry] = lambda entry: {}
 
     def run(
         self,
@@ -163,11 +164,11 @@ class Driver:
         elapsed: float = 0.0,
         early: bool = True,
     ) -> Outcome:
-        """Drive the strategy to its end. The journal holds the model when this returns.
+        """Run the strategy to its end. Afterwards the journal holds the model.
 
-        With ``resume`` it goes on from there, with the same bits as if it had never been away; ``usable`` says that the
-        journal has a model already, ``elapsed`` how many seconds were spent before. Without ``early`` a run whose
-        time is up before there is a model leaves none.
+        With ``resume`` the run continues from that checkpoint, with the bits of an uninterrupted run. ``usable`` is
+        True if the journal already has a model. ``elapsed`` is the number of seconds spent by earlier attempts. Without
+        ``early`` a run whose time is up before a model is saved ends without a model.
         """
         self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
         self._spent, self._likelihood = Spent(), problem.likelihood
@@ -182,11 +183,11 @@ class Driver:
             outcome = self._run(strategy, state, instructions)
             if outcome.reason is not Termination.TIME or self._usable or not early:
                 return outcome
-            asked, self.interrupted = self.interrupted, lambda: None
+            interrupted, self.interrupted = self.interrupted, lambda: None
             try:
                 last = self._run(Early(), *Early().start(state.problem, state.options))
             finally:
-                self.interrupted = asked
+                self.interrupted = interrupted
             return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: AnyStrategy, state: Any, instructions: tuple[Instruction, ...]) -> Outcome:
@@ -201,12 +202,12 @@ class Driver:
                     self._journal.checkpoint(Checkpoint(state, len(instructions), final))
             began = time.perf_counter()
             state, instructions = strategy.next(state, *events)
-            events = ()  # statistics may be as large as what is made of them: not held while that is solved
+            events = ()  # free the statistics, which may be as large as the fit made from them, before the next solve
             self._spent.deciding += time.perf_counter() - began
         return Outcome(instructions[0].reason, self._last, time.perf_counter() - self._began, self._kept, state)
 
     def _perform(self, instructions: Sequence[Instruction]) -> tuple[Event, ...]:
-        """The answers to instructions that are all of one kind, or all lines of history."""
+        """Perform instructions that are all of one kind, or all lines of history, and return their events."""
         if not isinstance(instructions[0], Save | Log):
             self._check()
         if isinstance(instructions[0], Pass):
@@ -228,7 +229,7 @@ class Driver:
                 return Gathered(self.executor.gather(self.source, rows), present)
             case Save(design, fit, record, moderate):
                 self._kept = design, fit
-                # a model takes the origin that is best for its own digits, the one it will have when it is read back
+                # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(design, origin=None)
                 self._journal.save(self._likelihood.model(design, fit, self.source.columns, moderate))
                 self._usable = True
@@ -256,39 +257,42 @@ class Driver:
         self._spent.rows += rows
         return statistics
 
-    def _learn(self, wanted: LearnKernel) -> KernelLearned:
-        """A search for a kernel in this process, on rows that are gathered once."""
+    def _learn(self, instruction: LearnKernel) -> KernelLearned:
+        """Learn the kernel again in this process, on rows that are gathered once."""
 
-        def heard(passes: Sequence[Any], done: int, total: int) -> None:
+        def progress(passes: Sequence[Any], done: int, total: int) -> None:
             if passes and total:
                 rows = total_rows * len(passes)
                 self.watcher.on_tiles(passes[0].name, done, total, rows)
             self._check()
 
-        total_rows = self.source.n_rows if wanted.rows is None else len(wanted.rows)
-        with gathered(self.source, wanted.rows, self.executor, heard, self._spent) as sample:
+        total_rows = self.source.n_rows if instruction.rows is None else len(instruction.rows)
+        with gathered(self.source, instruction.rows, self.executor, progress, self._spent) as sample:
             began, passing = time.perf_counter(), self._spent.passing
-            found = learn_again(sample, wanted)
+            found = learn_again(sample, instruction)
             self._spent.deciding += time.perf_counter() - began - (self._spent.passing - passing)
         return found
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Event, ...]:
-        """Fits side by side that need a pass for each step: the next pass of all of them is one reading of the rows."""
-        courses, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
-        while going := [k for k, course in enumerate(courses) if course.reason is None]:
-            blocks = self._passes([courses[k].next_pass for k in going])
-            for k, block in zip(going, blocks, strict=True):
+        """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
+        searches, seconds, first = [task.begun() for task in tasks], [0.0] * len(tasks), time.time()
+        while active := [k for k, search in enumerate(searches) if search.reason is None]:
+            blocks = self._passes([searches[k].next_pass for k in active])
+            for k, block in zip(active, blocks, strict=True):
                 began = time.perf_counter()
-                courses[k] = courses[k].advance(block, self._check)
+                searches[k] = searches[k].advance(block, self._check)
                 seconds[k] += time.perf_counter() - began
-                self.watcher.on_step(courses[k].info, tasks[k].candidates)
+                self.watcher.on_step(searches[k].info, tasks[k].candidates)
                 self._check()
         for spent in seconds:
             self._spent.solved(first, first + spent)
-        return tuple(Solved(course.fit, course.reason) for course in courses if course.reason is not None)
+        return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
     def _blocks(self, passes: Sequence[Pass], source: Source) -> Blocks | None:
-        """How blocks are kept in this run of passes: those of held-out rows are not, one pass sees them in a round."""
+        """Return how kernel blocks are kept during these passes, or None if they are not kept.
+
+        Blocks of held-out rows are never kept, because only one pass per round reads these rows.
+        """
         if self.blocks is None or source is not self.source:
             return None
         self.blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
@@ -320,7 +324,7 @@ class Driver:
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
-        entry |= self.told(entry)
+        entry |= self.texts(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
         return Saved()

@@ -1,4 +1,4 @@
-"""How a job ends: because a user asks for it, by an error, or because its process is gone."""
+"""The ends of a job: by a request of a user, by an error, or by the death of its process."""
 
 from __future__ import annotations
 
@@ -23,60 +23,61 @@ from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 
-ASK = 0.2
-"""Seconds between looks at what is asked of the job."""
+POLL_SECONDS = 0.2
+"""Seconds between two polls for requests to end the job."""
 
 STAMPS = {"event", "time", "epoch", "skips", "model"}
-"""What the store adds to a line of history."""
+"""Fields that the store adds to a line of history."""
 
-GONE = "the process that was at work on it is gone"
-"""Reason of an interruption that another process noticed."""
+GONE = "the process that ran it has ended without recording an end"
+"""Reason of an interruption that another process records."""
 
 
 @dataclass
 class Requests:
-    """Asked between tiles and dense iterations: whether a user asked for its end. Looks every ``ASK`` seconds.
+    """A callable that polls for requests of users to end the job, at most every ``POLL_SECONDS`` seconds.
 
-    The first time that it is so it becomes an event, with the reason that was given. Raises ``LeaseLostError`` once
-    another process has taken the job over.
+    The driver calls it between tiles and between dense iterations. The first request found is recorded as an
+    ``aborting`` event with the reason that the user gave. A call raises ``LeaseLostError`` if another process has taken
+    over the job.
     """
 
     store: JobStore
     attempt: int
     aborted: Callable[[], bool] | None = None
-    asked: str | None = None
+    request: str | None = None
     reason: str = ""
-    _looked: float = field(default=-ASK)
+    _polled: float = field(default=-POLL_SECONDS)
 
     def __call__(self) -> Termination | None:
-        """``ABORTED`` once a user asked for the end."""
-        if self.asked is None:
-            self._look()
-        return None if self.asked is None else Termination.ABORTED
+        """Return ``ABORTED`` after a request to end the job, otherwise None."""
+        if self.request is None:
+            self._poll()
+        return None if self.request is None else Termination.ABORTED
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self.aborted is not None and self.aborted():
-            self.asked, self.reason = "abort", ""
-        elif time.monotonic() - self._looked >= ASK:
-            self._looked = time.monotonic()
+            self.request, self.reason = "abort", ""
+        elif time.monotonic() - self._polled >= POLL_SECONDS:
+            self._polled = time.monotonic()
             if self.store.lease is not None and self.store.lease.lost:
                 self.store.lease.check()
-            self.asked = self.store.requested(self.attempt)
-            if self.asked is not None:
-                self.reason = self.store.why(self.asked, self.attempt)[0]
-        if self.asked is not None:
-            self.store.record({"event": "aborting", "reason": self.reason or f"{self.asked} requested"})
+            self.request = self.store.requested(self.attempt)
+            if self.request is not None:
+                self.reason = self.store.reason_of(self.request, self.attempt)[0]
+        if self.request is not None:
+            self.store.record({"event": "aborting", "reason": self.reason or f"{self.request} requested"})
 
 
 def take_over(store: JobStore) -> None:
-    """Write down, with the lease in hand, that the process before this one is gone, if it left no end."""
+    """Record ``interrupted`` if the previous process died without recording an end. The caller holds the lease."""
     if fold(store.events()).status in {Status.RUNNING, Status.ABORTING}:
         store.record({"event": "interrupted", "reason": GONE})
 
 
 @contextmanager
 def ending(store: JobStore) -> Iterator[None]:
-    """Whatever leaves the block by an exception gets written down, as far as that can still be done."""
+    """Record an exception that leaves the block as an event, if the job can still be written, and raise it again."""
     try:
         yield
     except BaseException as error:
@@ -95,30 +96,33 @@ def ending(store: JobStore) -> Iterator[None]:
 
 
 def _begun(store: JobStore) -> bool:
-    """Whether a checkpoint was found, if one was needed: what is missing then are DATA."""
+    """Return True if the attempt has recorded ``running``: its checkpoint was found, so only DATA can be missing."""
     return fold(store.events()).status in {Status.RUNNING, Status.ABORTING}
 
 
-def end_as_asked(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
-    """Record that a job was aborted or cancelled; return the model that it has then."""
+def end_as_requested(store: JobStore, requests: Requests, model: AnyModel | None, seconds: float) -> AnyModel | None:
+    """Record that the job was aborted or cancelled. Return the model, or None if the job was cancelled."""
     if store.requested(requests.attempt) == "cancel":
-        store.record({"event": "cancelled", "reason": store.why("cancel", requests.attempt)[0] or "cancel requested"})
+        store.record(
+            {"event": "cancelled", "reason": store.reason_of("cancel", requests.attempt)[0] or "cancel requested"}
+        )
         store.forget()
         return None
-    advice = Termination.ABORTED.advice if model else "Aborted before there was a model."
+    advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
     store.record({"event": "aborted", "reason": requests.reason or advice, "seconds": seconds})
     return model
 
 
 def history_of(state: JobState) -> list[Entry]:
-    """The lines of history that stand, as the driver wrote them."""
+    """Return the valid lines of history as the driver recorded them, without the fields of the store."""
     return [{key: event[key] for key in event.keys() - STAMPS} for event in state.history]
 
 
-def last_told(store: JobStore, history: list[Entry]) -> list[Entry]:
-    """Lines of history; of an update that broke off before its first one, the last before: that of the model.
+def last_lines(store: JobStore, history: list[Entry]) -> list[Entry]:
+    """Return ``history``, or if it is empty the last recorded line, which belongs to the saved model.
 
-    A fit without rounds has no other line than its last, which is no part of the history once other fits follow.
+    The history is empty if an update of a fit without rounds ends before its first line. A fit without rounds has a
+    single line, the final one, and an update drops the final line from the history.
     """
     if history:
         return history
@@ -127,5 +131,5 @@ def last_told(store: JobStore, history: list[Entry]) -> list[Entry]:
 
 
 def kept_model(store: JobStore) -> AnyModel:
-    """The model of earlier rounds; whoever works on the job was allowed its code."""
+    """Return the model of earlier rounds. Its code may run, because the caller was permitted to run the job's code."""
     return store.model(allow_code=True)

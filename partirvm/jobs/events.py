@@ -1,14 +1,17 @@
-"""The events of a job: one numbered JSON object each, created exclusively, never changed.
+"""The log of a job's events. Each event is a numbered JSON object that is created exclusively and never changed.
 
     JOB/events/000001.json    {"event": "queued", "time": 1785600000.0, "epoch": 0, ...}
 
-``event`` is the kind, ``time`` seconds since 1970, ``epoch`` that of the writer's lease (0 without one). Two writers
-never get the same number. An event of a writer who had lost its lease is left out (``storage.lease``).
+``event`` is the kind of the event, ``time`` its time in seconds since 1970, and ``epoch`` the epoch of the writer's
+lease (0 without a lease). Two writers never get the same number. Readers ignore the event of a writer that had lost its
+lease (``storage.lease``).
 
-On a store that cannot link, a process killed in the middle leaves an object cut short at the end. It is ignored there:
-it may also be one that is just being written. The next writer says in its own event that it ``skips`` that number.
-Cut short anywhere else, or damaged, an object is an error, as is a number that is missing, or the claim of the lease
-under which an event was written.
+If a file system does not support links, a process killed during a write may leave a truncated last object. Readers
+ignore a truncated last object, because a process may still be writing this object. The next writer lists the number of
+the truncated object under ``skips`` in its own event.
+
+Readers raise an error for a truncated object in any other position, for a damaged object and for a missing number. They
+also raise an error if the claim of the lease under which an event was written is missing.
 """
 
 from __future__ import annotations
@@ -28,19 +31,20 @@ SERIES = "events"
 
 
 class EventLog:
-    """Appends to and reads the events in a job's folder."""
+    """A log that appends events to a job's folder and reads all events."""
 
     series = SERIES
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._last: int | None = None
-        """The number written last, as long as nobody else is known to have written."""
+        """The last number written, or None if the last number must be read from the folder."""
 
     def append(self, event: Event, lease: Lease | None = None) -> int:
-        """Write an event, with the time unless it has one, and return its number.
+        """Write an event and return its number. The current time is added if the event has no ``time``.
 
-        Raises ``LeaseLostError`` if the lease was taken by another process: the event may be there, but does not count.
+        Raises ``LeaseLostError`` if another process has taken the lease. The event may then exist, but readers ignore
+        it.
         """
         if lease is not None:
             lease.check()
@@ -52,23 +56,26 @@ class EventLog:
         return number
 
     def read(self) -> list[Event]:
-        """All events that count, in order.
+        """Return all valid events in order.
 
-        Raises ``FormatError`` for a damaged event, ``MissingDataError`` for a number that is missing; both name it.
+        Raises ``FormatError`` for a damaged event and ``MissingDataError`` for a missing event. The message contains
+        the number of the event.
         """
         found = self._objects()
         marks = limits(self._folder, SERIES) if found else []
         events = [event for number, event in found if valid(event["epoch"], (0, number), marks)]
         lost = {event["epoch"] for event in events} - {0, *epochs(self._folder)} if events else ()
         if lost:
-            raise MissingDataError(f"{self._folder.location}: the claim of epoch {min(lost)} is missing from lease/")
+            raise MissingDataError(
+                f"{self._folder.location}: the claim of epoch {min(lost)} is missing in the folder lease/: restore it"
+            )
         return events
 
     def newest_model(self) -> str:
-        """The newest model that an event names, "" if none does.
+        """Return the newest model that a valid event names, or "" if no event names a model.
 
-        Events that are missing or damaged are passed over: a model can be used whatever became of them. Models come in
-        the order of the events that count, so none is read before the last of those that name one.
+        Missing and damaged events are skipped, because a model is usable without its events. The events are read from
+        the last to the first, up to the first one that names a model.
         """
         marks = limits(self._folder, SERIES)
         for number in reversed(self._numbers()):
@@ -79,7 +86,7 @@ class EventLog:
         return ""
 
     def mark(self) -> tuple[int, int]:
-        """Where the row has come to. The epoch is left at 0: numbers alone are in the order of writing."""
+        """Return the last number as the pair (0, number). The numbers alone give the order of writing."""
         return 0, max(self._numbers(), default=0)
 
     def _create(self, event: Event) -> int:
@@ -97,7 +104,7 @@ class EventLog:
             return number
 
     def _end(self) -> tuple[int, list[int]]:
-        """The last number, and itself again if what is there cannot be read."""
+        """Return the last number, and a list of the numbers to skip: the last number if its object is truncated."""
         last = max(self._numbers(), default=0)
         return last, [last] if last and self._object(last) is None else []
 
@@ -107,11 +114,14 @@ class EventLog:
         skipped = {number for event in found.values() if event for number in event.get("skips", ())}
         for number, event in found.items():
             if event is None and number != numbers[-1] and number not in skipped:
-                found[number] = read_json(self._folder, _name(number))  # says what is wrong with it
+                found[number] = read_json(self._folder, _name(number))  # raises the error
         return [(number, event) for number, event in found.items() if event is not None]
 
     def _object(self, number: int) -> Event | None:
-        """The event of this number, None if there is none or it is cut short. Raises ``FormatError`` for damage."""
+        """Return the event of this number, or None if its object is missing or truncated.
+
+        Raises ``FormatError`` for a damaged object.
+        """
         try:
             return read_json(self._folder, _name(number))
         except (MissingDataError, CutShortError):

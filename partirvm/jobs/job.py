@@ -1,6 +1,6 @@
-"""Jobs: fits with a folder of their own, watched and controlled from any process that can read it.
+"""``Job`` is a handle on the folder of a fit. Any process that can read the folder can watch and control the job.
 
-``fit`` carries a job out here and now; ``submit`` starts one and returns; ``Job`` is a handle on one that is there.
+``fit`` runs a job in this process and returns its result. ``submit`` starts a job and returns a ``Job`` at once.
 """
 
 from __future__ import annotations
@@ -25,41 +25,46 @@ from partirvm.setup.relevance import basis_functions_json, relevances
 Place: TypeAlias = str | os.PathLike[str] | None
 """A path or URL, or None for the stored one."""
 
-LOOK = 0.5
+POLL_SECONDS = 0.5
 """Seconds between two polls of a waiting caller."""
 
 GRACE = 25.0
-"""Seconds that a waiting caller gives a cluster to restart a lost driver: longer than the life of a lease."""
+"""Seconds without a driver after which a waiting caller treats a job on a cluster as ended.
+
+The value must exceed the expiry time of a lease.
+"""
 
 TRIES = 25
 """Retries when ending a job that another process is starting."""
 
 
 def _moved(data: Place, validation: Place) -> dict[str, str]:
-    """The new places that are not None, by name."""
+    """Return the given new places by name, without those that are None."""
     places = {"data": data, "validation": validation}
     return {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
 
 
 def address_of(client: Any) -> str:
+    """Return the address of the scheduler of a client."""
     return str(client.scheduler.address)
 
 
 def require_shared(*places: str) -> None:
+    """Raise ``UsageError`` for a place in the memory of this process, which a cluster cannot read."""
     for place in places:
         if place.startswith("memory:"):
-            raise UsageError(f"{place}: a cluster cannot read the memory of one process; use a folder or a URL")
+            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
-    """The job in this folder. Raises ``MissingDataError`` if there is none."""
+    """Return the job in this folder. Raises ``MissingDataError`` if there is no job."""
     opened = Job(os.fspath(job))
     opened.store.spec()
     return opened
 
 
 def jobs_in(folder: str) -> list[Job]:
-    """All jobs directly inside a folder, by name. Raises ``MissingDataError`` if the folder is not there."""
+    """Return all jobs directly inside a folder, by name. Raises ``MissingDataError`` if there is no such folder."""
     from partirvm.storage import open_folder
 
     place = open_folder(folder)
@@ -81,17 +86,20 @@ class Job:
         return f"Job({self.location!r})"
 
     def state(self) -> JobState:
-        """The state of the job, with its plan and history."""
+        """Return the state of the job, with its plan and history."""
         return self.store.state()
 
     def status(self) -> Status:
-        """Queued, running, aborting, aborted, failed, interrupted, done or cancelled; a value with ``advice``."""
+        """Return the status: queued, running, aborting, aborted, failed, interrupted, done or cancelled.
+
+        Its ``advice`` is a sentence for the user.
+        """
         status = self.state().status
         assert status is not None
         return status
 
     def progress(self) -> dict[str, Any]:
-        """The progress as plain JSON: status, reason, seconds, and the last line of history."""
+        """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
         state = self.state()
         assert state.status is not None
         last = state.history[-1] if state.history else {}
@@ -113,7 +121,7 @@ class Job:
         }
 
     def _advice(self, state: JobState, has_model: bool) -> str:
-        """The meaning of the status, or of the reason of the end if the job is done."""
+        """Return the advice of the status, or of the reason of the end if the job is done."""
         status = state.status
         assert status is not None
         if status is Status.DONE and state.reason in Termination._value2member_map_:
@@ -125,16 +133,16 @@ class Job:
         return status.advice
 
     def asked(self) -> dict[str, Any]:
-        """The request as JSON: the parameters with the changes of resumes, and ``validation``."""
+        """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
         spec, events = self.store.spec(), self.store.events()
         return {**spec["parameters"], **changes(events), "validation": places_of(events, spec)[1]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield the state now and after each change, until no process works on the job.
+        """Yield the state now and after each change, until no process runs the job.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if the thread of this process that should
-        run it has ended before the job began. A job whose process is gone is interrupted and counts as ended; on a
-        cluster only if no other process takes it over within ``GRACE`` seconds.
+        A job whose process has died is interrupted and counts as ended. On a cluster such a job counts as ended if no
+        other process takes over within ``GRACE`` seconds. Raises ``TimeoutError`` after ``timeout`` seconds. Raises
+        ``JobFailedError`` if the thread of this process that was to run the job ended before the job began.
         """
         end = None if timeout is None else time.monotonic() + timeout
         last, gone = None, None
@@ -153,20 +161,23 @@ class Job:
                 return
             if end is not None and now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
-            time.sleep(LOOK if end is None else min(LOOK, end - now))
+            time.sleep(POLL_SECONDS if end is None else min(POLL_SECONDS, end - now))
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Wait until no process works on the job and return its status. Raises as ``follow`` does."""
+        """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
         *_, state = self.follow(timeout)
         assert state.status is not None
         return state.status
 
     def abort(self, reason: str = "") -> Status:
-        """Ask the job to end and keep its model; return its status at once. A job that has ended is not changed."""
+        """Request the end of the job and keep its model. Return its status at once; an ended job is not changed."""
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """Ask the job to end and discard its model; return at once. Raises ``UsageError`` if it is done."""
+        """Request the end of the job and discard its model. Return its status at once.
+
+        Raises ``UsageError`` if the job is done.
+        """
         return self._end("cancel", reason)
 
     def resume(
@@ -180,12 +191,14 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are where its DATA and held-out DATA are now, if they were moved. ``changed`` may
-        hold the names in ``setup.spec.LIMITS``; a time limit counts from the resume on. A job whose kernel or basis is
-        a named function needs ``allow_code``, as only the fit that was just submitted may run it unasked. Raises
-        ``UsageError`` without that and for other changes, ``DoneError`` where nothing is left to do,
-        ``MissingDataError`` and ``ChangedDataError`` where its DATA are not there or not those that it was fitted to,
-        ``LeaseError`` while another process is at work on it. It is left as it was then.
+        ``data`` and ``validation`` are the new places of the DATA and the held-out DATA, if they were moved.
+        ``changed`` holds new limits, by the names in ``setup.spec.LIMITS``; a time limit counts from the resume on.
+        ``allow_code`` permits running a kernel or basis that is a named function. A resume of a job with a named
+        function requires ``allow_code``.
+
+        Raises ``UsageError`` for other changes or without the required ``allow_code``, ``DoneError`` if a resume would
+        change nothing, ``MissingDataError`` if the DATA are missing, ``ChangedDataError`` if the DATA have changed, and
+        ``LeaseError`` while another process runs the job. The job is not changed if an error is raised.
         """
         check_changes(changed)
         if client is None:
@@ -194,8 +207,8 @@ class Job:
         from partirvm.backends.detached import ask
 
         require_shared(self.location)
-        asked = absolute(self.location), address_of(client), changed, _moved(data, validation), allow_code
-        self.start_there(client, ask(client, requeue, *asked), allow_code)
+        arguments = absolute(self.location), address_of(client), changed, _moved(data, validation), allow_code
+        self.start_there(client, ask(client, requeue, *arguments), allow_code)
         return self
 
     def update(
@@ -207,15 +220,17 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
     ) -> Job:
-        """Update with rows appended to its DATA, in a thread of this process or on a cluster; return at once.
+        """Update with rows appended to the DATA, in a thread of this process or on a cluster; return at once.
 
-        An incremental step from where it ended (``strategies.growing``): statistics of its vectors over the new rows
-        are added to those before, or a fit of classes moves to its mode over all rows; then rounds follow,
-        ``max_rounds`` of them at most. The working set takes candidates among all rows that were none yet; any other
-        strategy goes on as ``incremental``, with the new rows as the next partitions. Scaling, kernel and classes stay
-        what they are; balanced class weights are those of all rows. ``data``, ``validation`` and ``allow_code`` are
-        those of ``resume``. Raises ``UsageError`` where there are no new rows, or there is no fit yet for them to join,
-        ``ChangedDataError`` if the rows before are not what they were, ``LeaseError`` while somebody is at work on it.
+        An update continues from the last checkpoint (``strategies.growing``). Regression adds the statistics of the
+        vectors over the new rows to the stored statistics; classification moves to the mode over all rows. Then at most
+        ``max_rounds`` rounds follow. The working set selects candidates among all rows that have not been candidates.
+        Any other strategy continues as ``incremental``, with the new rows as the next partitions. Scaling, kernel and
+        classes do not change; balanced class weights are computed from all rows. ``data``, ``validation`` and
+        ``allow_code`` are described in ``resume``.
+
+        Raises ``UsageError`` if there are no new rows or no fit that new rows could join, ``ChangedDataError`` if the
+        earlier rows have changed, and ``LeaseError`` while another process runs the job.
         """
         if client is None:
             self.start_here(self.requeue_grown(max_rounds, data, validation, allow_code=allow_code), allow_code)
@@ -224,8 +239,8 @@ class Job:
 
         require_shared(self.location)
         place = absolute(self.location)
-        asked = place, address_of(client), max_rounds, _moved(data, validation), allow_code
-        self.start_there(client, ask(client, requeue_grown, *asked), allow_code)
+        arguments = place, address_of(client), max_rounds, _moved(data, validation), allow_code
+        self.start_there(client, ask(client, requeue_grown, *arguments), allow_code)
         return self
 
     def requeue_grown(
@@ -236,38 +251,38 @@ class Job:
         *,
         allow_code: bool = False,
     ) -> JobState:
-        """Queue the job again with the rows appended to its DATA, for ``carry_out``; raises as ``update`` does."""
+        """Queue an update with the rows appended to the DATA; ``carry_out`` runs it. Raises as ``update`` does."""
         return requeue_grown(self.location, "", max_rounds, _moved(data, validation), allow_code)
 
     def requeue(
         self, data: Place = None, validation: Place = None, *, allow_code: bool = False, **changed: Any
     ) -> JobState:
-        """Queue the job again, for ``carry_out``; raises as ``resume`` does."""
+        """Queue the job again; ``carry_out`` then runs it. Raises as ``resume`` does."""
         return requeue(self.location, "", changed, _moved(data, validation), allow_code)
 
     def data(self) -> str:
-        """The last known place of its DATA."""
+        """Return the last known place of the DATA."""
         return places_of(self.store.events(), self.store.spec())[0]
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """The last saved model.
+        """Return the last saved model.
 
-        Raises ``MissingDataError`` if there is none yet, ``UsageError`` if it was cancelled, or if its kernel or basis
-        is a named function and ``allow_code`` is false.
+        Raises ``MissingDataError`` if no model has been saved. Raises ``UsageError`` if the job was cancelled, or if
+        its kernel or basis is a named function and ``allow_code`` is false.
         """
         try:
             return self.store.model(allow_code=allow_code)
         except MissingDataError:
             if self.status() is Status.CANCELLED:
-                raise UsageError(f"{self.location} was cancelled: its model was discarded") from None
+                raise UsageError(f"{self.location} was cancelled: its model was discarded; start a new job") from None
             raise
 
     def relevance(self) -> dict[str, float] | None:
-        """Relevance of each feature by name, as a fraction of the largest: ``feature_relevance_`` of the model.
+        """Return the relevance of each feature by name, as a fraction of the largest (``feature_relevance_``).
 
-        None where there is no model yet, or its kernel tells nothing of single features. Raises as ``model``.
+        Returns None if there is no model yet, or if its kernel has no per-feature widths. Raises as ``model`` does.
         """
-        stored = self.store.decided(allow_code=True)  # to tell what is in it: nothing of it is imported
+        stored = self.store.decided(allow_code=True)  # the stored spec is only inspected: no code is imported
         if stored is None or not self.store.has_model():
             return None
         model = self._described()
@@ -275,14 +290,14 @@ class Job:
         return None if found is None else dict(zip(model.columns.features, found.tolist(), strict=True))
 
     def bases(self) -> list[dict[str, Any]]:
-        """Relevance of the explicit basis functions as plain JSON: ``setup.relevance.basis_functions_json``.
+        """Return the relevance of the explicit basis functions as plain JSON (``setup.relevance``).
 
-        Empty where there are none, or no model yet. Raises as ``model``.
+        The list is empty without explicit basis functions and before the first model. Raises as ``model`` does.
         """
         return basis_functions_json(self._described()) if self.store.has_model() else []
 
     def _described(self) -> AnyModel:
-        """The model, without its code: it cannot be evaluated, only inspected."""
+        """Return the model for inspection only: its named functions are not imported before it predicts."""
         return self.store.model(allow_code=True)
 
     def _end(self, what: str, reason: str) -> Status:
@@ -297,17 +312,17 @@ class Job:
             if state.status is Status.CANCELLED:
                 return state.status
             if state.status is Status.DONE:
-                raise UsageError(f"{self.location} is done, it cannot be cancelled: remove the folder to be rid of it")
+                raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder to discard it")
             try:
                 self._end_idle("aborted" if what == "abort" else "cancelled", reason)
-            except LeaseError:  # somebody has just begun
+            except LeaseError:  # another process has just started the job
                 if attempt == TRIES - 1:
                     raise
                 time.sleep(0.2)
-        raise LeaseError(f"{self.location}: others begin and end this job again and again; try once more")
+        raise LeaseError(f"{self.location}: other processes start and end this job repeatedly: try again later")
 
     def _end_idle(self, event: str, reason: str) -> None:
-        """Record the end of a job that no process works on; do nothing if it has ended meanwhile."""
+        """Record the end of a job that no process runs. Do nothing if the job has ended in the meantime."""
         lease = self.store.acquire()
         try:
             take_over(self.store)
@@ -316,27 +331,29 @@ class Job:
             if event == "cancelled":
                 allowed |= {Status.ABORTED, Status.FAILED}
             if status in allowed:
-                self.store.record({"event": event, "reason": reason or "no process was working on it"})
+                self.store.record({"event": event, "reason": reason or "no process was running it"})
                 if event == "cancelled":
                     self.store.forget()
         finally:
             lease.release()
 
     def start_here(self, state: JobState, allow_code: bool) -> None:
+        """Run the queued attempt in a thread of this process."""
         self._runner = _Runner(absolute(self.location), state.attempt, allow_code)
 
     def start_there(self, client: Any, state: JobState, allow_code: bool) -> None:
+        """Run the queued attempt on the cluster of ``client``."""
         from partirvm.backends.detached import start
 
         place = absolute(self.location)
-        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # another one if the job is overwritten
+        key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
         start(client, key, carry_out, place, attempt=state.attempt, allow_code=allow_code)
 
 
 def _seconds(state: JobState) -> float | None:
-    """Seconds of work without the time between an end and a resume; None if the job has not begun.
+    """Return the computing seconds without the time between an end and a resume; None if the job has not begun.
 
-    An end tells them; of a process that is gone they are known up to its last line of history.
+    The event of an end holds the seconds. If the process died, the seconds up to the last line of history are returned.
     """
     if state.began is None:
         return None
@@ -353,9 +370,9 @@ def _seconds(state: JobState) -> float | None:
 
 
 class _Runner:
-    """Runs an attempt at a job in a thread of its own. The job's events record how it ended, errors included.
+    """A thread that runs one attempt at a job. The job's events record how the attempt ends, including errors.
 
-    All but an error that keeps it from beginning: nothing can be written without the lease.
+    An error before the attempt has the lease cannot be recorded in the job, so ``_error`` keeps it.
     """
 
     def __init__(self, job: str, attempt: int, allow_code: bool) -> None:
@@ -366,14 +383,14 @@ class _Runner:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended."""
+        """True if the thread has ended."""
         return not self._thread.is_alive()
 
     def require_begun(self, state: JobState) -> None:
-        """Raise ``JobFailedError`` if the job, seen after the end of the thread, still waits for it."""
+        """Raise ``JobFailedError`` if the job is still queued; the caller read ``state`` after the thread ended."""
         if state.status is Status.QUEUED and state.attempt == self._attempt:
             why = self._error or "its thread has ended"
-            raise JobFailedError(f"{self._job} is queued, and could not be begun: {why}; resume tries again")
+            raise JobFailedError(f"{self._job} is queued and could not be started: {why}; resume the job to try again")
 
     def _run(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Keeping kernel blocks for the length of a fit: what the first tile tells of the disk, and folders that go again."""
+"""Keep kernel blocks during a fit, and remove their folders afterwards."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from partirvm.planning.plan import Plan
 from partirvm.storage.process_identity import started
 
 PREFIX = "partirvm-kernel-"
-"""Of folders in the system's temporary folder: then the number of the process, and letters."""
+"""Prefix of the names of temporary folders. The process id and random letters follow the prefix."""
 
 
 @contextmanager
 def keeping_blocks(plan: Plan, executor: Executor, beside: Path | None = None) -> Iterator[Blocks | None]:
-    """Keep blocks as planned until the end of the block; ``beside`` is the folder for Zarr, made anew.
+    """Keep kernel blocks as planned until the end of the ``with`` statement.
 
-    Whatever fails costs time alone; a warning says so once.
+    ``beside`` is the folder for blocks on disk, which is emptied first. A failed read or write of a block costs time
+    but does not change the result; one warning reports all failures.
     """
     store = plan.kernel_store
     if beside is not None:
-        shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
     if store is None or store.where == "none":
         yield None
         return
@@ -38,7 +39,10 @@ def keeping_blocks(plan: Plan, executor: Executor, beside: Path | None = None) -
     keeping = Keeping(uuid.uuid4().hex, store.where, 0, folder=None if folder is None else str(folder))
 
     def room(columns: int) -> int:
-        """In memory what the plan counts; on disk twice that: chunks with few wanted columns stay whole."""
+        """Return the bytes allowed for blocks: those of the plan in memory, twice the plan's bytes on disk.
+
+        Chunks on disk are kept whole even if only a few of their columns are still needed.
+        """
         return 2 * store.bytes if store.where == "zarr" else min(plan.room(columns), store.bytes)
 
     blocks = Blocks(keeping, room)
@@ -50,15 +54,16 @@ def keeping_blocks(plan: Plan, executor: Executor, beside: Path | None = None) -
             shutil.rmtree(folder, ignore_errors=True)
     if blocks.fetched.failures:
         warnings.warn(
-            f"kernel blocks could not be written or read back {blocks.fetched.failures:,} times (is the disk full, or "
-            "out of the workers' sight?): they were evaluated again, which took time and changed nothing",
+            f"kernel blocks could not be written or read {blocks.fetched.failures:,} times and were evaluated again: "
+            "the result is the same, but the fit was slower; check that the disk has space and that all workers can "
+            "access it",
             PartirvmWarning,
             stacklevel=3,
         )
 
 
 def _folder(beside: Path | None) -> Path:
-    """A fresh folder; those that dead processes left in the system's temporary folder are removed."""
+    """Return a new empty folder, and remove temporary folders left by processes that have ended."""
     if beside is not None:
         with suppress(OSError):
             beside.mkdir(parents=True)

@@ -1,21 +1,21 @@
-"""``partial_fit``: a fit in memory grows by new rows, without most of the rows that it was trained on.
+"""``partial_fit``: update a fit in memory with new rows, without reading most of the earlier rows again.
 
-A step is an update (``setup.growth``, ``strategies.growing``) of a working set, as of a job whose data have gained
-rows: the statistics of the vectors over the new rows alone are added to those of all rows before, then the new rows are
-candidates, round by round. A job can read all its rows again; a step cannot. Of all rows before the step a *sample* of
-up to ``SAMPLE`` rows is kept, drawn uniformly; of the other rows, which are *gone*, only the Gram statistics of the
-vectors are left:
+A step is an update (``setup.growth``, ``strategies.growing``) of a working set, like the update of a job with appended
+rows. The statistics of the vectors over the new rows are added to the statistics over all earlier rows. Then the new
+rows become candidates, round by round. An update of a job can read all rows again, but a step cannot: it keeps a
+uniform *sample* of at most ``SAMPLE`` earlier rows. All other earlier rows are *discarded*, except for the Gram
+statistics of the vectors over these rows:
 
-1. For the vectors that the step begins with, the statistics are exact: those of all rows.
-2. The values of a new column at rows that are gone are not known. They are approximated by the vectors' columns
-   (``core.remembered``), by least squares at the sample and the vectors.
-3. After the step the sample is drawn anew from the sample and the new rows; the statistics of rows that leave it are
-   added to those of the rows that are gone.
+1. At the start of a step the statistics of the vectors cover all earlier rows.
+2. The values of a new column at discarded rows are unknown. They are approximated by a linear combination of the
+   vectors' columns (``core.remembered``), fitted by least squares at the rows of the sample and at the vectors.
+3. After the step a new sample is drawn from the old sample and the new rows. The statistics of the rows that leave the
+   sample are added to the statistics of the discarded rows.
 
-A stream of up to ``SAMPLE`` rows is therefore fitted exactly, whatever its chunks. In a longer one the vectors of the
-first chunk stay exact, and later ones have approximate statistics over rows that were gone when they joined. The error
-is small where vectors were near, and it stays with the vectors. After a plain fit there is no sample: all its rows are
-gone.
+A stream of at most ``SAMPLE`` rows is therefore fitted exactly, for any sizes of its chunks. In a longer stream the
+vectors of the first chunk have exact statistics. Vectors that join later have approximate statistics over the rows that
+were discarded before. The approximation error is small if other vectors are near, and remains in the statistics of the
+vector. A fit by ``fit`` keeps no sample: all its rows are discarded.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SAMPLE = 2000
-"""Rows of earlier chunks that are kept."""
+"""Maximum number of earlier rows that are kept."""
 
 DRAW = 5
-"""Part of the seed: the draw of the sample is independent of other draws."""
+"""A part of the seed that makes the draw of the sample independent of other random draws."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,18 @@ class Rows:
         return len(self.X)
 
     def take(self, rows: Int) -> Rows:
-        """Copies of these rows."""
+        """Return a copy of the given rows."""
         return Rows(self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows])
 
     def join(self, other: Rows) -> Rows:
-        """These rows, then the others."""
+        """Return these rows followed by the rows of ``other``."""
         weights = None
         if self.weights is not None or other.weights is not None:
             weights = np.concatenate([_ones(self), _ones(other)])
         return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.t, other.t]), weights)
 
     def source(self, columns: Columns) -> ArraySource:
-        """A source of these rows in this order, even of one."""
+        """Return a source of these rows in this order. A source of a single row is allowed."""
         return ArraySource(self.X, self.t, self.weights, columns=columns, least=1)
 
 
@@ -96,11 +96,12 @@ def _ones(rows: Rows) -> Float:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model needs to grow by new rows.
+    """The state kept between two steps of ``partial_fit``.
 
-    ``spec`` is that of the first rows, as of a working set over all rows. ``warm`` and ``statistics`` are the fit of
-    the columns ``design`` (K) to all ``n_rows`` so far; ``remembered`` are the statistics of the rows that are gone,
-    ``sample`` the other rows. ``step`` is the number of the next step, and part of its seed.
+    ``spec`` is the spec of the fit to the first rows, changed to a working set over all rows. ``warm`` and
+    ``statistics`` describe the fit of the columns ``design`` to all ``n_rows`` earlier rows. ``remembered`` holds the
+    statistics of the discarded rows, and ``sample`` the kept rows. ``step`` is the number of the next step and a part
+    of its seed.
     """
 
     spec: FitSpec
@@ -115,27 +116,34 @@ class Memory:
 
 
 def check_updatable(request: Request, parameters: Mapping[str, Any]) -> None:
-    """Raise ``UsageError`` for a fit whose statistics are not of all rows, or whose candidates must be.
+    """Raise ``UsageError`` for options that ``partial_fit`` does not support.
 
-    ``parameters`` are those of the estimator, by whose names the message calls an option.
+    The statistics of the fit must cover all rows, and the selection of candidates must not need all rows.
+    ``parameters`` are the parameters of the estimator, whose names are used in the message.
     """
     for name, allowed in (("fit_rows", ("auto", "full")), ("last_rows", ("full",))):
         if getattr(request, name) not in allowed:
+            option = written(parameters, name)
             raise UsageError(
-                f"{written(parameters, name)} is {getattr(request, name)!r}: partial_fit needs statistics of all "
-                f"rows, so that it must be {' or '.join(map(repr, allowed))}"
+                f"{option} is {getattr(request, name)!r}, but partial_fit needs statistics of all rows: "
+                f"set {option} to {' or '.join(map(repr, allowed))}"
             )
     if request.kernel is None or request.kernel == NoKernel.name:
-        raise UsageError("partial_fit adds vectors, and kernel=None has none: fit all rows again")
+        raise UsageError(
+            "partial_fit adds vectors, but a model with kernel=None has no vectors: call fit with all rows"
+        )
     if request.selection in SELECTIONS and SELECTIONS[request.selection].weighs_all:
         raise UsageError(
-            f"{written(parameters, 'selection')} is {request.selection!r}, which weighs all rows: partial_fit has only "
-            "the new ones"
+            f"{written(parameters, 'selection')} is {request.selection!r}, which needs all rows, but partial_fit reads "
+            "only the new rows: choose another selection"
         )
 
 
 def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, executor: Executor) -> Memory | None:
-    """What is kept of a first fit, of these rows, or of rows that are gone; None if it has not seen all rows."""
+    """Return the memory of a first fit, or None if the statistics of the fit do not cover all rows.
+
+    ``rows`` are the rows of the fit, from which the sample is drawn. If ``rows`` is None, all rows are discarded.
+    """
     assert outcome.kept is not None
     design, fit = outcome.kept
     if not isinstance(fit, HyperState):
@@ -168,35 +176,38 @@ def first(spec: FitSpec, outcome: Outcome, columns: Columns, rows: Rows | None, 
 def update(
     memory: Memory, new: Rows, request: Request, executor: Executor, journal: MemoryJournal
 ) -> tuple[FitSpec, Outcome, Memory]:
-    """One step with new rows; the journal holds model and history afterwards.
+    """Run one step with new rows. Afterwards the journal holds model and history.
 
-    Raises as ``setup.growth.grow`` does, ``DataError`` if the targets of the first rows were constant.
+    Raises as ``setup.growth.grow`` does, and ``DataError`` if the targets of the first rows were constant.
     """
     before = memory.spec.problem
     if not before.target_variance:
-        raise DataError("the target of the first rows was constant, which sets no scale: fit again with rows that vary")
+        raise DataError(
+            "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit with "
+            "rows whose targets vary"
+        )
     request = check_parameters(request)
     timer = timer_of(request)
     order = np.random.default_rng((memory.spec.request.seed, DRAW, memory.step)).permutation(len(new))
-    at_hand, old = memory.sample.join(new.take(order)), len(memory.sample)
-    source = at_hand.source(memory.columns)
-    there = replace(memory.spec, problem=replace(before, n_rows=old))
-    spec = grow(there, source, request, executor, same_options=False)
-    design = _relabelled(memory.design, len(at_hand))
+    available, old = memory.sample.join(new.take(order)), len(memory.sample)
+    source = available.source(memory.columns)
+    spec_before = replace(memory.spec, problem=replace(before, n_rows=old))
+    spec = grow(spec_before, source, request, executor, same_options=False)
+    design = _relabelled(memory.design, len(available))
     labels = labels_of(design)
     remembered = Remembered(replace(memory.remembered.statistics, labels=labels))
     approximation = Approximation(design, np.concatenate([memory.sample.X, design.centres]))
     remembering: Any = Remembering(executor, remembered, approximation)
     fit = memory.warm.begun(replace(memory.statistics, labels=labels))
-    likelihood, joined = spec.problem.likelihood, np.arange(old, len(at_hand), dtype=np.int64)
+    likelihood, joined = spec.problem.likelihood, np.arange(old, len(available), dtype=np.int64)
     blocks = remembering.run(likelihood.grow(spec.problem, design, fit, joined), source)
     fit = likelihood.grown(spec.problem, design, fit, *blocks)
     ended = WorkingSetState(before, spec.options, design, fit, seen="full", used=np.arange(old, dtype=np.int64))
-    # no fit without the candidates: vectors that it deletes could not come back where their rows are gone
+    # start with a selection and not with a fit: a fit could delete vectors whose rows are discarded and cannot return
     state = replace(grown(ended, spec.problem, spec.options), phase=Phase.SAVED)
 
     def interrupted() -> Termination | None:
-        """A step has its first round whatever the limit: without one there is no model to go on from."""
+        """Return the reason of the timer after the first round. A step without any round would leave no model."""
         return None if journal.model is None else timer()
 
     begun = Checkpoint(state, 1)
@@ -205,33 +216,34 @@ def update(
     design, found = outcome.kept
     assert isinstance(found, HyperState)
     past = remembered.through(approximation.coefficients(design), labels_of(design))
-    return spec, outcome, _next(memory, design, found, at_hand, len(new), executor, past)
+    return spec, outcome, _next(memory, design, found, available, len(new), executor, past)
 
 
 def _next(
     memory: Memory,
     design: Design,
     fit: HyperState,
-    at_hand: Rows,
+    available: Rows,
     new: int,
     executor: Executor,
     past: Remembered,
 ) -> Memory:
-    """What is kept after a step; ``new`` of the rows at hand come last, the sample so far before them.
+    """Return the memory after a step.
 
-    ``past`` are the statistics of rows that were gone before the step, of the columns that it has left.
+    ``available`` holds the rows of the old sample followed by the ``new`` rows of the step. ``past`` holds the
+    statistics of the rows discarded before the step, for the columns of ``design``.
     """
     n_rows, rng = memory.n_rows + new, np.random.default_rng((memory.spec.request.seed, DRAW, memory.step, 1))
-    room, old = min(SAMPLE, n_rows), len(at_hand) - new
-    # how many of ``room`` rows drawn from all so far are new; where earlier rows are not at hand fewer remain
+    room, old = min(SAMPLE, n_rows), len(available) - new
+    # number of new rows in a sample of ``room`` rows of all rows; if too few earlier rows are kept, it is smaller
     fresh = int(rng.hypergeometric(new, memory.n_rows, room)) if memory.n_rows else room
     stay = [old + rng.permutation(new)[:fresh], rng.permutation(old)[: room - fresh]]
     kept = np.sort(np.concatenate(stay))
-    gone = np.setdiff1d(np.arange(len(at_hand), dtype=np.int64), kept)
-    if len(gone):
+    discarded = np.setdiff1d(np.arange(len(available), dtype=np.int64), kept)
+    if len(discarded):
         empty = GramStatistics.empty(design.basis, len(design.scaling.t_scale))
-        leaving = GramPass(design.take(NONE, leading=NONE), design, empty.offset, rows=gone)
-        block = executor.run([leaving], at_hand.source(memory.columns))[0]
+        leaving = GramPass(design.take(NONE, leading=NONE), design, empty.offset, rows=discarded)
+        block = executor.run([leaving], available.source(memory.columns))[0]
         left = empty.extend(labels_of(design), block, design.basis)
         past = Remembered(past.statistics.merge(left) if past.statistics.n else left)
     return replace(
@@ -240,14 +252,14 @@ def _next(
         warm=Warm.of(fit),
         statistics=fit.statistics,
         remembered=past,
-        sample=at_hand.take(kept),
+        sample=available.take(kept),
         n_rows=n_rows,
         step=memory.step + 1,
     )
 
 
 def _relabelled(design: Design, n_rows: int) -> Design:
-    """The same columns under row numbers from ``n_rows`` on: those of rows at hand are for the rows at hand."""
+    """Return the columns with labels of row numbers ≥ ``n_rows``, because smaller numbers denote rows in memory."""
     count = len(design.kernels)
     labels = (n_rows + np.arange(len(design.labels), dtype=np.int64)) * count + design.which
     return replace(design, labels=labels)

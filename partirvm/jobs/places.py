@@ -1,4 +1,4 @@
-"""Where the data of a job are, what it was asked, and whether both are what they were when it began."""
+"""The request of a job and the places of its DATA, with checks that the DATA have not changed since the job began."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from partirvm.setup.parameters import portable
 
 
 def sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
-    """DATA and held-out DATA, opened. Raises ``MissingDataError`` and the like."""
+    """Open DATA and held-out DATA. Raises as ``ZarrSource`` does, e.g. ``MissingDataError``."""
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
 
 def absolute(place: str) -> str:
-    """A path that means the same in every folder and process; URLs stay as they are."""
-    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - follows no links, as the user wrote it
+    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
 
 
 def specification(
     source: ZarrSource, held_out: ZarrSource | None, validation: str | None, parameters: Request
 ) -> dict[str, Any]:
-    """What a job is asked: where the data are and how they look, checked parameters, versions."""
+    """Return the request of a job as JSON: places and fingerprints of the data, checked parameters, versions."""
     return {
         "data": absolute(source.url),
         "validation": None if validation is None else absolute(validation),
@@ -43,32 +43,32 @@ def specification(
     }
 
 
-def asked_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
-    """The parameters of the spec, with what was changed by those who resumed the job."""
+def current_request(spec: dict[str, Any], state_changes: dict[str, Any]) -> Request:
+    """Return the parameters of the spec with the changes made by resumes and updates."""
     return Request(**{**spec["parameters"], **state_changes})
 
 
 def require_allowed(store: JobStore, allow_code: bool) -> None:
-    """Raise ``UsageError`` where a job names a function as its kernel or basis, and code is not allowed."""
+    """Raise ``UsageError`` if the kernel or basis of a job is a named function and ``allow_code`` is false."""
     if not allow_code:
-        asked = asked_request(store.spec(), changes(store.events()))
-        require_no_code((asked.kernel, asked.basis), store.location)
+        request = current_request(store.spec(), changes(store.events()))
+        require_no_code((request.kernel, request.basis), store.location)
 
 
 def changes(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """What resumes have changed so far."""
+    """Return the parameters changed by resumes and updates, with their last values."""
     return {key: value for event in events for key, value in event.get("changes", {}).items()}
 
 
 def latest(events: list[dict[str, Any]], began: dict[str, Any]) -> dict[str, Any]:
-    """The fingerprint of the DATA that the job is at work on: that of the last update, or the one it began with."""
+    """Return the current fingerprint of the DATA: that of the last update, or ``began`` without an update."""
     return next((event["fingerprint"] for event in reversed(events) if "fingerprint" in event), began)
 
 
 def places_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[str, str | None]:
-    """Where DATA and held-out DATA of a job are: as a resume or an update said last, or where they were when it began.
+    """Return the last known places of DATA and held-out DATA, from resumes and updates or from the spec.
 
-    Raises ``UsageError`` where held-out DATA were given to a job that began without.
+    Raises ``UsageError`` if held-out DATA were given to a job that began without held-out DATA.
     """
 
     def last(name: str) -> Any:
@@ -76,58 +76,71 @@ def places_of(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[str, 
 
     data, validation = last("data"), last("validation")
     if validation is not None and spec["validation"] is None:
-        raise UsageError(f"{validation}: the job began without held-out DATA, go on without --validation")
+        raise UsageError(f"{validation}: the job began without held-out DATA: omit --validation")
     return str(data), validation
 
 
 def require_grown(source: ZarrSource, then: dict[str, Any]) -> dict[str, Any]:
-    """The fingerprint of DATA that are those of this earlier one with more rows. Raises ``ChangedDataError``."""
+    """Return the fingerprint of DATA that have grown since the fingerprint ``then``.
+
+    Raises ``UsageError`` if there are no new rows, and ``ChangedDataError`` if the earlier rows have changed.
+    """
     before = _fingerprint(then)
     if not has_grown(source, before):
         if source.fingerprint() == before:
-            raise UsageError(f"{source.url} has no new rows since the job saw it: append some (`ingest --append`)")
+            raise UsageError(
+                f"{source.url} has no new rows since the last fit of the job: append rows first (`ingest --append`)"
+            )
         raise ChangedDataError(
-            f"{source.url} is not what it was when the job saw it, with more rows after it: start a new job, or bring "
-            "the old data back"
+            f"the earlier rows of {source.url} have changed since the last fit of the job: start a new job, or restore "
+            "the earlier rows"
         )
     return asdict(source.fingerprint())
 
 
 def _fingerprint(found: dict[str, Any]) -> Fingerprint:
-    """A fingerprint from its JSON."""
+    """Return a fingerprint made from its JSON."""
     return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
 
 
 def same_sources(events: list[dict[str, Any]], spec: dict[str, Any]) -> tuple[ZarrSource, ZarrSource | None]:
-    """DATA and held-out DATA of a job, opened. Raises ``MissingDataError``, and ``ChangedDataError`` for others."""
+    """Open DATA and held-out DATA of a job.
+
+    Raises ``MissingDataError`` if they are missing and ``ChangedDataError`` if they have changed.
+    """
     data, _ = places_of(events, spec)
-    appended = "; with rows that were appended `partirvm update` goes on"
+    appended = "; to use appended rows, run `partirvm update`"
     return _same(data, "--data", latest(events, spec["fingerprint"]), appended), same_held_out(events, spec)
 
 
 def same_held_out(events: list[dict[str, Any]], spec: dict[str, Any]) -> ZarrSource | None:
-    """Held-out DATA of a job, opened, None if it has none. Raises as ``same_sources`` does."""
+    """Open the held-out DATA of a job, or return None if it has none. Raises as ``same_sources`` does."""
     _, validation = places_of(events, spec)
     return None if validation is None else _same(validation, "--validation", spec["validation_fingerprint"])
 
 
 def _same(place: str, option: str, began: dict[str, Any], advice: str = "") -> ZarrSource:
-    """The source at this place, which ``option`` of a resume gives, checked to be that of the job's start."""
+    """Open the source at this place and check that it matches the fingerprint ``began``.
+
+    ``option`` is the option of a resume that gives the place; error messages name it.
+    """
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
-        raise MissingDataError(f"{error}; if they were moved, give their new place with {option}") from error
+        raise MissingDataError(
+            f"{str(error).rstrip('.')}; if the DATA were moved, give the new place with {option}"
+        ) from error
     what = difference(source, began)
     if what is not None:
         raise ChangedDataError(
-            f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or "
-            f"give their place with {option}{advice}"
+            f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
+            f"the place of the old data with {option}{advice}"
         )
     return source
 
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
-    """How data differ from the fingerprint in a job's specification, as a text; None if they do not."""
+    """Return a text on the difference between data and the fingerprint ``began``, or None if they are equal."""
     then, now = _fingerprint(began), source.fingerprint()
     if now == then:
         return None
@@ -137,10 +150,11 @@ def difference(source: ZarrSource, began: dict[str, Any]) -> str | None:
     tiles = [number for number, (one, two) in enumerate(zip(then.hashes, now.hashes, strict=False)) if one != two]
     if not tiles:
         return "its names, categories, classes, moments or tile size differ"
-    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values, the first is tile {tiles[0]:,}"
+    return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
 
 
 def compare_versions(began: dict[str, str]) -> None:
+    """Warn if the versions of packages differ from those at the start of the job."""
     now = package_versions()
     other = [f"{name} {then}, now {now[name]}" for name, then in began.items() if now.get(name, then) != then]
     if other:

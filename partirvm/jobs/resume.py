@@ -1,7 +1,7 @@
-"""Queue a job again: to resume it, perhaps with larger limits, or to update it with rows appended to its DATA.
+"""Queue a job again, to resume it (possibly with larger limits) or to update it with rows appended to its DATA.
 
-``requeue`` and ``requeue_grown`` run on a machine that can read the job's folder, this one or one of a cluster;
-``jobs.attempt.carry_out`` then runs the job.
+``requeue`` and ``requeue_grown`` run on any machine that can read the job's folder, such as a worker of a cluster.
+Afterwards ``jobs.attempt.carry_out`` runs the job.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from partirvm.core.termination import Termination
 from partirvm.errors import DoneError, LeaseError, StorageError, UsageError
 from partirvm.jobs.ending import take_over
 from partirvm.jobs.places import (
-    asked_request,
     changes,
+    current_request,
     latest,
     places_of,
     require_allowed,
@@ -38,7 +38,7 @@ ENDED_BY = {
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
-"""Reasons after which a finished job can be resumed, and the option that ended it."""
+"""The reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
 
 
 def check_changes(changed: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def check_changes(changed: dict[str, Any]) -> None:
     other = sorted(changed.keys() - set(LIMITS))
     if other:
         raise UsageError(
-            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job for another fit"
+            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
         )
 
 
@@ -55,8 +55,8 @@ def requeue(
 ) -> JobState:
     """Queue a job again and return its state. Raises as ``Job.resume`` does.
 
-    ``moved`` may hold new places of its ``data`` and its ``validation``. They are checked first: if one is missing, the
-    job is not changed.
+    ``moved`` may hold new places under the keys ``data`` and ``validation``. All data are checked before the job is
+    changed: if data are missing, the job stays unchanged.
     """
     check_changes(changed)
     changed = {key: value for key, value in changed.items() if value is not None}
@@ -65,10 +65,10 @@ def requeue(
     try:
         events, spec = store.events(), store.spec()
         require_allowed(store, allow_code)
-        before = asked_request(spec, changes(events))
-        asked = check_parameters(asked_request(spec, {**changes(events), **changed}))
-        changed = {key: getattr(asked, key) for key in changed}
-        _check_resumable(location, fold(events), before, asked)
+        before = current_request(spec, changes(events))
+        after = check_parameters(current_request(spec, {**changes(events), **changed}))
+        changed = {key: getattr(after, key) for key in changed}
+        _check_resumable(location, fold(events), before, after)
         same_sources([*events, moved], spec)
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
@@ -85,7 +85,7 @@ def requeue_grown(
 ) -> JobState:
     """Queue a job again for rows appended to its DATA and return its state. Raises as ``Job.update`` does.
 
-    ``moved`` as in ``requeue``.
+    ``moved`` is described in ``requeue``.
     """
     store = JobStore(location)
     lease = store.acquire()
@@ -104,17 +104,17 @@ def requeue_grown(
         if restored is not None and stored is not None:
             packed, spec_now = restored.value, FitSpec.unpack(stored).of_rows(int(restored.about["rows"]))
         grows = require_growable(location, packed, spec_now)
-        asked = asked_request(spec, changes(events))
+        request = current_request(spec, changes(events))
         rounds = max_rounds
-        if rounds is None:  # as many as the last update was given, or the fit
+        if rounds is None:  # the number of rounds of the last update, or that of the fit
             rounds = next(
                 (event["rounds"] for event in reversed(events) if event["event"] == "queued" and "rounds" in event),
-                asked.max_rounds,
+                request.max_rounds,
             )
         changed: dict[str, Any] = {"max_rounds": None if rounds is None else packed["state"]["round"] + rounds}
-        if in_order(grows) and asked.strategy != Incremental.name:
+        if in_order(grows) and request.strategy != Incremental.name:
             changed["strategy"] = Incremental.name
-        check_parameters(asked_request(spec, {**changes(events), **changed}))
+        check_parameters(current_request(spec, {**changes(events), **changed}))
         take_over(store)
         if fold(store.events()).status is Status.QUEUED:
             store.record({"event": "interrupted", "reason": "no process had begun it"})
@@ -126,15 +126,16 @@ def requeue_grown(
             lease.release()
 
 
-def _check_resumable(location: str, state: JobState, before: Request, asked: Request) -> None:
+def _check_resumable(location: str, state: JobState, before: Request, after: Request) -> None:
+    """Raise ``UsageError`` for a cancelled job, and ``DoneError`` if a resume would change nothing."""
     if state.status is Status.CANCELLED:
         raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
     if state.status is not Status.DONE:
         return
     reason = Termination(state.reason)
     if reason not in ENDED_BY:
-        raise DoneError(f"{location} is done; a resume would change nothing: {reason.advice}")
+        raise DoneError(f"{location} is done, and a resume would change nothing: {reason.advice}")
     option = ENDED_BY[reason]
-    was, is_now = getattr(before, option), getattr(asked, option)
+    was, is_now = getattr(before, option), getattr(after, option)
     if reason in {Termination.ROUNDS, Termination.VECTORS} and is_now <= was:
-        raise DoneError(f"{location} is done, it reached {option} = {was:,}: resume with a larger {option}")
+        raise DoneError(f"{location} is done; it reached {option} = {was:,}: resume with a larger {option}")

@@ -1,4 +1,4 @@
-"""Fitting: from a spec and a source to a model. What the estimator and the command line both call."""
+"""Fit a model from a spec and a source of rows. The estimators and the command line both call ``run``."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def run(
     elapsed: float = 0.0,
     beside: Path | None = None,
 ) -> Outcome:
-    """Run the spec of a fit; the journal holds model and history afterwards. Warns of what deserves a look.
+    """Run the spec of a fit and warn of problems with the data or the result. The journal then has model and history.
 
-    ``interrupted``, ``usable`` and ``elapsed`` are the driver's: what may end the run, whether there is a model,
-    seconds before. With a ``checkpoint`` the run goes on from there.
-    ``beside`` is the folder for kernel blocks that are kept on disk; without one they go to a temporary folder.
+    ``interrupted``, ``usable`` and ``elapsed`` are passed to ``Driver``. With a ``checkpoint`` the run continues from
+    this checkpoint. ``beside`` is the folder for kernel blocks that are kept on disk; without ``beside`` a temporary
+    folder is used.
     """
     executor.use(spec.plan.threads)
     driver = Driver(
@@ -43,7 +43,7 @@ def run(
         held_out=held_out,
         watcher=watcher or Watcher(),
         interrupted=interrupted,
-        told=kernel_texts(source.columns.features),
+        texts=kernel_texts(source.columns.features),
     )
     for entry in spec.measured if checkpoint is None else ():
         journal.record(entry)

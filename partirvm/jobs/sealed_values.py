@@ -1,12 +1,12 @@
-"""Plain values and arrays in a sealed group (``storage.sealed``): what specs and checkpoints are kept in.
+"""Store plain values and arrays in a sealed group (``storage.sealed``). Specs and checkpoints are stored this way.
 
-The JSON of the group is ``tree`` (that of ``jobs.codec``, as text) and ``places`` (dtype, shape, order and place of
-each array). Arrays of ``LARGE`` bytes and more are Zarr arrays ``a0``, ``a1`` … of their own, the others lie one after
-the other in ``packed``: a split-merge of thousands of partitions has tens of thousands of small arrays, and each would
-be a file or two.
+The JSON of the group has two keys: ``tree`` is the JSON of ``jobs.codec`` as text, and ``places`` lists dtype, shape,
+memory order and position of each array. An array of at least ``LARGE`` bytes is a separate Zarr array ``a0``, ``a1`` ….
+All smaller arrays are concatenated in the array ``packed``: a split-merge of thousands of partitions has tens of
+thousands of small arrays, and separate arrays would need one or two files each.
 
-Rows-first or columns-first order of memory is kept, since BLAS may round differently from another one. Arrays that are
-neither (slices with gaps) come back rows-first.
+The memory order of an array (C or Fortran) is kept, because BLAS may round differently in the other order. Arrays that
+are not contiguous are loaded in C order.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.storage.sealed import read_sealed, write_sealed
 
 LARGE = 1 << 16
-"""Bytes from which an array is one of its own in the group."""
+"""Minimum size in bytes of an array that is stored separately in the group."""
 
 CODEC = Codec(())
-"""Plain values and arrays alone: no class has a place in these files."""
+"""A codec for plain values and arrays only: the files contain no objects of classes."""
 
 
 def write_values(value: Any, location: str, kind: str, version: int) -> None:
-    """Write plain values, arrays, and tuples, lists and dicts of these to a folder or URL with nothing there.
+    """Write plain values and arrays, also nested in tuples, lists and dicts, to a new folder or URL.
 
-    Raises ``TypeError`` for what cannot be stored, ``ExistsError`` if something is there, ``StorageError`` where it
-    cannot be written.
+    Raises ``TypeError`` for a value that cannot be stored, ``ExistsError`` if the location exists, and ``StorageError``
+    if it cannot be written.
     """
     tree, arrays = CODEC.encode(value)
     places = _places(arrays)
@@ -49,11 +49,12 @@ def write_values(value: Any, location: str, kind: str, version: int) -> None:
 
 
 def read_values(location: str, kind: str, version: int, *, allow_code: bool = False) -> Any:
-    """The value that was written.
+    """Return the value stored by ``write_values``.
 
-    Raises ``MissingDataError`` if nothing is there or a part of it is missing or damaged, ``FormatError`` if it is
-    something else or cannot be decoded, ``NewerFormatError`` if it is of a newer version, ``UsageError`` if it holds
-    the spec of a named function (``kernels.functions``) and ``allow_code`` is false.
+    Raises ``MissingDataError`` if the group or a part of the group is missing or damaged. Raises ``FormatError`` if the
+    group has another kind or cannot be decoded, and ``NewerFormatError`` if a newer version wrote the group. Raises
+    ``UsageError`` if the value contains the spec of a named function (``kernels.functions``) and ``allow_code`` is
+    false.
     """
     about, stored = read_sealed(location, kind, version)
     packed = stored.pop("packed").tobytes()
@@ -71,7 +72,7 @@ def read_values(location: str, kind: str, version: int, *, allow_code: bool = Fa
 
 
 def cannot_be_read(location: str, kind: str, error: Exception) -> FormatError:
-    """What a file whose values make no sense is refused with."""
+    """Return the error for a file whose values cannot be decoded."""
     return FormatError(f"{location}: the {kind.removeprefix('partirvm-')} cannot be read: {error}")
 
 
@@ -80,7 +81,10 @@ def _is_packed(place: dict[str, Any]) -> bool:
 
 
 def _places(arrays: list[NDArray[Any]]) -> list[dict[str, Any]]:
-    """What is said of each array; ``packed`` is where it begins among the small ones."""
+    """Return dtype, shape, order and position of each array.
+
+    ``packed`` is the byte offset of a small array in the array ``packed``, or None for a large array.
+    """
     places: list[dict[str, Any]] = []
     end = 0
     for array in arrays:
@@ -101,5 +105,5 @@ def _unpacked(packed: bytes, place: dict[str, Any]) -> NDArray[Any]:
 
 
 def _alone(array: NDArray[Any], place: dict[str, Any]) -> NDArray[Any]:
-    array = array.astype(plain(place["dtype"]), copy=False)  # Zarr has no order of bytes
+    array = array.astype(plain(place["dtype"]), copy=False)  # Zarr does not keep the byte order
     return array.T if place["order"] == "F" else array

@@ -1,18 +1,19 @@
-"""What a job's events add up to: a pure fold.
+"""The state of a job as a pure fold over its events.
 
     queued ──► running ──► done
       │  ▲       │  │ ╲
       │  │       │  │  ► aborting ──► aborted
       │  └───────┼──┼─── (resume: from interrupted, aborted, failed, done)
       ▼          ▼  ▼
-    cancelled  failed  interrupted ──► running (a driver that goes on elsewhere)
+    cancelled  failed  interrupted ──► running (a driver in another process)
 
-Each transition is an event of the state's name with a ``time`` and a ``reason``. Beside them stand ``plan``, what was
-planned, and ``fit``, one line of history. ``running`` says how many lines of ``history`` the checkpoint knew from which
-the driver goes on: later ones are of rounds that are done again, and are forgotten.
+Each transition is an event with the name of the new state, a ``time`` and a ``reason``. There are two other kinds of
+events: ``plan`` holds the plan, and ``fit`` holds one line of history. The field ``history`` of a ``running`` event is
+the number of history lines at the checkpoint from which the driver resumes. Later lines belong to rounds that are
+repeated, so the fold drops these lines.
 
-That a driver is gone leaves no event at first. ``observed`` puts together the events, the lease and the flags; whoever
-takes the job over writes ``interrupted`` down.
+A driver that dies writes no event. ``observed`` combines the events, the lease and the requests to end the job. The
+next process that takes the lease records ``interrupted``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from partirvm.errors import TransitionError
 
 
 class Status(Enum):
-    """Where a job stands. ``advice`` is a sentence for the person who reads it."""
+    """The status of a job. ``advice`` is a sentence for the user."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -42,24 +43,24 @@ class Status(Enum):
 
     @property
     def final(self) -> bool:
-        """Whether no driver is at work on it, or about to be."""
+        """True if no driver is running the job or is expected to start."""
         return self not in {Status.QUEUED, Status.RUNNING, Status.ABORTING}
 
     @property
     def advice(self) -> str:
-        """What it means and what to do next, one sentence."""
+        """One sentence with the meaning of the status and the next action of the user."""
         return _ADVICE[self]
 
 
 _ADVICE = {
-    Status.QUEUED: "Waits for a process that carries it out.",
-    Status.RUNNING: "A process is at work on it.",
-    Status.ABORTING: "Ends as soon as the tile or iteration at hand is done; the model so far will be kept.",
-    Status.ABORTED: "Ended by a person: the model so far is usable, resume goes on from there.",
-    Status.FAILED: "Ended by an error: resume goes on from the last checkpoint.",
-    Status.INTERRUPTED: "The process that was at work on it is gone: resume goes on from the last checkpoint.",
-    Status.DONE: "Its model is as good as the fit makes it.",
-    Status.CANCELLED: "Ended by a person, and not to be used.",
+    Status.QUEUED: "Waiting for a process to run it.",
+    Status.RUNNING: "A process is running it.",
+    Status.ABORTING: "The job ends after the current tile or iteration; the model so far will be kept.",
+    Status.ABORTED: "Aborted by a user: the model so far is usable; resume continues from there.",
+    Status.FAILED: "Ended by an error: resume continues from the last checkpoint.",
+    Status.INTERRUPTED: "The process that ran it has ended: resume continues from the last checkpoint.",
+    Status.DONE: "The fit is complete and its model can be used.",
+    Status.CANCELLED: "Cancelled by a user: the model was discarded.",
 }
 
 _ENDS = {Status.ABORTED, Status.FAILED, Status.INTERRUPTED, Status.CANCELLED}
@@ -75,18 +76,21 @@ TRANSITIONS: dict[Status | None, set[Status]] = {
     Status.DONE: {Status.QUEUED},
     Status.CANCELLED: set(),
 }
-"""What may follow what. Only a resumed job (``queued`` again) leaves an end."""
+"""The statuses that may follow each status. A job that has ended can only be queued again or cancelled.
+
+An interrupted job may also continue without being queued again.
+"""
 
 
 @dataclass(frozen=True)
 class JobState:
-    """What the events say.
+    """The state of a job, computed from its events.
 
-    ``since`` and ``reason`` are of the last transition, ``began`` of the first ``running`` and ``ended`` of the last
-    end (None while there is none); ``seconds`` are those of work that this end tells of. ``attempt`` counts the times
-    that the job was queued. ``plan`` is the last plan event, ``history`` the fit events that stand, ``events`` the
-    number of events folded. ``cluster`` is the address of the scheduler that starts a lost driver again, empty where
-    nobody does.
+    ``since`` and ``reason`` are the time and the reason of the last transition. ``began`` is the time of the first
+    ``running`` event. ``ended`` is the time of the last end, or None if the job has not ended. ``seconds`` is the
+    computing time recorded by the last end. ``attempt`` is the number of times the job was queued. ``plan`` is the last
+    plan event, ``history`` the valid fit events, and ``events`` the number of events folded. ``cluster`` is the address
+    of the scheduler that restarts a lost driver, or empty without a scheduler.
     """
 
     status: Status | None = None
@@ -104,7 +108,7 @@ class JobState:
 
 
 def fold(events: Iterable[dict[str, Any]], state: JobState | None = None) -> JobState:
-    """The state after these events, from none or from an earlier state. Raises ``TransitionError``."""
+    """Return the state after these events, starting from ``state`` or from no event. Raises ``TransitionError``."""
     state = JobState() if state is None else state
     for event in events:
         state = advance(state, event)
@@ -112,7 +116,10 @@ def fold(events: Iterable[dict[str, Any]], state: JobState | None = None) -> Job
 
 
 def advance(state: JobState, event: dict[str, Any]) -> JobState:
-    """The state after one more event. Raises ``TransitionError`` for one that cannot follow; unknown kinds may."""
+    """Return the state after one more event. Events of an unknown kind are only counted.
+
+    Raises ``TransitionError`` for an event that cannot follow ``state``.
+    """
     kind, state = event["event"], replace(state, events=state.events + 1)
     if kind == "plan":
         return replace(state, plan=event)
@@ -136,17 +143,23 @@ def advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:
-    """The state as a watcher sees it: who runs without a live lease is interrupted, who is asked to end is aborting.
+    """Return the state corrected by the lease (``held``) and by a request to end (``aborting``).
 
-    So is a queued job interrupted whose last holder was ``lost``: it left no sign of having released its lease.
+    A running job without a live lease is interrupted. A running job with a request to end is aborting. A queued job is
+    interrupted if the last holder of its lease was ``lost``, i.e. ended without releasing the lease.
     """
     if (state.status in {Status.RUNNING, Status.ABORTING} and not held) or (state.status is Status.QUEUED and lost):
-        return replace(state, status=Status.INTERRUPTED, reason="the process that was at work on it is gone")
+        return replace(
+            state, status=Status.INTERRUPTED, reason="the process that ran it has ended without recording an end"
+        )
     if state.status is Status.RUNNING and aborting:
         return replace(state, status=Status.ABORTING)
     return state
 
 
 def _impossible(state: JobState, kind: str) -> TransitionError:
-    before = "no event at all" if state.status is None else f"{state.status.value!r}"
-    return TransitionError(f"event {state.events}: {kind!r} cannot follow {before}: an event was lost or made up")
+    before = "the start of the job" if state.status is None else f"{state.status.value!r}"
+    return TransitionError(
+        f"event {state.events}: {kind!r} cannot follow {before}; an event file is missing or was added by hand: "
+        "restore the folder events/ of the job"
+    )

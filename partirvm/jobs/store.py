@@ -1,19 +1,20 @@
-"""A job's folder: what was asked, what happened, and the model to use.
+"""Read and write the folder of a job: its request, its events, its models and its checkpoints.
 
-    JOB/spec.json                     what was asked, of which data, by which versions
+    JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, never changed (jobs.events)
-    JOB/models/000002-000007/         a model: epoch of its writer, number
-    JOB/models/000002-000007.json     its pointer: the newest one names the model to use (storage.snapshots)
-    JOB/specs/…                       what was decided of the fit, likewise (setup.spec)
-    JOB/checkpoints/…                 where the strategy stands, likewise (jobs.checkpoint)
-    JOB/control/abort-000001.json     somebody wants the first attempt to end
-    JOB/lease/000002.json             who is at work on it (storage.lease)
-    JOB/predictions/3f0c….json        a prediction that is whole, by a hash of what it is
-    .JOB.before/                      beside JOB: the job that it overwrites, until its own first model is saved
+    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number
+    JOB/models/000002-000007.json     the pointer of this model: the newest pointer names the current model
+                                      (storage.snapshots)
+    JOB/specs/…                       the resolved spec of the fit, with pointers as above (setup.spec)
+    JOB/checkpoints/…                 checkpoints of the strategy, with pointers as above (jobs.checkpoint)
+    JOB/control/abort-000001.json     a request to end attempt 1
+    JOB/lease/000002.json             the process that runs the job (storage.lease)
+    JOB/predictions/3f0c….json        a finished prediction, named by a hash of its identity
+    .JOB.before/                      beside JOB: the job that JOB overwrites, kept until JOB saves its first model
 
-The folder is any place that fsspec knows. A process that is killed at any instruction leaves every whole event, the
-last whole model and the last whole checkpoint. With a lease (``acquire``) one process writes at a time: what another
-one writes, that was taken for dead, does not count.
+The folder may be any path or URL that fsspec supports. A process killed at any moment leaves every finished event, the
+last finished model and the last finished checkpoint. With a lease (``acquire``) only one process writes at a time. A
+process that lost its lease may still write, but readers ignore these objects.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ FORMAT = 3
 
 SPEC_KIND, SPEC_FORMAT = "partirvm-spec", 1
 
-LOOKS = 5
-"""How often one who looks at a job looks again where its driver changed meanwhile."""
+READS = 5
+"""Maximum number of reads of a job's state if its driver changes during a read."""
 
 CHECKPOINTS = 3
-"""Checkpoints that stay: where a resume passes over that of an end, there is still one to fall back on."""
+"""Number of checkpoints that are kept. If a resume skips a final checkpoint, an earlier one is still available."""
 
 REQUESTS = ("cancel", "abort")
-"""What anybody may ask of a running job, the strongest first."""
+"""The requests that any process may make to a running job, the strongest request first."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint read back: the value, what its pointer says ``about`` it, newer ones that were found ``damaged``."""
+    """A value loaded from a snapshot, the ``about`` of its pointer, and the newer snapshots that were ``damaged``."""
 
     value: Any
     about: dict[str, Any]
@@ -72,7 +73,7 @@ class Restored:
 
 
 class JobStore:
-    """Reads and writes one job's folder. ``lease`` is this process's, None while it has none."""
+    """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: str | os.PathLike[str], *, storage_options: dict[str, Any] | None = None) -> None:
         self.location = os.fspath(location).rstrip("/")
@@ -80,7 +81,7 @@ class JobStore:
         self._storage_options = storage_options
         self._folder = open_folder(self.location, storage_options)
         self._saved: str | None = None
-        """The model that was saved last, until an event names it."""
+        """The model saved last, until an event names this model."""
         self._aside = self._folder.sibling(f".{self.location.rpartition('/')[2]}.before")
         self._log = EventLog(self._folder)
         self._models = Snapshots(self._folder, "models")
@@ -89,15 +90,17 @@ class JobStore:
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Start a job's folder.
+        """Create the folder of a job and return its store.
 
-        Raises ``ExistsError`` if something is there that may not be overwritten, ``LeaseError`` if a process is at work
-        on it, ``StorageError`` where jobs cannot be kept.
+        Raises ``ExistsError`` if the folder holds something that may not be overwritten, ``LeaseError`` if a process
+        runs the job in the folder, and ``StorageError`` if the folder cannot hold a job.
 
-        A job that is overwritten is kept beside the folder, as a hidden sibling, until the new one has saved its first
-        model; ``discard`` puts it back. So does the next job that overwrites, for one that was killed before that. The
-        new job goes on with the epochs of the old one, so that whoever was at work on that can spoil nothing: the store
-        that is returned has its ``lease`` then, to be released.
+        An overwritten job is kept in a hidden folder beside the new job until the new job has saved its first model.
+        ``discard`` restores the overwritten job. If the new job is killed before its first model, the overwritten job
+        stays in the hidden folder, and ``discard`` of the next job in this place restores it.
+
+        The new job continues the epochs of the old job, so that a driver of the old job cannot damage the new job. The
+        returned store then holds a ``lease``, which the caller must release.
         """
         store, before = cls(location), None
         folder = store._folder
@@ -115,7 +118,9 @@ class JobStore:
                     store.lease = succeed(folder, before)
         except StorageError as error:
             if isinstance(error.__cause__, FileExistsError):
-                raise ExistsError(f"{store.location}: another process has just started a job here") from error
+                raise ExistsError(
+                    f"{store.location}: another process has just started a job here: choose another folder"
+                ) from error
             store.discard()
             raise
         except BaseException:
@@ -124,18 +129,18 @@ class JobStore:
         return store
 
     def there(self) -> bool:
-        """Whether a job is there, readable or not."""
+        """Return True if the folder holds a job, readable or not."""
         return self._folder.exists("spec.json")
 
     def beside(self, name: str) -> Path | None:
-        """The path of a folder inside the job for what need not last, None where the job is not on this machine."""
+        """Return the path of a folder for temporary files inside the job, or None if the job is not a local folder."""
         return Path(self._folder.place(name)) if isinstance(self._folder, LocalFolder) else None
 
     def spec(self) -> dict[str, Any]:
-        """What was asked.
+        """Return the content of ``spec.json``, the request of the job.
 
-        Raises ``MissingDataError`` for no job, ``FormatError`` where it is damaged, ``NewerFormatError`` for a job of a
-        newer version.
+        Raises ``MissingDataError`` if there is no job, ``FormatError`` if the file is damaged, and ``NewerFormatError``
+        if a newer version of partirvm wrote the job.
         """
         try:
             spec = read_json(self._folder, "spec.json")
@@ -144,106 +149,111 @@ class JobStore:
         require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
         return spec
 
-    # Who is at work
+    # The lease
 
     def acquire(self, *, patience: float = 0.0, timing: Timing = TIMING) -> Lease:
-        """Take the lease; what this store writes from now on carries its epoch. Raises ``LeaseError`` if it is taken.
+        """Take the lease. Everything that this store writes afterwards has the epoch of the lease.
 
-        Read the state after this, not before: until then another process may still have written.
+        Read the state after this call, because another process may write until the call returns. Raises ``LeaseError``
+        if another process holds the lease.
         """
         self.spec()
         self.lease = acquire(self._folder, self._marks, patience=patience, timing=timing)
         return self.lease
 
     def holder(self) -> Holder | None:
-        """Who has the lease, or had it last."""
+        """Return the current or the last holder of the lease."""
         return holder(self._folder)
 
     def _check(self) -> None:
-        """Raise ``LeaseError`` where this process may not write. Nobody needs a lease on a job that never had one."""
+        """Raise ``LeaseError`` if this process may not write. A job that never had a lease may be written without."""
         if self.lease is not None:
             self.lease.check()
         elif epochs(self._folder):
-            raise LeaseError(f"{self.location}: only who holds the lease may write to this job: acquire it first")
+            raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
 
     def _marks(self) -> Marks:
-        rows = self._log, self._models, self._specs, self._checkpoints
-        return {one.series: list(one.mark()) for one in rows}
+        series = self._log, self._models, self._specs, self._checkpoints
+        return {one.series: list(one.mark()) for one in series}
 
-    # What happened
+    # The events
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event: ``entry["event"]`` is its kind, the time is added, and the ``model`` that was saved before.
+        """Append an event of the kind ``entry["event"]``, with the time and the ``model`` saved since the last event.
 
-        Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written.
+        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the event cannot be
+        written.
         """
         self._check()
         self._log.append(entry if self._saved is None else {**entry, "model": self._saved}, self.lease)
         self._saved = None
 
     def events(self) -> list[dict[str, Any]]:
-        """All events in order. Raises ``FormatError`` or ``MissingDataError`` if one in the middle is damaged."""
+        """Return all events in order.
+
+        Raises ``FormatError`` or ``MissingDataError`` if an event before the last is damaged or missing.
+        """
         return self._log.read()
 
     def state(self) -> JobState:
-        """Where the job stands, by its events, its lease and what was asked of it."""
+        """Return the state of the job, computed from its events, its lease and the requests to end it."""
         self.spec()
-        has, state = self._look()
+        last, state = self._holder_and_state()
         if state.status is None:  # the process that created it was killed, or has not written the first event yet
             return replace(state, status=Status.QUEUED, reason="no process has begun it")
-        asked = self.requested(state.attempt) if state.attempt > 0 else None
-        held = has is not None and has.alive()
-        lost = has is not None and not (held or has.over)
-        seen = observed(state, held=held, aborting=asked is not None, lost=lost)
-        if asked is not None and seen.status is Status.ABORTING is not state.status:
-            reason, since = self.why(asked, state.attempt)
-            seen = replace(seen, reason=reason, since=since)
-        return seen
+        request = self.requested(state.attempt) if state.attempt > 0 else None
+        held = last is not None and last.alive()
+        lost = last is not None and not (held or last.over)
+        current = observed(state, held=held, aborting=request is not None, lost=lost)
+        if request is not None and current.status is Status.ABORTING is not state.status:
+            reason, since = self.reason_of(request, state.attempt)
+            current = replace(current, reason=reason, since=since)
+        return current
 
-    def _look(self) -> tuple[Holder | None, JobState]:
-        """The holder and the events of one moment: a driver that begins or ends in between is looked at again."""
-        for _ in range(LOOKS):
+    def _holder_and_state(self) -> tuple[Holder | None, JobState]:
+        """Return a consistent pair of holder and state; both are read again if a driver begins or ends meanwhile."""
+        for _ in range(READS):
             before, state, after = self.holder(), fold(self.events()), self.holder()
             if (before and (before.epoch, before.over)) == (after and (after.epoch, after.over)):
                 break
         return after, state
 
-    # What is asked of it
+    # Requests to end the job
 
     def request(self, what: str, attempt: int, reason: str = "") -> bool:
-        """Ask the driver of an attempt (``JobState.attempt``) to ``abort`` or ``cancel``; any process may.
+        """Request that an attempt (``JobState.attempt``) ends, with ``what`` "abort" or "cancel".
 
-        A resumed job is another attempt, so that a request never outlives what it was meant for. Returns False if it
-        was asked before.
+        Any process may make a request. A request never affects a resumed job, because a resume starts a new attempt.
+        Returns False if the same request was made before.
         """
         assert what in REQUESTS
         with storing(self.location):
             try:
-                asked = {"time": time.time(), "reason": reason, **Process.this().to_json()}
-                self._folder.create(_request(what, attempt), to_json(asked))
+                request = {"time": time.time(), "reason": reason, **Process.this().to_json()}
+                self._folder.create(_request(what, attempt), to_json(request))
             except FileExistsError:
                 return False
         return True
 
     def requested(self, attempt: int) -> str | None:
-        """What was asked of the driver of this attempt, the strongest first; cheap enough to ask for every tile."""
+        """Return the strongest request for this attempt, or None. The check is fast enough to run for every tile."""
         return next((what for what in REQUESTS if self._folder.exists(_request(what, attempt))), None)
 
-    def why(self, what: str, attempt: int) -> tuple[str, float]:
-        """The reason given with such a request, empty if there was none, and its time."""
+    def reason_of(self, what: str, attempt: int) -> tuple[str, float]:
+        """Return the reason given with a request, or "" without a reason, and the time of the request."""
         try:
-            asked = read_json(self._folder, _request(what, attempt))
+            request = read_json(self._folder, _request(what, attempt))
         except (MissingDataError, FormatError):
             return "", time.time()
-        return str(asked.get("reason", "")), float(asked.get("time", 0.0))
+        return str(request.get("reason", "")), float(request.get("time", 0.0))
 
-    # What came of it
+    # Models, specs and checkpoints
 
     def save(self, model: AnyModel) -> None:
-        """Make this model the one to use.
+        """Save this model and make it the current model.
 
-        Raises ``LeaseError`` where another process has, or had, the lease, ``StorageError`` if it cannot be written;
-        nothing of it is left then, and the one before stays in use.
+        Raises ``LeaseError`` if another process has taken the lease, and ``StorageError`` if the model cannot be
+        written. The previous model then stays current, and no part of the new model is left.
         """
         self._check()
         first = not self.has_model()
@@ -253,14 +263,14 @@ class JobStore:
                 self._aside.remove()
 
     def has_model(self) -> bool:
-        """Whether there is a model to use."""
+        """Return True if the job has a model."""
         return self._models.current() is not None
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """The model to use.
+        """Return the current model.
 
-        Raises ``MissingDataError`` if the job has none yet, or the last one that its events name is gone, and as
-        ``load_model`` does.
+        Raises ``MissingDataError`` if the job has no model yet, or if the newest model named by an event is missing.
+        Other exceptions are those of ``load_model``.
         """
         self.spec()
         while True:
@@ -269,7 +279,7 @@ class JobStore:
             if name is None or name < named:
                 newer = self._models.current()
                 if newer != name:
-                    continue  # a running job has saved it meanwhile
+                    continue  # a running job has saved a model in the meantime
                 raise self._no_model(named)
             try:
                 place = self._folder.place(name)
@@ -281,25 +291,23 @@ class JobStore:
     def _no_model(self, named: str) -> MissingDataError:
         if named and not self._cancelled():
             return MissingDataError(
-                f"{self.location}: {named}.json, the pointer to its last model, is missing: restore it, or resume"
+                f"{self.location}: {named}.json, the pointer to the last model, is missing: restore this file, or "
+                "resume the job"
             )
         kept = self._aside.location
-        before = f"; the one before it is kept in {kept}" if self._aside.exists() else ""
+        before = f"; the overwritten job is kept in {kept}" if self._aside.exists() else ""
         return MissingDataError(f"{self.location}: the job has no model yet{before}")
 
     def _cancelled(self) -> bool:
         return fold(self.events()).status is Status.CANCELLED
 
     def decide(self, spec: dict[str, Any]) -> None:
-        """Make this packed spec the one to run. Raises as ``save`` does."""
+        """Store this packed spec as the current spec of the fit. Raises as ``save`` does."""
         self._check()
         self._specs.publish(lambda place: write_values(spec, place, SPEC_KIND, SPEC_FORMAT), {}, self.lease)
 
     def decided(self, *, allow_code: bool = False) -> dict[str, Any] | None:
-        """The packed spec to run, or the one before it where the last is damaged; None if there never was one.
-
-        Raises as ``restore`` does.
-        """
+        """Return the newest packed spec that can be read, or None if no spec was stored. Raises as ``restore`` does."""
         found = self._newest(
             self._specs,
             "spec",
@@ -308,25 +316,25 @@ class JobStore:
         return None if found is None else found.value
 
     def checkpoint(self, value: Any, **about: Any) -> None:
-        """Make this packed checkpoint the one to go on from; ``about`` is JSON for whoever looks at its pointer.
+        """Store this packed checkpoint as the one to resume from. ``about`` is JSON that is stored in its pointer.
 
-        Raises as ``save`` does, and ``TypeError`` for what is no plain value (``jobs.sealed_values``).
+        Raises as ``save`` does, and ``TypeError`` for a value that cannot be stored (``jobs.sealed_values``).
         """
         self._check()
         self._checkpoints.publish(lambda place: save_checkpoint(value, place), about, self.lease)
 
     def has_checkpoint(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Return True if there is a checkpoint to resume from."""
         return self._checkpoints.current() is not None
 
     def restore(
         self, wanted: Callable[[dict[str, Any]], bool] = lambda about: True, *, allow_code: bool = False
     ) -> Restored | None:
-        """The last checkpoint, or the one before it where the last is damaged; None if there never was one.
+        """Return the newest checkpoint that can be read, or None if no checkpoint was stored.
 
-        Those are passed over of which what the pointer says ``about`` them is not ``wanted``. Raises
-        ``MissingDataError`` if all that there are are damaged, ``NewerFormatError`` for one of a newer version,
-        ``UsageError`` for a named function as ``load_checkpoint`` does.
+        Checkpoints are skipped if ``wanted`` returns False for the ``about`` of their pointer. Raises
+        ``MissingDataError`` if all checkpoints are damaged, ``NewerFormatError`` for a checkpoint of a newer version,
+        and ``UsageError`` for a named function without ``allow_code``.
         """
         return self._newest(
             self._checkpoints, "checkpoint", lambda place: load_checkpoint(place, allow_code=allow_code), wanted
@@ -334,13 +342,13 @@ class JobStore:
 
     def _newest(
         self,
-        row: Snapshots,
+        series: Snapshots,
         what: str,
         load: Callable[[str], Any],
         wanted: Callable[[dict[str, Any]], bool] = lambda about: True,
     ) -> Restored | None:
         damaged: list[str] = []
-        for snapshot in row.newest():
+        for snapshot in series.newest():
             place = self._folder.place(snapshot.name)
             if snapshot.about is None:
                 damaged.append(f"{place}.json: damaged")
@@ -359,28 +367,28 @@ class JobStore:
             raise MissingDataError(f"{self.location}: no {what} can be read: " + "; ".join(damaged))
         return None
 
-    # What was predicted with it
+    # Predictions
 
     def note_prediction(self, key: str, facts: dict[str, Any]) -> None:
-        """Remember that a prediction is whole: takes no lease, and has no effect on a store that cannot be written."""
+        """Record that a prediction is finished. No lease is needed; if the folder cannot be written, do nothing."""
         with suppress(OSError, StorageError):
             self._folder.create(f"predictions/{key}.json", to_json(facts))
 
     def has_prediction(self, key: str) -> bool:
-        """Whether this prediction was noted."""
+        """Return True if this prediction was recorded as finished."""
         return self._folder.exists(f"predictions/{key}.json")
 
-    # Its beginning and end
+    # Removal
 
     def forget(self) -> None:
-        """Remove models, specs and checkpoints of a job that was cancelled: what it was asked, and its events, stay."""
+        """Remove the models, specs and checkpoints of a cancelled job. Its request and its events are kept."""
         self._check()
         with storing(self.location):
             for name in (self._models.series, self._specs.series, self._checkpoints.series):
                 self._folder.remove(name)
 
     def discard(self) -> None:
-        """Remove the job's folder and all that is in it; put back the job that it overwrote."""
+        """Remove the job's folder and restore the job that it overwrote, if there was one."""
         if self.lease is not None:
             with suppress(LeaseLostError, StorageError):
                 self.lease.release()
@@ -389,20 +397,19 @@ class JobStore:
             self._aside.rename(self._folder)
 
     def _make_room(self, overwrite: bool) -> int:
-        """Move the job that is here aside if it has a model to lose, else remove it; the epoch that it had come to."""
+        """Move the existing job aside if it has a model, otherwise remove it. Return the last epoch of that job."""
         if not overwrite:
             raise ExistsError(
-                f"{self.location}: there is something here already; --overwrite replaces a job, `partirvm resume` goes "
-                "on with it"
+                f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
             )
         if not self._folder.exists("spec.json"):
-            raise ExistsError(f"{self.location}: this is not a job, it will not be overwritten")
+            raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
         try:
             old = acquire(self._folder, self._marks)
         except LeaseError as error:
-            has = self.holder()
-            by = "" if has is None else f" by {has.process}"
-            raise LeaseError(f"{self.location} is in use{by}: abort it before it is overwritten") from error
+            last = self.holder()
+            by = "" if last is None else f" by {last.process}"
+            raise LeaseError(f"{self.location} is in use{by}: abort this job before overwriting it") from error
         try:
             if self.has_model():
                 self._aside.remove()

@@ -1,4 +1,4 @@
-"""Plan a fit of DATA, fit it here and now, or submit it as a job that runs on without this process."""
+"""Plan a fit of DATA, run a fit in this process, or submit a fit as a job that runs in the background."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from partirvm.backends import executor_for
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, StorageError
-from partirvm.jobs.attempt import Fitted, announcer, begin, carry
+from partirvm.jobs.attempt import Fitted, announcer, begin, run_attempt
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.ending import Requests, ending
 from partirvm.jobs.job import Job, address_of, require_shared
@@ -25,7 +25,7 @@ from partirvm.setup.search import StoppedError
 
 
 def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """What ``fit`` would do with DATA, without doing it. Raises as ``setup.resolve.resolve`` does."""
+    """Return the plan of a fit of DATA, without running the fit. Raises as ``setup.resolve.resolve`` does."""
     source, held_out = sources(data, validation)
     with closing(executor_for(client)) as executor:
         return resolve(source, check_parameters(parameters), executor, held_out).plan
@@ -44,15 +44,17 @@ def fit(
     on_plan: Callable[[Plan], None] | None = None,
     aborted: Callable[[], bool] | None = None,
 ) -> Fitted:
-    """Fit DATA and leave model and history in JOB.
+    """Fit DATA in this process and store model and history in JOB.
 
-    Everything that can be refused is refused before JOB is touched: raises as ``setup.resolve.resolve`` does,
-    ``ExistsError`` for a JOB that is there, and with ``verify`` ``ChangedDataError`` if a tile of DATA is not what was
-    ingested. ``on_plan`` is called with the plan before the fit begins. ``aborted`` is asked between tiles and between
-    dense iterations, of planning too: once it says so the fit ends with the model saved last. A fit that ends with
-    neither a model nor a checkpoint, raising ``JobFailedError`` if it was aborted, leaves no JOB, or the one that it
-    was to overwrite. One that has a checkpoint but no model yet (split-merge) leaves JOB to be resumed, and returns no
-    model.
+    All checks run before JOB is changed. They raise as ``setup.resolve.resolve`` does, and ``ExistsError`` if JOB
+    exists. With ``verify`` they raise ``ChangedDataError`` if a tile of DATA differs from the ingested tile.
+
+    ``on_plan`` is called with the plan before the fit begins. ``aborted`` is called between tiles and between dense
+    iterations, also during planning. When it returns True, the fit ends with the last saved model.
+
+    A fit that ends without a model and without a checkpoint removes JOB, and restores the job that JOB was to
+    overwrite. Such a fit raises ``JobFailedError`` if it was aborted. A fit with a checkpoint but without a model
+    (split-merge) keeps JOB, which can be resumed, and returns no model.
     """
     parameters = check_parameters(parameters)
     portable(parameters)
@@ -62,9 +64,9 @@ def fit(
         source.verify()
     with closing(executor_for(client)) as executor:
         try:
-            fit_spec = resolve(source, parameters, executor, held_out, timer.after(_asking(aborted)))
+            fit_spec = resolve(source, parameters, executor, held_out, timer.after(_interrupted_by(aborted)))
         except StoppedError as error:
-            raise JobFailedError(f"aborted before the first round began: {job} was not changed") from error
+            raise JobFailedError(f"aborted during planning: {job} was not changed") from error
         spec = specification(source, held_out, validation, parameters)
         store = JobStore.create(job, spec, overwrite=overwrite)
         lease = store.lease or store.acquire()
@@ -73,7 +75,7 @@ def fit(
                 store.record({"event": "queued", "reason": "submitted", "time": timer.since})
                 begin(store, client, time=timer.since)
                 state = fold(store.events())
-                fitted = carry(
+                fitted = run_attempt(
                     store,
                     state,
                     fit_spec,
@@ -91,7 +93,7 @@ def fit(
                 first = fit_spec.plan.schedule.unit
                 raise JobFailedError(f"aborted before the first {first} was done: {job} was not changed")
         except BaseException:
-            _discard_nothing_worth(store)
+            _discard_if_empty(store)
             raise
         finally:
             with suppress(LeaseError, StorageError):
@@ -101,12 +103,12 @@ def fit(
     return fitted
 
 
-def _asking(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
+def _interrupted_by(aborted: Callable[[], bool] | None) -> Callable[[], Termination | None]:
     return lambda: Termination.ABORTED if aborted is not None and aborted() else None
 
 
-def _discard_nothing_worth(store: JobStore) -> None:
-    """Remove a job that has neither a model nor anything to go on from, unless another process has it in hand."""
+def _discard_if_empty(store: JobStore) -> None:
+    """Remove a job that has neither a model nor a checkpoint, unless another process has taken its lease."""
     with suppress(LeaseError, StorageError):
         assert store.lease is not None
         store.lease.check()
@@ -117,9 +119,9 @@ def _discard_nothing_worth(store: JobStore) -> None:
 def create(
     data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
 ) -> JobState:
-    """A queued job. Refuses what can be refused without reading rows; raises as ``fit`` does.
+    """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does.
 
-    ``cluster`` is the address of the scheduler whose business it is.
+    ``cluster`` is the address of the scheduler that runs the job, or "" without a cluster.
     """
     source, held_out = sources(data, validation)
     check_sources(source, held_out)
@@ -145,11 +147,12 @@ def submit(
     client: Any = None,
     overwrite: bool = False,
 ) -> Job:
-    """Start a job and return at once; DATA and JOB have been opened by then, on a worker if there is a ``client``.
+    """Start a job and return at once, after DATA and JOB have been opened.
 
-    Without a client the job runs in a thread of this process, and is interrupted if that ends. With one, its driver
-    runs on the cluster: this process may end, and need not see DATA and JOB itself. Relative paths are meant from this
-    process's folder. Raises as ``fit`` does for what can be refused without reading rows.
+    Without a ``client`` the job runs in a thread of this process, and is interrupted if this process ends. With a
+    ``client`` the driver of the job runs on the cluster. The workers open DATA and JOB, so that this process may end
+    and needs no access to their files. Relative paths start from the working folder of this process. All checks that
+    read no rows raise as in ``fit``.
     """
     data, job = absolute(data), absolute(job)
     validation = None if validation is None else absolute(validation)

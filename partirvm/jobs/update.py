@@ -1,4 +1,4 @@
-"""Jobs whose DATA have gained rows: from which checkpoint one goes on, and how (``setup.growth``)."""
+"""Continue a job from a checkpoint after rows were appended to its DATA (``setup.growth``)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from partirvm.strategies.rounds import RoundsState
 
 
 def require_growable(location: str, packed: Any, spec: FitSpec | None) -> FitSpec:
-    """The spec of a job's last checkpoint (None if it has none), if there is a fit in it for new rows to join.
+    """Return ``spec`` if the checkpoint contains a fit that new rows can join, and raise ``UsageError`` otherwise.
 
-    ``packed`` is the checkpoint as it is stored. Raises ``UsageError`` where there is no such fit.
+    ``packed`` is the job's last checkpoint as stored, and ``spec`` the spec of this checkpoint. Both are None if the
+    job has no checkpoint.
     """
     if packed is None or spec is None:
-        why = "it has done no round that new rows could join"
+        why = "the job has finished no round, so that there is no fit that new rows could join"
     elif packed["state"]["kind"] == SPLIT_MERGE:
-        why = "split-merge was ended before its last merge, and without it there is no fit that new rows could join"
+        why = "split-merge ended before its last merge, so that there is no fit that new rows could join"
     elif not spec.problem.target_variance:
-        why = "its target was constant, which sets no scale for that of new rows"
+        why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
     else:
         return spec
     raise UsageError(f"{location} cannot be updated: {why}; start a new job with all rows")
 
 
-def leads_on(about: dict[str, Any], n_rows: int) -> bool:
-    """Whether a run over so many rows can go on from this checkpoint: after the last fit only if there are new ones."""
+def is_resumable(about: dict[str, Any], n_rows: int) -> bool:
+    """Return True if a run over ``n_rows`` rows can resume from a checkpoint with the pointer data ``about``.
+
+    A run resumes from a final checkpoint only if there are new rows.
+    """
     return not (about.get("final") and about["rows"] >= n_rows)
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
-    """A checkpoint's state for the rows of a spec that has grown."""
+    """Return the state of a checkpoint extended to the new rows of a grown spec."""
     state = grown(state, spec.problem, spec.options)
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)

@@ -16,6 +16,7 @@ from partirvm.types import Columns
 
 
 def warn_of_data(spec: FitSpec, columns: Columns) -> None:
+    """Warn of a constant target and of constant features."""
     if not spec.problem.target_variance:
         warnings.warn(
             f"the target {quoted(columns.target)} is constant: the model is its mean", DataWarning, stacklevel=3
@@ -27,13 +28,14 @@ def warn_of_data(spec: FitSpec, columns: Columns) -> None:
 
 
 def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
+    """Warn of problems with a finished fit, such as a noise estimate at its floor or a reached memory limit."""
     last, classes = outcome.last, spec.problem.classifies
     if last is None or last.kind in ("part", "early"):
         return
     if last.floored:
         warnings.warn(
-            "the noise estimate reached its floor: the data look noise-free to this kernel, or the model interpolates "
-            "them; set noise_variance, widen the kernel, or check held-out errors",
+            "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
+            "targets; set noise_variance, widen the kernel, or check held-out errors",
             NoiseFloorWarning,
             stacklevel=2,
         )
@@ -47,15 +49,15 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
         )
     if last.duplicates:
         warnings.warn(
-            f"{last.duplicates:,} candidates had the same inputs as another row and were left out as centres; their "
-            f"{'classes' if classes else 'targets'} count",
+            f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
+            f"centres, but their {'classes' if classes else 'targets'} are used in the fit",
             DataWarning,
             stacklevel=3,
         )
     if last.dropped:
         warnings.warn(
-            f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: on these data "
-            "fits prune fewer than half of their candidates; the working-set strategy adds only as many as fit",
+            f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
+            "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
             LimitWarning,
             stacklevel=3,
         )
@@ -69,8 +71,9 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         warnings.warn(
-            f"no relevance vector is left, the model predicts {'the class frequencies' if classes else 'the mean'}: "
-            "the kernel does not fit these data; try another gamma",
+            "no relevance vector is left, so that the model predicts "
+            f"{'the class frequencies' if classes else 'the mean'}: the kernel does not fit these data; try another "
+            "gamma",
             DataWarning,
             stacklevel=3,
         )
@@ -87,13 +90,13 @@ def warn_of_outcome(outcome: Outcome, spec: FitSpec) -> None:
 
 
 def warn_of_limits(outcome: Outcome, spec: FitSpec) -> None:
-    """Warn if a strategy with one fit of all rows exceeds ``max_vectors``, which it cannot keep."""
-    strategy, most = spec.plan.strategy, spec.request.max_vectors
+    """Warn if the model has more than ``max_vectors`` vectors. A single fit of all rows cannot keep this limit."""
+    strategy, limit = spec.plan.strategy, spec.request.max_vectors
     vectors = outcome.last.vectors if outcome.last is not None and outcome.last.kind != "early" else 0
-    if most is not None and vectors > most:
+    if limit is not None and vectors > limit:
         warnings.warn(
-            f"{vectors:,} vectors are more than max_vectors = {most:,}: {strategy} fits all rows as candidates at "
-            "once; the other strategies keep this limit",
+            f"{vectors:,} vectors are more than max_vectors = {limit:,}: {strategy} fits all rows as candidates at "
+            "once and cannot keep this limit; choose another strategy",
             LimitWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Predictions and scores of a job's model over DATA: resumable, on Dask too, with RVM*."""
+"""Predict DATA and score predictions with a job's model. Predictions are resumable and can use Dask and RVM*."""
 
 from __future__ import annotations
 

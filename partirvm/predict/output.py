@@ -1,4 +1,4 @@
-"""Where predictions go: a table that appears under its name only when it is whole."""
+"""Write predictions to a table. The table appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partirvm.storage import storing
 from partirvm.storage.local_folder import flush, replacing, sync
 
 KIND = "partirvm-prediction"
-"""Attribute ``kind`` of a Zarr group of predictions: only such a folder is ever replaced."""
+"""The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
 
 Write = Callable[[NDArray[np.float64]], None]
 
@@ -28,11 +28,11 @@ CHUNK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Column:
-    """A column of OUTPUT: numbers, or where there are ``labels`` what stands for the codes 0 … K−1.
+    """A column of OUTPUT. Its values are numbers, or ``labels`` if they are given, one for each code 0 … K−1.
 
-    Labels that are all text, all whole numbers, all numbers or all truth values are written as such; labels of several
-    types, and integers beyond 64 bits, as text. No label is changed, in CSV either, where text stands between quotation
-    marks: ``=1+1`` is not escaped, and a spreadsheet that does not import it as text calculates it.
+    Labels that all are strings, integers, floats or booleans are written with this type. Labels of several types, and
+    integers beyond 64 bits, are written as text. Labels are never changed, also in CSV, where text is quoted: a label
+    such as ``=1+1`` is not escaped, and a spreadsheet may evaluate this label unless the column is imported as text.
     """
 
     name: str
@@ -47,13 +47,13 @@ class Column:
 
     @property
     def dtype(self) -> Any:
-        """The type of its values: float64, int64, bool or ``str``."""
+        """The dtype of the column: float64, int64, bool or ``str``."""
         if self._table is None:
             return np.dtype(np.float64)
         return str if self._table.dtype.kind == "U" else self._table.dtype
 
     def values(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """What is written for numbers or codes (rows,)."""
+        """Return the values to write for an array (rows,) of numbers, or of codes if the column has labels."""
         return np.ascontiguousarray(numbers) if self._table is None else self._table[numbers.astype(np.int64)]
 
 
@@ -61,11 +61,12 @@ class Column:
 def open_output(
     path: Path, part: Path, columns: tuple[Column, ...], n_rows: int, check: Callable[[], None]
 ) -> Iterator[Write]:
-    """Open OUTPUT for rows of these columns; yields a function that appends a block of numbers (rows, columns).
+    """Open OUTPUT with these columns, and yield a function that appends a block of numbers (rows, columns).
 
-    The ending says what it is: .zarr (one array per column; text has variable length), .parquet or .csv. It is written
-    to ``part``, on the same disk, flushed, and renamed at the end, in place of what is there; an error leaves nothing
-    behind. ``check`` is called before it is renamed, and may raise. Raises ``StorageError`` if it cannot be written.
+    The file name extension selects the format: .zarr (one array per column; text has variable length), .parquet or
+    .csv. The table is written to ``part`` on the same disk, flushed, and finally renamed to ``path``, which replaces an
+    existing file. After an error no file is left. ``check`` is called before the rename and may raise. Raises
+    ``StorageError`` if the table cannot be written.
     """
     with storing(str(path)):
         with replacing(path, part):
@@ -77,27 +78,32 @@ def open_output(
 
 
 def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Path:
-    """The path of OUTPUT, where it may be written. With ``overwrite`` a file may be, and a folder of predictions.
+    """Return the path of OUTPUT if it may be written. ``overwrite`` permits replacing a file or a prediction in Zarr.
 
-    Raises ``UsageError`` for another ending than those above, a URL, and a place that is or lies inside one of
-    ``inputs``, ``ExistsError`` if something is there that may not be replaced.
+    Raises ``UsageError`` for a URL, for an extension other than .zarr, .parquet and .csv, and for a path that equals or
+    lies inside one of ``inputs``. Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
     """
     if "://" in output:
-        raise UsageError(f"output {output!r} is a URL: predictions are written to local paths, copy them from there")
+        raise UsageError(
+            f"output {output!r} is a URL, but predictions are written to local files only: give a local path, and copy "
+            "the finished file"
+        )
     path = Path(output)
     if path.suffix not in _WRITERS:
-        raise UsageError(f"output {output!r}: it must end in .zarr, .parquet or .csv")
+        raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     place = path.resolve()
     for given in inputs:
         local = Path(given.removeprefix("file://"))
         if ("://" not in given or given.startswith("file://")) and place.is_relative_to(local.resolve()):
-            raise UsageError(f"output {output!r} is {given!r}, which is read, or lies inside it: choose another place")
+            raise UsageError(f"output {output!r} equals or lies inside the input {given!r}: choose another path")
     if path.exists():
         if not overwrite:
-            raise ExistsError(f"{output}: there is something here already; --overwrite replaces it")
+            raise ExistsError(f"{output} exists already: replace it with --overwrite")
         replaceable = _holds_predictions(path) if path.suffix == ".zarr" else path.is_file()
         if not replaceable:
-            raise ExistsError(f"{output}: these are not predictions, they will not be overwritten")
+            raise ExistsError(
+                f"{output} exists and does not contain predictions: it is not overwritten; choose another path"
+            )
     return path
 
 
@@ -111,7 +117,7 @@ def _holds_predictions(path: Path) -> bool:
 
 
 def array_name(column: str) -> str:
-    """The name of a column's array in a Zarr group, where a slash would be a group within: ``%2F`` stands for it.
+    """Return the name of a column's array in a Zarr group. Slashes are replaced by ``%2F``, as they separate groups.
 
     >>> array_name("p_n/a"), array_name("p_blue")
     ('p_n%2Fa', 'p_blue')
@@ -195,6 +201,6 @@ _WRITERS = {".zarr": _zarr, ".parquet": _parquet, ".csv": _csv}
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole, in place of what is there. Raises ``StorageError`` if it cannot be written."""
+    """Write a text file, which replaces an existing file only when complete. Raises ``StorageError`` on failure."""
     with storing(str(path)), replacing(path) as part:
         part.write_text(text, encoding="utf-8")

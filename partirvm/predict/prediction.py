@@ -1,4 +1,4 @@
-"""Prediction of a job's model on DATA, tile by tile, in DATA's order before shuffling."""
+"""Predict DATA with a job's model, tile by tile. The output has the order of the rows before shuffling."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from partirvm.storage import storing
 Float = NDArray[np.float64]
 
 SORT_MEMORY = 32 << 20
-"""Bytes of predictions that are put back in order at once."""
+"""Bytes of predictions that are sorted in memory at once."""
 
 OfRows = Callable[[Float], tuple[Float, Float]]
-"""Values (n, V), and nearness (n,), of raw inputs X (n, d): a model's intervals and samples are such."""
+"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class PredictTile:
 
 @dataclass(frozen=True)
 class ValuesTile:
-    """The same for what any ``function`` makes of raw inputs."""
+    """Values of any ``function`` of the raw inputs of one tile, as an array (rows, 2 + V) like ``PredictTile``."""
 
     function: OfRows
 
     def __call__(self, source: Source, number: int) -> Float:
-        """Read the tile and make its values."""
+        """Read the tile and return its row numbers, values and far rows."""
         tile = source.tile(number)
         rows = original_rows(source, tile)
         values, nearness = self.function(tile.X)
@@ -73,7 +73,7 @@ class ValuesTile:
 
 
 def values_of_rows(function: OfRows, X: Float) -> tuple[Float, int]:
-    """Values (n, V), and the number of far rows, of raw inputs X (n, d) in memory: the bits of a pass."""
+    """Return the values (n, V) and the number of far rows of raw inputs X (n, d), with the bits of a pass."""
     with one_blas_thread():
         values, nearness = function(X)
     return values, int((nearness < FAR).sum())
@@ -99,29 +99,33 @@ def predict(
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> int:
-    """Write what the model predicts at each row of DATA to OUTPUT; return the number of rows.
+    """Write the predictions of the model at each row of DATA to OUTPUT; return the number of rows.
 
-    OUTPUT is .zarr, .parquet or .csv by its ending, with the columns ``mean`` and ``std``, or where the model tells
-    classes apart ``label`` and ``p_<class>`` in the order of the classes (``value_names``); rows come in DATA's order
-    before shuffling. The label is the most probable class, of the type that the labels have (``output.Column``). With
-    an ``interval``, a level such as 0.95, the ends of the prediction interval follow in ``lower`` and ``upper``, of
-    classes those of the credible bands of their probabilities, as ``predict_interval`` of the estimators has them.
-    OUTPUT appears under its name only when it is whole; until then the tiles predicted so far are kept in a hidden
-    folder beside it, 8 bytes per row and column and 16 more per row. Where a call is interrupted, or its process is
-    killed, the next one of the same model, DATA and OUTPUT goes on with them, tells ``note`` so, and writes the same
-    bytes. Where OUTPUT is whole, and has not been touched since, ``note`` is told that, and nothing is done.
+    OUTPUT is a .zarr, .parquet or .csv file with the rows of DATA in their order before shuffling. Regression has the
+    columns ``mean`` and ``std``. Classification has ``label``, the most probable class with the type of the labels
+    (``output.Column``), and ``p_<class>`` in the order of the classes (``value_names``). With an ``interval``, a level
+    such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and ``upper``; classification gives
+    the credible bands of the probabilities. Intervals are those of ``predict_interval`` of the estimators.
 
-    ``augment`` is the DATA that JOB was fitted to: each row is predicted with a basis function more at itself, so that
-    ``std`` grows away from the training rows (``core.augment``). That takes passes over them, of whose tiles
-    ``progress`` then hears. Raises ``UsageError`` for classes, ``ChangedDataError`` for DATA other than the fit's,
-    ``MemoryLimitError`` where not even a few rows at a time fit in the memory limit of JOB. It has no ``interval``.
+    OUTPUT appears under its name only when it is complete. Until then the predicted tiles are kept in a hidden folder
+    beside OUTPUT, which takes 8 bytes per row and column and 16 more bytes per row. If a call is interrupted or its
+    process is killed, the next call with the same model, DATA and OUTPUT continues from these tiles and writes the same
+    bytes. If OUTPUT is complete and has not been changed since, the call does nothing. Both cases are reported to
+    ``note``.
 
-    A model whose kernel or basis is a named function imports and runs it: ``UsageError`` unless ``allow_code``.
+    ``augment`` is the DATA of the fit of JOB. Each row is then predicted with an additional basis function at this row,
+    so that ``std`` grows with the distance from the training rows (``core.augment``). ``augment`` needs passes over the
+    training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
+    ``UsageError`` for classification, ``ChangedDataError`` for DATA other than those of the fit, and
+    ``MemoryLimitError`` if the smallest possible group of test rows exceeds the memory limit of JOB.
 
-    Raises ``DataError`` if DATA have other features than the model, ``UsageError`` for another ending, a URL, a place
-    in DATA or JOB, or a level outside (0, 1), ``ExistsError`` if OUTPUT is there and ``overwrite`` is false, or it is
-    no file and no earlier prediction, ``LeaseError`` if another process predicts to the same OUTPUT. Errors that leave
-    tiles to go on with have a note that says so.
+    ``allow_code`` permits importing and running a kernel or basis that is a named function; without this permission
+    such a model raises ``UsageError``.
+
+    Raises ``DataError`` if DATA have other features than the model, and ``LeaseError`` if another process writes the
+    same OUTPUT. Raises ``UsageError`` for another file name extension, a URL, an OUTPUT inside DATA or JOB, and a level
+    outside (0, 1). Raises ``ExistsError`` if OUTPUT exists, unless ``overwrite`` is true and OUTPUT is a file or a
+    prediction in Zarr. An error after which a call can continue has a note with the number of kept tiles.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
@@ -133,7 +137,7 @@ def predict(
     band = None if interval is None else model.band(interval)
     identity, note = _identity(model, source, training, band), note or (lambda message: None)
     if not overwrite and Path(output).exists() and store.has_prediction(_key(output, identity)):
-        note(f"{output}: is done already, with this model and these DATA; --overwrite predicts again")
+        note(f"{output} is complete for this model and these DATA, nothing to do; --overwrite predicts again")
         return source.n_rows
     path = check_output(output, places, overwrite=overwrite)
     executor = executor_for(client)
@@ -142,7 +146,7 @@ def predict(
         with storing(output):
             path.parent.mkdir(parents=True, exist_ok=True)
         with partial_prediction(path, identity, note) as partial:
-            check_output(output, places, overwrite=overwrite)  # another process may just have written it
+            check_output(output, places, overwrite=overwrite)  # another process may have written OUTPUT in the meantime
             here = partial.n_whole
 
             def report(done: int, total: int) -> None:
@@ -166,7 +170,7 @@ def predict(
 
 
 def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interval: bool) -> int:
-    """Write OUTPUT of all tiles, in order; returns the number of far rows."""
+    """Write the predictions of all tiles to OUTPUT, sorted by row number; return the number of far rows."""
     far, columns = 0, tuple(map(Column, model.value_names(interval=interval)))
     labels = model.columns.classes
     if labels is not None:
@@ -190,7 +194,7 @@ def _write(path: Path, partial: Partial, model: AnyModel, n_rows: int, *, interv
 def _identity(
     model: AnyModel, source: ZarrSource, training: ZarrSource | None, band: Interval | ClassInterval | None
 ) -> dict[str, Any]:
-    """All that the bits of a prediction depend on, as JSON."""
+    """Return everything that the bits of a prediction depend on, as JSON."""
     own: dict[str, Any] = {} if training is None else {"augmented": _digest(training)}
     if band is not None:
         own["interval"] = [band.quantile, band.model.digest()]
@@ -209,14 +213,14 @@ def _identity(
 
 
 def _key(output: str, identity: dict[str, Any]) -> str:
-    """A hash of what a prediction is, where it is, and the names, sizes and times of its files."""
+    """Return a hash of a prediction's identity, its path, and the names, sizes and times of its files."""
     path = Path(output).absolute()
     facts = {"output": str(path), "files": _files(path), **identity}
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
-    """Name below ``path``, size (bytes) and time of change (ns) of each file there, or of the file that it is."""
+    """Return relative name, size (bytes) and modification time (ns) of the file ``path`` or of each file below it."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     stats = [(str(file.relative_to(path)), file.stat()) for file in sorted(files)]
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
@@ -242,21 +246,20 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
 
 def check_features(model: AnyModel, source: Source) -> None:
     """Raise ``DataError`` for data whose features differ from the model's."""
-    wanted, found = model.columns.features, source.columns.features
-    if len(found) != len(wanted):
+    expected, found = model.columns.features, source.columns.features
+    if len(found) != len(expected):
         raise DataError(
-            f"the model was trained on {len(wanted)} features [{listed_values(wanted)}], the data have {len(found)}: "
-            "ingest them with like= (`--like`) and the DATA that the model was trained on"
+            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
+            f"{len(found)}: ingest the data with like= (`--like`) and the DATA that the model was trained on"
         )
-    if found != wanted:
+    if found != expected:
         raise DataError(
-            f"the model was trained on the features [{listed_values(wanted)}], the data have "
-            f"[{listed_values(found)}]: ingest them with the "
-            "same columns in the same order"
+            f"the model was trained on the features [{listed_values(expected)}], but the data have "
+            f"[{listed_values(found)}]: ingest the data with the same columns in the same order"
         )
     for name, levels in model.columns.categories.items():
         if source.columns.categories.get(name) != levels:
             raise DataError(
-                f"the categories of {quoted(name)} have other codes in the data than in the model: ingest the data "
+                f"the categories of {quoted(name)} have different codes in the data and in the model: ingest the data "
                 "with like= (`--like`) and the DATA that the model was trained on"
             )

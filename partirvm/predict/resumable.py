@@ -1,13 +1,15 @@
-"""A prediction under way: the tiles that are done are kept beside OUTPUT, so that an interrupted one can go on.
+"""Keep the finished tiles of a prediction beside OUTPUT, so that an interrupted prediction can continue.
 
-    .new.csv.partial/tiles-3f0c…/        a Zarr array, a chunk with a checksum per tile; its attributes say of what
-    .new.csv.partial/lease/              who is at work on it (storage.lease)
-    .new.csv.partial/spill-000002/       rows that the second who was at work on it puts in order
-    .new.csv.partial/output-000002.csv   OUTPUT while it is written, by the same
+    .new.csv.partial/tiles-3f0c…/        a Zarr array with one chunk and checksum per tile; its attributes are the
+                                         identity of the prediction
+    .new.csv.partial/lease/              the process that predicts (storage.lease)
+    .new.csv.partial/spill-000002/       rows being sorted by the process with epoch 2
+    .new.csv.partial/output-000002.csv   OUTPUT while this process writes it
 
-A process that is killed at any instruction leaves every tile that was whole. Tiles need no flush: after a loss of power
-the checksum tells what is damaged, and that is predicted again. The array's name holds a hash of its identity, and what
-else is written the epoch of its writer: a process that was frozen, and taken for dead, can spoil nothing.
+A process killed at any moment leaves all finished tiles. Tiles are not flushed: after a power failure, damaged tiles
+are detected by their checksums and predicted again. The name of the array contains a hash of its identity, and the
+names of all other files contain the epoch of their writer. Therefore a process that was frozen and has lost its lease
+cannot damage the files of its successor.
 """
 
 from __future__ import annotations
@@ -32,18 +34,21 @@ Float = NDArray[np.float64]
 
 
 def width(columns: Sized) -> int:
-    """Numbers kept of a row: its number before shuffling, those of the ``columns``, and whether it is far."""
+    """Return the number of values kept per row: row number before shuffling, the ``columns``, and the far flag."""
     return 2 + len(columns)
 
 
 @contextmanager
 def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[str], None]) -> Iterator[Partial]:
-    """Hold what there is of the prediction to ``output``, and remove it once the block has come to its end.
+    """Open the kept tiles of the prediction to ``output``, and remove them at the end of the ``with`` statement.
 
-    ``identity`` is JSON that says of what the prediction is, with ``n_rows``, ``tile_rows`` and ``columns``, the names
-    of the numbers kept of each row: tiles of another one are removed. ``note`` is told if the prediction goes on. Where
-    the block is left by an error the tiles stay, and a note of the error says so; nothing stays if there are none.
-    Raises ``LeaseError`` if another process predicts to the same output, ``StorageError`` if it cannot be written.
+    ``identity`` is JSON that identifies the prediction. It contains ``n_rows``, ``tile_rows`` and ``columns``, the
+    names of the values kept per row. Tiles with another identity are removed. ``note`` is called with a message if an
+    interrupted prediction is continued or replaced. After an error the finished tiles are kept, and a note is added to
+    the error; without finished tiles the folder is removed.
+
+    Raises ``LeaseError`` if another process writes the same output, and ``StorageError`` if the folder cannot be
+    written.
     """
     folder = LocalFolder(str(output), output.with_name(f".{output.name}.partial"))
     lease, partial = _acquire(folder), None
@@ -51,28 +56,29 @@ def partial_prediction(output: Path, identity: dict[str, Any], note: Callable[[s
         with storing(folder.location):
             partial = Partial(folder, lease, identity)
         if partial.n_whole:
-            note(f"going on with an interrupted prediction: {partial.count()} are there")
+            note(f"continuing an interrupted prediction: {partial.count()} are done")
         elif partial.replaced:
-            note("an interrupted prediction of other data or by another model is replaced")
+            note("replacing an interrupted prediction of other data or another model")
         yield partial
         _remove(folder, lease)
     except BaseException as error:
         if epochs(folder)[-1:] != [lease.epoch]:
-            lease.stop()  # all that is there is another process's
+            lease.stop()  # the files now belong to another process
         elif partial is None or not partial.n_whole or isinstance(error, ChangedDataError):
             _remove(folder, lease)
         else:
             with suppress(StorageError):
                 lease.release()
-            error.add_note(f"{partial.count()} are kept beside {output}: the same command goes on with them")
+            error.add_note(f"{partial.count()} are kept beside {output}: the same command continues from these tiles")
         raise
 
 
 class Partial:
-    """Tiles of a prediction. ``missing`` are those that were not there, or damaged, when it was opened.
+    """The tiles of a prediction that are finished so far.
 
-    ``n_tiles`` are to be there in the end, ``n_whole`` are now; ``width`` numbers are kept of a row; ``replaced`` says
-    if there were others than these.
+    ``missing`` lists the tiles that were missing or damaged when the prediction was opened. ``n_tiles`` is the total
+    number of tiles, and ``n_whole`` the number of finished tiles. ``width`` is the number of values kept per row.
+    ``replaced`` is True if tiles of another prediction were removed.
     """
 
     def __init__(self, folder: LocalFolder, lease: Lease, identity: dict[str, Any]) -> None:
@@ -91,7 +97,7 @@ class Partial:
         self.n_whole = self.n_tiles - len(self.missing)
 
     def keep(self, number: int, records: Float) -> None:
-        """Keep the predictions of a tile, (rows, width). Raises ``LeaseLostError`` if another process took over."""
+        """Store the predictions (rows, width) of a tile. Raises ``LeaseLostError`` if another process took over."""
         if self._lease.lost:
             self.check()
         chunk = np.full((self._tile_rows, self.width), np.nan)
@@ -101,8 +107,8 @@ class Partial:
         self.n_whole += 1
 
     def tile(self, number: int) -> Float:
-        """The predictions of a tile, (rows, width). Raises ``MissingDataError`` if they are not there or damaged."""
-        place = f"{self._folder.location}: what was kept of tile {number}"
+        """Return the predictions (rows, width) of a tile. Raises ``MissingDataError`` if missing or damaged."""
+        place = f"{self._folder.location}: the stored prediction of tile {number}"
         with reading(place, "run the same command again", MissingDataError):
             chunk = np.asarray(self._array[self._span(number)])
         if np.isnan(chunk[0, 0]):
@@ -110,7 +116,7 @@ class Partial:
         return chunk[: self._n_rows - number * self._tile_rows]
 
     def place(self, name: str) -> Path:
-        """Where to put a file or folder that only this process knows of, such as ``output.csv``."""
+        """Return a path with the epoch of this process in its name, for a file such as ``output.csv``."""
         path = Path(name)
         return Path(self._folder.place(f"{path.stem}-{self._lease.epoch:06d}{path.suffix}"))
 
@@ -119,7 +125,7 @@ class Partial:
         self._lease.check()
 
     def count(self) -> str:
-        """How many tiles are there, for people."""
+        """Return the number of finished tiles as text, e.g. "3 of 4 tiles"."""
         return f"{self.n_whole:,} of {self.n_tiles:,} tiles"
 
     def _open(self, name: str, identity: dict[str, Any]) -> None:
@@ -137,7 +143,7 @@ class Partial:
             shape=(
                 self.n_tiles * self._tile_rows,
                 self.width,
-            ),  # whole chunks: a damaged one is written over, never read
+            ),  # a multiple of the chunk: a damaged chunk is overwritten without being read
             chunks=(self._tile_rows, self.width),
             dtype="f8",
             compressors=[Crc32cCodec()],
@@ -157,21 +163,24 @@ class Partial:
 
 
 def _acquire(folder: LocalFolder) -> Lease:
-    """The lease of a partial prediction, which the one who has it takes away with all the rest in the end."""
+    """Return the lease of a partial prediction. The holder finally removes the lease with the folder."""
     try:
         for _ in range(3):
-            with suppress(MissingDataError):  # taken away while it was read
+            with suppress(MissingDataError):  # the holder removed the lease while it was read
                 return acquire(folder, dict)
         return acquire(folder, dict)
     except StorageError:
         for name in ("lease", ""):
             with suppress(OSError):
-                Path(folder.place(name)).rmdir()  # unless there is something in it
+                Path(folder.place(name)).rmdir()  # fails if the folder is not empty
         raise
 
 
 def _remove(folder: LocalFolder, lease: Lease) -> None:
-    """Remove all: the lease last and from under another name, as its next holder may already be waiting for it."""
+    """Remove the folder of a partial prediction.
+
+    The lease is removed last, after a rename of the folder, because the next holder may already wait for the lease.
+    """
     lease.stop()
     with suppress(OSError):
         for name in folder.list():

@@ -1,9 +1,9 @@
-"""RVM* at scale: predictions with an extra basis function at each test row (``core.augment``), tile by tile.
+"""RVM* for large data: predictions with an extra basis function at each test row (``core.augment``), tile by tile.
 
-What an extra column has to do with the training rows takes a pass over these. A pass serves as many test rows as memory
-allows, of a large tile or of several small ones; in all N·n·M products for N training rows, n test rows and M columns.
-Test rows go through in pieces of ``EXTRA_COLUMNS`` that end with their tile, so that no bit depends on what else is in
-a pass.
+The products of the extra columns with the columns of the model need a pass over the training rows. Each pass serves as
+many test rows as memory allows, from a part of a large tile or from several small tiles. All passes together need N·n·M
+products for N training rows, n test rows and M columns. The test rows of a tile are cut into pieces of
+``EXTRA_COLUMNS`` rows. The bits of a piece do not depend on the other pieces in the pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from partirvm.core.residuals import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, MemoryLimitError, UsageError
-from partirvm.jobs.places import asked_request, changes, difference, latest
+from partirvm.jobs.places import changes, current_request, difference, latest
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
@@ -42,30 +42,30 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 PIECE_COLUMNS = EXTRA_COLUMNS // 2
-"""A piece has so many columns, or twice as many, whatever rows it has: a row has its bits beside any others."""
+"""A piece is padded to this number of columns or twice this number, so that bits do not depend on its other rows."""
 
-MOST_ROWS = 8 * EXTRA_COLUMNS
-"""Most test rows of a pass: with more, each takes hardly less time."""
+MAX_ROWS = 8 * EXTRA_COLUMNS
+"""Maximum number of test rows per pass. With more test rows the time per row hardly decreases."""
 
 
 def training_source(store: JobStore, data: str) -> ZarrSource:
-    """The DATA of a job's fit. Raises ``ChangedDataError`` for any others, wherever they lie."""
+    """Open ``data``, which must equal the DATA of a job's fit. Raises ``ChangedDataError`` for other data."""
     source, spec = ZarrSource(data), store.spec()
     what = difference(source, latest(store.events(), spec["fingerprint"]))
     if what is not None:
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
-            f"{spec['data']}, or with a copy of it"
+            f"{spec['data']} or a copy of these DATA"
         )
     return source
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """A tile of test rows: ``rows`` (n,) are their numbers before shuffling; mean and variance of a new noisy target.
+    """The predictions of one tile of n test rows. All arrays have shape (n,).
 
-    All (n,), in the target's units, the variance in the square of ``unit``; ``near`` is the nearness of
-    ``Model.moments``.
+    ``rows`` are the row numbers before shuffling. ``mean`` is the mean of a new noisy target in the target's units, and
+    ``variance`` its variance in units of ``unit``². ``near`` is the nearness, as in ``Model.moments``.
     """
 
     tile: Tile
@@ -77,16 +77,16 @@ class Augmented:
 
     @property
     def records(self) -> Float:
-        """An array (n, 4): number before shuffling, mean, standard deviation, whether the row is far away."""
+        """An array (n, 4): row number before shuffling, mean, standard deviation, and 1 for far rows."""
         return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
 
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A model and the rows that trained it, ready to predict others.
+    """A regression model with its training rows, for predictions with extra basis functions.
 
-    ``variance`` is that of the targets as the model sees them, ``origin`` (d,) the training rows' mean in the kernel's
-    coordinates, ``most`` how many test rows a pass may serve.
+    ``variance`` is the variance of the scaled targets. ``origin`` (d,) is the mean of the training rows in the kernel's
+    coordinates. ``max_rows`` is the maximum number of test rows per pass.
     """
 
     model: Model
@@ -94,7 +94,7 @@ class Augmenting:
     executor: Executor
     variance: float
     origin: Float
-    most: int
+    max_rows: int
 
     @classmethod
     def of(
@@ -107,13 +107,14 @@ class Augmenting:
         *,
         grown: bool = False,
     ) -> Augmenting:
-        """Check that the rows may be those that trained the model, and see how many test rows a pass may serve.
+        """Check the training rows and compute the maximum number of test rows per pass.
 
-        Their features have been checked before. ``tile_rows`` are those of a tile of test rows; ``memory_limit``
-        bounds each process, as in a fit. Of a model that has ``grown`` the scaling is that of its first rows.
+        The caller has checked the features of the rows. ``tile_rows`` is the number of rows in a tile of test rows.
+        ``memory_limit`` limits the memory of each process, as in a fit. If the model was updated (``grown``), its
+        scaling is that of its first rows, and the mean of the target is not checked.
 
-        Raises ``UsageError`` for a model of several targets or without a kernel, ``DataError`` for other rows than the
-        model's, ``MemoryLimitError`` if not even one piece can be served.
+        Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for rows other than
+        the training rows, and ``MemoryLimitError`` if a single piece of test rows exceeds the limit.
         """
         require_augmentable(model)
         require_target(training)
@@ -121,17 +122,20 @@ class Augmenting:
         _check_rows(model, moments, grown=grown)
         scaling = model.design.scaling
         variance = float(moments.targets.variance_over(scaling.t_scale)[0])
-        most = _most_rows(model, training, executor, tile_rows, memory_limit)
-        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean), most)
+        max_rows = _max_rows(model, training, executor, tile_rows, memory_limit)
+        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean), max_rows)
 
     def tiles(self, source: Source, numbers: Sequence[int], progress: Progress | None = None) -> Iterator[Augmented]:
-        """Predict these tiles of a source, in order; ``progress`` hears of tiles of the training rows, of all passes.
+        """Yield the predictions of these tiles of a source, in order.
 
-        Test tiles are read where tiles are read; what is left to do once the passes are made is done here.
+        ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
+        The executor reads the test tiles and runs the passes; all other computations run in this process.
         """
         rows = {number: min(source.tile_rows, source.n_rows - number * source.tile_rows) for number in numbers}
-        runs = [numbers[some] for some in together(list(rows.values()), self.most)]
-        passes = [together([width(len(piece)) for n in run for piece in pieces(rows[n])], self.most) for run in runs]
+        runs = [numbers[some] for some in together(list(rows.values()), self.max_rows)]
+        passes = [
+            together([width(len(piece)) for n in run for piece in pieces(rows[n])], self.max_rows) for run in runs
+        ]
         total, done = sum(map(len, passes)) * self.training.n_tiles, 0
         unit = float(self.model.design.scaling.t_unit[0])
         for run, of_run in zip(runs, passes, strict=True):
@@ -149,7 +153,7 @@ class Augmenting:
     def _pieces(
         self, inputs: Sequence[Float], progress: Progress | None, before: int, total: int
     ) -> list[tuple[Float, Float, Float]]:
-        """Mean, variance and nearness of each piece of test rows, by one pass over the training rows."""
+        """Return mean, variance and nearness of each piece of test rows, from one pass over the training rows."""
 
         def report(done: int, of: int) -> None:
             if progress is not None:
@@ -176,9 +180,9 @@ def augmented_rows(
     *,
     grown: bool = False,
 ) -> tuple[Float, Float]:
-    """Mean and standard deviation of each row of a source, (n,), in the order before shuffling, with an extra column.
+    """Return mean and standard deviation (n,) of the rows of a source, predicted with an extra column for each row.
 
-    Raises as ``Augmenting.of`` does.
+    The rows are in their order before shuffling. Raises as ``Augmenting.of`` does.
     """
     with closing(executor_for(client)) as executor:
         augmenting = Augmenting.of(model, training, executor, source.tile_rows, memory_limit, grown=grown)
@@ -190,20 +194,20 @@ def augmented_rows(
 def augmenting_of(
     store: JobStore, model: AnyModel, training: ZarrSource, executor: Executor, source: Source
 ) -> Augmenting:
-    """A job's model and its DATA, to predict a source under the memory limit of the job.
+    """Return an ``Augmenting`` of a job's model and its DATA, with the memory limit of the job.
 
-    Raises ``UsageError`` for a model of classes, and as ``Augmenting.of`` does.
+    Raises ``UsageError`` for a classification model; other exceptions are those of ``Augmenting.of``.
     """
     if not isinstance(model, Model):
-        raise UsageError(f"{store.location}: augment is for regression, but this is a model of classes: leave it out")
+        raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     events = store.events()
-    limit = asked_request(store.spec(), changes(events)).memory_limit
+    limit = current_request(store.spec(), changes(events)).memory_limit
     grown = any("fingerprint" in event for event in events)
     return Augmenting.of(model, training, executor, source.tile_rows, limit, grown=grown)
 
 
 def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress | None = None) -> Scores:
-    """Scores of augmented predictions on all rows of a source."""
+    """Return the scores of augmented predictions on all rows of a source."""
     total: TreeSum[Scores] = TreeSum(source.n_tiles)
     multiples = augmenting.model.multiples(LEVELS)
     for predicted in augmenting.tiles(source, range(source.n_tiles), progress):
@@ -213,20 +217,20 @@ def augmented_scores(augmenting: Augmenting, source: Source, progress: Progress 
 
 
 def read_tile(source: Source, number: int) -> tuple[Tile, Int]:
-    """A tile, and the numbers of its rows before shuffling."""
+    """Return a tile and the row numbers of its rows before shuffling."""
     tile = source.tile(number)
     return tile, original_rows(source, tile)
 
 
 def original_rows(source: Source, tile: Tile) -> Int:
-    """Numbers of a tile's rows before shuffling, (rows,)."""
+    """Return the row numbers (rows,) of a tile's rows before shuffling."""
     if isinstance(source, ZarrSource):
         return source.original_rows(tile.number)
     return tile.start + np.arange(len(tile.X))
 
 
 def pieces(rows: int) -> list[range]:
-    """Cut the rows of a tile into pieces.
+    """Cut the rows of a tile into pieces of ``EXTRA_COLUMNS`` rows; the last piece may be smaller.
 
     >>> pieces(600)
     [range(0, 240), range(240, 480), range(480, 600)]
@@ -235,7 +239,7 @@ def pieces(rows: int) -> list[range]:
 
 
 def width(rows: int) -> int:
-    """Columns of a piece of so many rows.
+    """Return the number of columns of a piece with ``rows`` rows: ``rows`` rounded up.
 
     >>> width(1), width(120), width(121)
     (120, 120, 240)
@@ -243,8 +247,8 @@ def width(rows: int) -> int:
     return rows + -rows % PIECE_COLUMNS
 
 
-def together(sizes: Sequence[int], most: int) -> list[slice]:
-    """Cut things of these sizes into runs that are no larger than ``most`` together, or of one thing.
+def together(sizes: Sequence[int], limit: int) -> list[slice]:
+    """Group consecutive items so that the sizes of a group sum to at most ``limit``, or the group has one item.
 
     >>> together([3, 1, 2, 9, 1], 4)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
@@ -252,7 +256,7 @@ def together(sizes: Sequence[int], most: int) -> list[slice]:
     runs: list[slice] = []
     first = held = 0
     for position, size in enumerate(sizes):
-        if position > first and held + size > most:
+        if position > first and held + size > limit:
             runs.append(slice(first, position))
             first, held = position, 0
         held += size
@@ -260,47 +264,50 @@ def together(sizes: Sequence[int], most: int) -> list[slice]:
 
 
 def require_augmentable(model: Model) -> None:
-    """Refuse a model to which no basis function of a kernel can be added. Raises ``UsageError``."""
+    """Raise ``UsageError`` for a model with several targets or without a kernel."""
     if model.n_targets > 1:
         raise UsageError(
-            "augment is for one target: give each a fit of its own, with multi_output='independent', or of DATA by "
-            "ingesting it by itself"
+            "augment supports one target only: fit each target separately, with multi_output='independent' or by "
+            "ingesting DATA with a single target"
         )
     if isinstance(model.design.kernel, NoKernel):
-        raise UsageError("augment adds a kernel's basis function at each row, and the model has no kernel: drop it")
+        raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
 
 
 def _check_rows(model: Model, moments: Moments, *, grown: bool) -> None:
-    """Refuse rows that cannot be those that trained the model. Raises ``DataError``."""
+    """Raise ``DataError`` or ``ChangedDataError`` for rows that differ from the training rows of the model."""
     rows, deviation = moments.targets.n, float(moments.targets.deviation[0])
-    if rows != model.n_rows and deviation:  # a constant target is not fitted to any
+    if rows != model.n_rows and deviation:  # a model of a constant target was fitted to no rows
         raise DataError(
-            f"the model was fitted to {model.n_rows:,} rows, but {rows:,} are given to augment it: give all rows "
-            "of the fit (its last_rows must be 'full')"
+            f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all rows of the fit; "
+            "the fit must have last_rows='full'"
         )
-    mean, wanted = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
-    if not grown and abs(mean - wanted) > 1e-9 * deviation + 1e-12 * abs(wanted):
+    mean, expected = float(moments.targets.mean[0]), float(model.design.scaling.t_shift[0])
+    if not grown and abs(mean - expected) > 1e-9 * deviation + 1e-12 * abs(expected):
         raise ChangedDataError(
-            f"the mean of the target was {wanted:.9g} in the fit, but is {mean:.9g} in the rows given to augment the "
-            "model: give the rows of the fit"
+            f"the mean of the target was {expected:.9g} in the fit, but is {mean:.9g} in the rows of augment: give the "
+            "rows of the fit"
         )
 
 
-def _most_rows(model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str) -> int:
-    """Test rows of a pass, with as many threads as have room for a piece each; takes these threads."""
+def _max_rows(model: Model, training: Source, executor: Executor, tile_rows: int, memory_limit: int | str) -> int:
+    """Return the maximum number of test rows per pass, and set the number of threads of the executor.
+
+    The number of threads is the largest with which each thread has memory for a piece of test rows.
+    """
     machine = executor.machine(None if memory_limit == "auto" else parse_bytes(memory_limit, "memory_limit"))
     shape = DataShape(training.n_rows, training.n_features, 1, training.tile_rows)
-    columns, tested = model.design.n_columns, max(tile_rows, MOST_ROWS)
+    columns, tested = model.design.n_columns, max(tile_rows, MAX_ROWS)
     budget = machine.limit - machine.base - ALLOWANCE
     least = 1 if executor.elastic else machine.threads
     for threads in range(machine.threads, least - 1, -1):
-        most = augment_rows(shape, columns, threads, budget, tested, MOST_ROWS)
-        if most:
+        max_rows = augment_rows(shape, columns, threads, budget, tested, MAX_ROWS)
+        if max_rows:
             executor.use(threads)
-            return most
+            return max_rows
     need = machine.base + ALLOWANCE + augment_bytes(shape, columns, EXTRA_COLUMNS, least, tested)
     raise MemoryLimitError(
         f"augmenting {EXTRA_COLUMNS} test rows at a time with a model of {columns:,} columns needs "
-        f"{format_bytes(need)} per process ({format_bytes(machine.base)} of it the process itself), the memory limit "
-        f"is {format_bytes(machine.limit)}: raise memory_limit, or predict without augment"
+        f"{format_bytes(need)} per process, including {format_bytes(machine.base)} of the process without data, but "
+        f"the memory limit is {format_bytes(machine.limit)}: raise memory_limit, or predict without augment"
     )

@@ -128,7 +128,7 @@ def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, t
     [
         (("--gamma", "3"), r"No such option:? '?--gamma"),
         (("--no-standardize",), r"No such option:? '?--no-standardize"),
-        (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA, go on without --validation"),
+        (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA: omit --validation"),
         (("--max-rounds", "0"), r"'0' is not a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),
         (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
@@ -147,12 +147,12 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     for asked in ((), ("--max-rounds", "3")):
         status, out, err = cli("resume", tour.job, *asked)
         assert (status, err) == (0, "")
-        assert "is done, it reached --max-rounds = 3: resume with a larger --max-rounds" in out
+        assert "is done; it reached --max-rounds = 3: resume with a larger --max-rounds" in out
     assert json.loads(cli("resume", tour.job, "--json")[1])["status"] == "done"
     assert len(open_job(tour.job).store.events()) == events
     status, _, err = cli("cancel", tour.job)
     assert status == 2
-    assert "remove the folder" in err
+    assert "delete the folder" in err
 
 
 @pytest.mark.parametrize("verb", ["status", "wait", "abort", "cancel", "resume"])

@@ -332,13 +332,13 @@ def test_an_interrupted_prediction_goes_on(tour, request, tmp_path, number, ther
         assert process.returncode == -number
     else:
         assert process.returncode == 4
-        kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command goes on"
+        kept = rf"error: interrupted; [\d,]+ of [\d,]+ tiles are kept beside {out}: the same command continues"
         assert re.search(kept, err)
     assert not out.exists()
     place = ("--scheduler", request.getfixturevalue("one_worker").cluster.scheduler_address) if there else ()
     process = start("predict", tour.job, data, str(out), *place)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert re.match(r"going on with an interrupted prediction: [\d,]+ of [\d,]+ tiles are there\n", err)
+    assert re.match(r"continuing an interrupted prediction: [\d,]+ of [\d,]+ tiles are done\n", err)
     assert out.read_bytes() == whole.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"d.zarr", "out.csv", "whole.csv"}

@@ -169,7 +169,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     X, y = plane(200, d=2)
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [
-        ((X[:-1], y[:-1]), DataError, "fitted to 200 rows, but 199 are given"),
+        ((X[:-1], y[:-1]), DataError, "fitted to 200 rows, but augment has 199 rows"),
         ((X, y + 1), ChangedDataError, "mean of the target was"),
         ((X[:, :1], y), ValueError, "1 feature"),
         ((X,), UsageError, r"augment has 1 parts: it must be \(X, y\)"),
@@ -188,7 +188,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     model.set_params(memory_limit="20MiB")
     with pytest.raises(MemoryLimitError, match=r"needs .*MiB.*the memory limit is 20 MiB"):
         model.predict(X[:3], augment=(X, y))
-    assert rvm_star.MOST_ROWS % rvm_star.EXTRA_COLUMNS == 0
+    assert rvm_star.MAX_ROWS % rvm_star.EXTRA_COLUMNS == 0
 
 
 def test_classes_have_no_such_thing():

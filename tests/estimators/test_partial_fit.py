@@ -163,7 +163,7 @@ def test_steps_and_refusals():
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="y has 2 targets, the rows before had 1"):
         first.partial_fit(X, np.column_stack([y, y]))
-    with pytest.raises(UsageError, match=r"WorkingSet\.fit_rows is 'sample': partial_fit needs statistics of all"):
+    with pytest.raises(UsageError, match=r"WorkingSet\.fit_rows is 'sample', but partial_fit needs statistics of all"):
         RVMRegressor(strategy=WorkingSet(fit_rows="sample")).partial_fit(X, y)
     with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
         RVMRegressor().partial_fit("rows.zarr", None)

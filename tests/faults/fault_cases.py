@@ -324,7 +324,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    ending.ASK, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    ending.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
 
 
 def carry_until_asked(job, folder, where, after):

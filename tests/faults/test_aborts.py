@@ -6,12 +6,12 @@ import pytest
 from fault_cases import aborted, assert_usable, begun_later, carry_until_asked, queued
 
 from partirvm.backends.window import POLL
-from partirvm.jobs.ending import ASK
+from partirvm.jobs.ending import POLL_SECONDS
 
 
 def test_somebody_looks_every_second():
-    """Between tiles and dense iterations at most every ``ASK`` seconds, and each ``POLL`` seconds while one lasts."""
-    assert ASK <= 1
+    """Between tiles and dense iterations at most every ``POLL_SECONDS`` seconds; ``POLL`` seconds while one lasts."""
+    assert POLL_SECONDS <= 1
     assert POLL <= 1
 
 

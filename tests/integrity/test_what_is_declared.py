@@ -180,7 +180,7 @@ def test_a_pointer_that_is_gone(job, tmp_path):
     pointer = max((job / "models").glob("*.json"))
     pointer.unlink()
     for read in (load_model, lambda place: open_job(place).model()):
-        with pytest.raises(MissingDataError, match=rf"{pointer.name}, the pointer to its last model, is missing"):
+        with pytest.raises(MissingDataError, match=rf"{pointer.name}, the pointer to the last model, is missing"):
             read(job)
 
 
@@ -198,5 +198,5 @@ def test_an_update_does_not_begin_anew(data, job):
     attempt = open_job(job).requeue_grown().attempt
     for path in (job / "checkpoints").glob("*.json"):
         path.unlink()
-    with pytest.raises(MissingDataError, match="the checkpoint is missing from which its update goes on"):
+    with pytest.raises(MissingDataError, match="the checkpoint from which the update continues is missing"):
         jobs.carry_out(str(job), attempt=attempt, patience=0.0)

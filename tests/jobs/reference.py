@@ -65,7 +65,7 @@ class ReferenceStore:
         before = WORLD.get(location)
         if before is not None:
             if not overwrite:
-                raise ExistsError("there is exists already and is never overwritten; --overwrite replaces a job")
+                raise ExistsError("the job exists already: replace a job with --overwrite")
             if before["held"]:
                 raise LeaseError("in use")
             before["epoch"] += 1
@@ -95,7 +95,7 @@ class ReferenceStore:
         if self.lease is not None:
             self.lease.check()
         elif self.job["epoch"]:
-            raise LeaseError("only who holds the lease may write")
+            raise LeaseError("only the holder of the lease may write")
 
     def record(self, entry):
         self._check()

@@ -130,7 +130,7 @@ def test_an_interrupted_prediction_writes_the_same_bytes(tmp_path, ending):
     with pytest.raises(KeyboardInterrupt):
         predict.predict(job, data, out, progress=leave)
     predict.predict(job, data, out, note=notes.append)
-    assert "going on" in notes[0]
+    assert "continuing" in notes[0]
     files = [tmp_path / f"{name}{ending}" for name in ("whole", "out")]
     one, other = (
         {str(path.relative_to(file)): path.read_bytes() for path in [file, *file.rglob("*")] if path.is_file()}

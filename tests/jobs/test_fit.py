@@ -128,14 +128,14 @@ def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
     job = str(folder / "job")
     for output in (data, data / "inside.csv", tmp_path / "link.zarr", folder / "job" / "out.csv"):
         for given in (str(data), f"file://{data}"):
-            with pytest.raises(UsageError, match="lies inside it"):
+            with pytest.raises(UsageError, match="lies inside the input"):
                 predict.predict(job, given, str(output), overwrite=True)
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "folder.zarr").mkdir()
     (tmp_path / "folder.zarr" / "thesis.txt").write_text("years of work")
     ingest(rows(50, seed=3), tmp_path / "other.zarr")
     for name in ("folder.csv", "folder.zarr", "other.zarr"):
-        with pytest.raises(ExistsError, match="not predictions"):
+        with pytest.raises(ExistsError, match="does not contain predictions"):
             predict.predict(job, str(data), str(tmp_path / name), overwrite=True)
     assert (tmp_path / "folder.zarr" / "thesis.txt").exists()
     assert as_source(str(tmp_path / "other.zarr")).n_rows == 50
@@ -145,7 +145,7 @@ def test_predictions_never_replace_what_is_no_prediction(folder, tmp_path):
 def test_predictions_are_not_written_to_urls(folder, tmp_path, monkeypatch):
     """UsageError, and no folder called ``memory:``."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="local paths"):
+    with pytest.raises(UsageError, match="local files only"):
         predict.predict(str(folder / "job"), str(folder / "test.zarr"), "memory://out.csv")
     assert not list(tmp_path.iterdir())
 
@@ -286,7 +286,9 @@ def test_an_abort_after_a_round_keeps_its_model(folder, tmp_path):
     assert store.model().n_vectors == found.history[-1]["vectors"]
 
 
-@pytest.mark.parametrize(("calls", "says"), [(1, "began"), (5, "began"), (None, "was done")])
+@pytest.mark.parametrize(
+    ("calls", "says"), [(1, "during planning"), (5, "during planning"), (None, "before the first round was done")]
+)
 def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
     """JobFailedError that says so: at once, in the fit that measures the partition size, in the first round."""
     asked = Request(**{**vars(PARAMETERS), "partition_size": "auto"})
@@ -296,7 +298,7 @@ def test_an_abort_before_any_model_leaves_no_job(folder, tmp_path, calls, says):
         told.append(bool(planned) if calls is None else len(told) + 1 >= calls)
         return told[-1]
 
-    with pytest.raises(JobFailedError, match=f"before the first round {says}"):
+    with pytest.raises(JobFailedError, match=f"aborted {says}"):
         jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, aborted=aborted, on_plan=planned.append)
     assert bool(planned) == (calls is None)
     assert not (tmp_path / "job").exists()

@@ -240,7 +240,10 @@ def test_what_is_refused_by_the_command_line(tmp_path, capsys):
             r"`--append` do not have: 'perhaps'",
         ),
         (["update", case.job], r"job is in use by process \d+ .*: wait until this process ends, or abort the job"),
-        (["update", case.job], r"d\.zarr has no new rows since the job saw it: append some \(`ingest --append`\)"),
+        (
+            ["update", case.job],
+            r"d\.zarr has no new rows since the last fit of the job: append rows first \(`ingest --append`\)",
+        ),
     ):
         assert main(command) == 2
         assert re.search(why, capsys.readouterr().err)

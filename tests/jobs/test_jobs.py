@@ -185,7 +185,7 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
     from partirvm.jobs import ending, submission
     from partirvm.setup import search
 
-    monkeypatch.setattr(ending, "ASK", 0.0)
+    monkeypatch.setattr(ending, "POLL_SECONDS", 0.0)
     submission.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
@@ -229,7 +229,7 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(JobStore, "acquire", full)
         job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=2), data, tmp_path / "job")
-        with pytest.raises(JobFailedError, match=r"job is queued, and could not be begun: no space left"):
+        with pytest.raises(JobFailedError, match=r"job is queued and could not be started: no space left"):
             job.wait(timeout=120)
     assert job.status() is Status.QUEUED
     assert job.resume().wait(timeout=120) is Status.DONE
@@ -305,7 +305,7 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     jobs.fit(data, str(tmp_path / "job"), ASKED)
     job = open_job(tmp_path / "job")
     assert job.abort() is Status.DONE
-    with pytest.raises(UsageError, match="remove the folder"):
+    with pytest.raises(UsageError, match="delete the folder"):
         job.cancel()
     for changed in ({}, {"max_rounds": 3}, {"max_rounds": 2}, {"max_vectors": 500}):
         with pytest.raises(UsageError, match="reached max_rounds = 3"):

@@ -17,7 +17,7 @@ from partirvm.data import ArraySource, ingest
 from partirvm.errors import UsageError
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.kernel_blocks import PREFIX
-from partirvm.jobs.places import asked_request
+from partirvm.jobs.places import current_request
 from partirvm.jobs.run import run
 from partirvm.jobs.state import Status
 from partirvm.options import Request
@@ -116,7 +116,7 @@ def test_another_store_is_refused():
 
 def test_a_spec_of_before_has_the_default():
     """Jobs whose spec knows nothing of it."""
-    assert asked_request({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
+    assert current_request({"parameters": {"gamma": 0.5}}, {}).kernel_store == "auto"
 
 
 @pytest.mark.parametrize("standardize", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -250,7 +250,7 @@ def test_refusals(folder, tmp_path):
             refused()
     with pytest.raises(UsageError, match=r"intervals need a model with one target.*ingest it as DATA"):
         predict.predict(job, test, str(tmp_path / "p.csv"), interval=0.9)
-    with pytest.raises(UsageError, match=r"augment is for one target.*ingesting it by itself"):
+    with pytest.raises(UsageError, match=r"augment supports one target only.*ingesting DATA with a single target"):
         predict.predict(job, test, str(tmp_path / "p.csv"), augment=train)
     X, Y = rows(50, 0)
     with pytest.warns(DataWarning, match=r"target 'y1' is constant \(3\).*omit this target"):

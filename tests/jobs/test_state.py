@@ -37,7 +37,7 @@ def test_every_transition(before, after):
         state = fold(events)
         assert (state.status, state.since, state.reason) == (after, len(events) - 1.0, f"r{len(events) - 1}")
     else:
-        name = "no event" if before is None else repr(before.value)
+        name = "the start of the job" if before is None else repr(before.value)
         with pytest.raises(TransitionError, match=rf"event {len(events)}: '{after.value}' cannot follow {name}"):
             fold(events)
 

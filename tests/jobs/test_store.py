@@ -179,7 +179,7 @@ class TestEveryStore:
             lambda: other.save(model()),
             lambda: other.checkpoint(1),
         ):
-            with pytest.raises(LeaseError, match="only who holds the lease"):
+            with pytest.raises(LeaseError, match="only the holder of the lease"):
                 publish()
         assert len(store.events()) == 1
 
@@ -424,5 +424,5 @@ def test_a_model_is_found_by_the_last_events_alone(tmp_path, monkeypatch):
         np.testing.assert_array_equal(job.model().mean, model(1).mean)
         assert read == ["events/000044.json", "events/000043.json"]
     max((tmp_path / "job" / "models").glob("*.json")).unlink()
-    with pytest.raises(MissingDataError, match="the pointer to its last model, is missing"):
+    with pytest.raises(MissingDataError, match="the pointer to the last model, is missing"):
         Job(store.location).model()

@@ -188,7 +188,7 @@ def gone(pid):
 def test_intervals_go_on_as_well_and_only_with_their_own_level(folder, tmp_path):
     """The same bytes after Ctrl-C; tiles of another level, or of none, are not taken for those of this one."""
     prediction.predict(str(folder / "job"), str(folder / "d.zarr"), str(tmp_path / "whole.csv"), interval=0.9)
-    for at, level, note in ((10, 0.9, "going on"), (10, 0.8, "is replaced"), (10, None, "is replaced")):
+    for at, level, note in ((10, 0.9, "continuing"), (10, 0.8, "replacing"), (10, None, "replacing")):
         out = tmp_path / f"{level}" / "out.csv"
         out.parent.mkdir()
         interrupted(folder, out, at, interval=level)
@@ -240,7 +240,7 @@ def test_kill_9_after_the_last_tile(folder, begin, tmp_path, ending, where):
             predict(folder, out)
     notes, predicted = predict(folder, out, overwrite=named)
     assert predicted == 0
-    assert notes == [f"going on with an interrupted prediction: {TILES} of {TILES} tiles are there"]
+    assert notes == [f"continuing an interrupted prediction: {TILES} of {TILES} tiles are done"]
     assert content(out) == content(folder / f"whole{ending}")
     assert alone(out)
 
@@ -252,7 +252,7 @@ def test_ctrl_c_again_and_again(folder, tmp_path, ending):
     for at in (5, 11, 23):
         interrupted(folder, out, at)
     notes, predicted = predict(folder, out)
-    assert notes == [f"going on with an interrupted prediction: 22 of {TILES} tiles are there"]
+    assert notes == [f"continuing an interrupted prediction: 22 of {TILES} tiles are done"]
     assert predicted == TILES - 22
     assert content(out) == content(folder / f"whole{ending}")
     assert alone(out)
@@ -265,7 +265,7 @@ def test_another_model_or_other_data_start_anew(folder, tmp_path, change):
     predict(folder, expected, **change)
     interrupted(folder, out)
     notes, predicted = predict(folder, out, **change)
-    assert notes == ["an interrupted prediction of other data or by another model is replaced"]
+    assert notes == ["replacing an interrupted prediction of other data or another model"]
     assert predicted == TILES
     assert content(out) == content(expected)
     assert not out.with_name(".out.csv.partial").exists()
@@ -305,7 +305,7 @@ def test_a_damaged_tile_is_predicted_again(folder, tmp_path, damage):
     out = tmp_path / "out.csv"
     damage(chunk(interrupted(folder, out), 4))
     notes, predicted = predict(folder, out)
-    assert notes == [f"going on with an interrupted prediction: 8 of {TILES} tiles are there"]
+    assert notes == [f"continuing an interrupted prediction: 8 of {TILES} tiles are done"]
     assert predicted == TILES - 8
     assert content(out) == content(folder / "whole.csv")
 
@@ -417,7 +417,7 @@ def test_a_missing_chunk_in_the_middle_can_be_restored(folder, tmp_path):
         predict(tmp_path, out)
     (tmp_path / "lost").rename(lost)
     notes, _ = predict(tmp_path, out)
-    assert notes == [f"going on with an interrupted prediction: 20 of {TILES} tiles are there"]
+    assert notes == [f"continuing an interrupted prediction: 20 of {TILES} tiles are done"]
     assert content(out) == content(folder / "whole.csv")
 
 
@@ -523,7 +523,7 @@ def test_what_is_done_already_is_left_alone(folder, tmp_path, ending, monkeypatc
         with pytest.raises(ExistsError):
             predict("other-job")
     assert len(said) == 1
-    assert "is done already" in said[0]
+    assert "is complete for this model" in said[0]
     os.utime(output / "zarr.json" if ending == "zarr" else output, ns=(1, 1))
     with pytest.raises(ExistsError):
         predict("job")

@@ -73,7 +73,7 @@ def test_far_from_the_data_the_deviation_is_that_of_the_target(folder):
 @pytest.mark.parametrize("most", [240, 480, 10_000])
 def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
     """A piece, a part of a tile, and all tiles at once; progress hears of every tile of every pass."""
-    monkeypatch.setattr(rvm_star, "MOST_ROWS", most)
+    monkeypatch.setattr(rvm_star, "MAX_ROWS", most)
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda done, total: seen.append((done, total)))
     assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
@@ -85,7 +85,7 @@ def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatc
 
 def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
     """With the tiles that are whole, to the same bytes; a plain one of the same rows takes none of them."""
-    monkeypatch.setattr(rvm_star, "MOST_ROWS", 240)
+    monkeypatch.setattr(rvm_star, "MAX_ROWS", 240)
     notes = []
 
     def leave(done, total):
@@ -96,14 +96,14 @@ def test_an_interrupted_prediction_goes_on(folder, tmp_path, monkeypatch):
         predict(folder, tmp_path / "out.csv", progress=leave)
     assert "2 of 4 tiles are kept" in caught.value.__notes__[0]
     predict(folder, tmp_path / "out.csv", note=notes.append)
-    assert notes == ["going on with an interrupted prediction: 2 of 4 tiles are there"]
+    assert notes == ["continuing an interrupted prediction: 2 of 4 tiles are done"]
     assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     (tmp_path / "out.csv").unlink()
     with pytest.raises(KeyboardInterrupt):
         predict(folder, tmp_path / "out.csv", progress=leave)
     with pytest.warns(match="does not grow there, as it would with `augment`"):
         predict(folder, tmp_path / "out.csv", augment=None, note=notes.append)
-    assert notes[1:] == ["an interrupted prediction of other data or by another model is replaced"]
+    assert notes[1:] == ["replacing an interrupted prediction of other data or another model"]
     assert (tmp_path / "out.csv").read_bytes() != (folder / "whole.csv").read_bytes()
 
 
@@ -128,7 +128,7 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
     ingest((X, y, w), tmp_path / "other.zarr", tile_rows=128)
     with pytest.raises(ChangedDataError, match=r"other\.zarr: these are not the DATA.*1 of its 8 tiles.*train\.zarr"):
         predict(folder, tmp_path / "other.csv", augment=str(tmp_path / "other.zarr"))
-    with pytest.raises(UsageError, match="lies inside it"):
+    with pytest.raises(UsageError, match="lies inside the input"):
         predict(folder, tmp_path / "copy.zarr" / "out.csv", augment=str(tmp_path / "copy.zarr"))
     assert not list(tmp_path.glob("*other.csv*"))
 
@@ -140,7 +140,7 @@ def test_classes_are_not_augmented(tmp_path):
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
                  lambda: evaluation.evaluate(job, data, augment=data)):  # fmt: skip
-        with pytest.raises(UsageError, match="augment is for regression, but this is a model of classes"):
+        with pytest.raises(UsageError, match="holds a classifier, but augment supports regression only"):
             call()
     assert not list(tmp_path.glob("*p.csv*"))
 
@@ -152,7 +152,7 @@ def test_memory_is_as_the_formula_says(folder, monkeypatch):
     try:
         ready = rvm_star.Augmenting.of(model, training, executor, test.tile_rows)
         list(ready.tiles(test, [0]))
-        need = augment_bytes(DataShape(N, 2, 1, 128), model.design.n_columns, rvm_star.MOST_ROWS, 1, rvm_star.MOST_ROWS)
+        need = augment_bytes(DataShape(N, 2, 1, 128), model.design.n_columns, rvm_star.MAX_ROWS, 1, rvm_star.MAX_ROWS)
         tracemalloc.start()
         list(ready.tiles(test, range(test.n_tiles)))
         assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
