@@ -9,7 +9,8 @@ schema contains no names of classes of this package, so that the classes may be 
 
     rounds         ``kernel`` (a spec, because the kernel may have been learned again), ``design``, ``fit``, ``scores``
                    (held-out scores of regression: ``n``, ``square``, ``absolute``, ``nll``, ``crps``,
-                   ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of ``fit_rows`` for this fit), ``candidates``,
+                   ``interval_score``, ``covered``, ``unit``; or None), ``round``, ``selection``, ``seen`` (the value of
+                   ``fit_rows`` for this fit), ``candidates``,
                    ``duplicates``, ``dropped``, ``reason``, ``concluding``, ``settled``, ``learned``
     working-set    the fields of rounds, and ``used`` (row numbers), ``evidence``, ``flat``, ``patient``, ``best``: None
                    or ``round``, ``error``, ``kernel``, ``design``, ``fit``, ``seen``, ``candidates``, ``reason``
