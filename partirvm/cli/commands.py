@@ -316,12 +316,12 @@ def predict(
 
     The ending of OUTPUT decides its format: .zarr, .parquet or .csv. For a regression the columns are mean, the
     expected target, and std, the standard deviation of a new measurement with its noise; for several targets they are
-    mean_TARGET for each target, then std_TARGET for each. For a classification the columns are label, the most probable
-    class, and p_CLASS, the probability of each class. --interval adds the columns lower and upper: a new measurement lies between
-    them with the given probability. For a classification it adds lower_CLASS and upper_CLASS, the ends of a credible
-    interval for the probability of each class. Row i of OUTPUT belongs to row i of the table from which DATA were made.
-    DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes DATA from new rows, where trips.zarr
-    are the training DATA.
+    mean_TARGET for each target, then std_TARGET for each. For a classification the columns are label, the most
+    probable class, and p_CLASS, the probability of each class. --interval adds the columns lower and upper: a new
+    measurement lies between them with the given probability. For a classification it adds lower_CLASS and
+    upper_CLASS, the ends of a credible interval for the probability of each class. Row i of OUTPUT belongs to row i
+    of the table from which DATA were made. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr`
+    makes DATA from new rows, where trips.zarr are the training DATA.
 
     CSV files have labels between quotation marks. Spreadsheets calculate a label such as =1+1: import its column as
     text, or write .parquet.
