@@ -1,4 +1,4 @@
-"""Reasons for the end of a fit: an enumeration with advice."""
+"""The reasons for the end of a fit, as an enumeration with advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Termination(Enum):
 
     @property
     def advice(self) -> str:
-        """Meaning and recommended action, one sentence."""
+        """Meaning of the reason and recommended action, in one sentence."""
         return _ADVICE[self]
 
 

@@ -135,7 +135,7 @@ class NamedBasis:
 
 @dataclass(frozen=True)
 class LocalBasis:
-    """The basis computed by any callable, for fits in this process only: jobs and model files cannot store the callable.
+    """The basis computed by any callable, for fits in this process only: jobs and files cannot store the callable.
 
     ``given`` holds the names of the B functions, or None if they have no names.
     """

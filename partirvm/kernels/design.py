@@ -105,7 +105,7 @@ class Design:
         return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
-        """Return peak value k(z, z) of each kernel column, (m,)."""
+        """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
             return self.kernel.peaks(centres, self.which)
@@ -137,7 +137,7 @@ class Design:
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def take(self, centres: Int, *, leading: Int | None = None) -> Design:
-        """Return the design with the centres at these positions and the leading columns with these labels (default: all)."""
+        """Return the design with the centres at these positions and the leading columns of these labels, or all."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         return some if leading is None else some.led_by(leading)
 

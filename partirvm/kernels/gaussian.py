@@ -35,7 +35,7 @@ class Gaussian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedGaussian:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         return PreparedGaussian(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:

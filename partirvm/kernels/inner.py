@@ -80,7 +80,7 @@ class Inner(Widths):
         raise NotImplementedError
 
     def complete(self, gradient: Float, slopes: float) -> Float:
-        """Return the gradient in all parameters from ``gradient`` (d,), in log gamma, and ``slopes``, Σ weights ∂k/∂s."""
+        """Return the gradient in all parameters from ``gradient`` (d,) in log gamma and ``slopes``, Σ weights ∂k/∂s."""
         return self.shared(gradient)
 
 

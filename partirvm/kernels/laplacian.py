@@ -34,7 +34,7 @@ class Laplacian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLaplacian:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         m, d = centres.shape
         if origin is None:
             origin = centres.mean(axis=0) if m else np.zeros(d)

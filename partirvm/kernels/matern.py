@@ -25,7 +25,7 @@ class Matern(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedMatern:
-        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         return PreparedMatern(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:
