@@ -90,8 +90,8 @@ class Remembering:
         columns = self._approximation.coefficients
         match pass_:
             case GramPass(rows=None):
-                seen = self._remembered.cross if pass_.diagonal else self._remembered.block
-                return statistic + seen(columns(pass_.kept), columns(pass_.new), pass_.offset)
+                old_rows = self._remembered.cross if pass_.diagonal else self._remembered.block
+                return statistic + old_rows(columns(pass_.kept), columns(pass_.new), pass_.offset)
             case ResidualPass(rows=None):
                 return self._remembered.residual(columns(pass_.design), pass_.mean, statistic)
         return statistic

@@ -30,7 +30,7 @@ from partirvm.errors import NumericalError
 
 Float = NDArray[np.float64]
 
-STRANGERS = 0.1
+WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
@@ -255,6 +255,6 @@ def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> N
         correlation = np.maximum(correlation, found)
     gone: list[int] = []
     for k in range(len(order)):
-        if not gone or correlation[k, gone].max() < STRANGERS:
+        if not gone or correlation[k, gone].max() < WEAK_CORRELATION:
             gone.append(k)
     return order[gone]

@@ -2,8 +2,8 @@
 
 Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
 α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
-16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM updates and
-the fixed α of ``core.priors``; it uses a fixed noise variance if one is given.
+16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM
+updates and the fixed α of ``core.priors``. If the noise variance is given, kernel learning uses it.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 

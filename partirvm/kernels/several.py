@@ -113,7 +113,7 @@ class Several(Described):
         """Return the kernels with every gamma multiplied by a factor."""
         return replace(self, kernels=tuple(kernel.rescaled(factor) for kernel in self.kernels))
 
-    def seen(self, points: Float, k: int) -> Float:
+    def without_ignored(self, points: Float, k: int) -> Float:
         """Return the points (n, d) with zeros in the columns that kernel k ignores."""
         own = self.kernels[k].relevances(points.shape[1])
         return points if own is None else np.where(own > 0, points, 0.0)
