@@ -1,7 +1,7 @@
 """Control of the memory that this process returns to the operating system.
 
-Once glibc has freed a block of up to 32 MiB, it keeps freed blocks of this size. A fit frees many matrices of slowly
-growing size, so the resident memory grows to 1.5 times the used memory: 422 MiB instead of 285 MiB in one fit.
+After glibc has freed a block of up to 32 MiB, glibc keeps freed blocks of this size. A fit frees many matrices of
+slowly growing size, so the resident memory grows to 1.5 times the used memory: 422 MiB instead of 285 MiB in one fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _set(option: int, value: int) -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Return all freed blocks that glibc holds to the system. This is slow, so call it rarely."""
+    """Return all freed blocks that glibc holds to the system. This call is slow and should be rare."""
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)

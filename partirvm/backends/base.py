@@ -18,7 +18,7 @@ from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
 
 Progress = Callable[[int, int], None]
-"""Type of a function called with the numbers of finished and of all tasks; it may raise an exception to stop."""
+"""Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Executor(Protocol):
         ...
 
     def use(self, threads: int) -> None:
-        """Set the number of threads, if the executor can choose it."""
+        """Set the number of threads, if the executor is elastic."""
         ...
 
     def run(

@@ -5,7 +5,7 @@ Each request lists the columns that a pass needs. Stored columns are copied. The
 if the memory budget allows. Columns that were not requested in the current or the previous run of passes are deleted.
 
 A column has the same bits whether it is evaluated alone or among other columns (``Design.origin``). On a machine where
-this is not true, nothing is stored. So results do not depend on storage.
+the bits differ, nothing is stored. So results do not depend on storage.
 
 Rows of a sample are stored from their second pass on, since most samples are used once.
 """
@@ -131,7 +131,7 @@ class Shelf:
             if kept.segments:  # a panel without stored columns is not registered
                 with self._lock:
                     twin = self._kept.setdefault(key, kept)
-                    if twin is not kept:  # the same task ran twice at the same time
+                    if twin is not kept:  # two runs of one task overlapped
                         self._release(kept.segments)
 
     def clear(self) -> None:
@@ -214,11 +214,11 @@ class Shelf:
             segment.release()
 
 
-def _lookup(labels: Int, wanted: Int) -> tuple[NDArray[np.bool_], Int]:
-    """Return a mask of the wanted labels that are in ``labels``, and their positions (arbitrary if missing)."""
+def _lookup(labels: Int, requested: Int) -> tuple[NDArray[np.bool_], Int]:
+    """Return a mask of the requested labels that are in ``labels``, and their positions (arbitrary if missing)."""
     order = np.argsort(labels, kind="stable")
-    places = order[np.minimum(np.searchsorted(labels, wanted, sorter=order), len(labels) - 1)]
-    return labels[places] == wanted, places
+    places = order[np.minimum(np.searchsorted(labels, requested, sorter=order), len(labels) - 1)]
+    return labels[places] == requested, places
 
 
 def _run(positions: Int) -> Any:

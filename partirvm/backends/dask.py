@@ -68,7 +68,7 @@ def connect(address: str) -> Any:
 
     try:
         return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS on one side only
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
         raise ClusterError(refusal(address, error)) from error
 
 

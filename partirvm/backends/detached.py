@@ -60,12 +60,12 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 def _taken_over(client: Any, key: str) -> bool:
     """Return True if the scheduler has received the task and the request to keep it after this process exits."""
 
-    def wanted(dask_scheduler: Any) -> bool:
+    def kept(dask_scheduler: Any) -> bool:
         # pickled by value, since this package may be missing on the scheduler's machine
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
 
-    return bool(client.run_on_scheduler(wanted))
+    return bool(client.run_on_scheduler(kept))
 
 
 def _aside(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Limit BLAS to one thread, since the last bits of products and factorisations depend on the number of threads.
 
-A pass uses one thread per tile, and a dense fit gains little from several BLAS threads. BLAS threads spin while they
-wait, so on a busy machine a factorisation with two threads can take ten times as long as with one thread.
+A pass uses one thread per tile, and a dense fit gains little from several BLAS threads. Waiting BLAS threads use
+processor time. So on a busy machine a factorisation with two threads can take ten times as long as with one thread.
 """
 
 from __future__ import annotations

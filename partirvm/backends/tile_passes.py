@@ -2,7 +2,7 @@
 
 ``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
 it. Within a tile, rows are processed in *panels* of a fixed size, so that the whole design of a tile is never in
-memory. Tiles and panels are the same on every machine. With one BLAS thread per task, the bits are the same too.
+memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not depend on it.
 """
 
 from __future__ import annotations

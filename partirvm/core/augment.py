@@ -1,7 +1,7 @@
 """RVM*: one additional basis function at each test input, so that the variance grows away from the data.
 
 Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
-relevance vectors the columns of an RVM vanish, and with them its predictive variance, although the uncertainty is
+relevance vectors the columns of an RVM are zero. So the predictive variance is small, although the uncertainty is
 largest there. RVM* adds a column φ†(x) = k(x, x*) for each test input x* separately. The weight of this column has the
 prior precision α†. The weights are conditioned on the training rows again, at the given α and β. By block inversion of
 the posterior precision

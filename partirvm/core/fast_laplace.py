@@ -1,11 +1,12 @@
 """Classification by actions on one column at a time (Tipping & Faul 2003).
 
-An action adds a column, changes its α or deletes it. Actions maximise the evidence of a quadratic approximation of the
-log likelihood at the weights W, which one pass over the rows measures. The quadratic equals the log likelihood of a
-Gaussian: in each output the working response z = Φw + B⁻¹(t − y) has noise of known precision B. So with
+An action adds a column, changes the α of a column or deletes a column. Actions maximise the evidence of a quadratic
+approximation of the log likelihood. One pass over the rows measures this quadratic at the weights W. The quadratic
+equals a Gaussian log likelihood, in which the working response z = Φw + B⁻¹(t − y) of each output has noise of known
+precision B. So with
 ΦᵀBz = g + Gw, the factors S and Q of Tipping & Faul (eqs. 24 and 25) are computed as in regression with β = 1
 (``core.rank_one``). Candidates that are not active stay in the fit, with α = ∞ and weight zero. The pass measures the
-gradient and curvature of these candidates too, so that the gain in nats of adding each of them is known
+gradient and curvature of these candidates too, so that the gain in nats of adding a candidate is known
 (``core.fast``).
 
 Outputs of ``multinomial`` share α. An action then applies to the column in all outputs, and its gain is the sum of the
@@ -123,19 +124,19 @@ class Together:
 def act(
     state: LaplaceState,
     least: float,
-    look: Callable[[], None] = lambda: None,
+    poll: Callable[[], None] = lambda: None,
     on_action: Callable[[Action], None] = lambda action: None,
 ) -> Float:
     """Apply actions that gain more than ``least`` nats each, and return the resulting α (K, C).
 
-    Further actions follow the first one while the mode has moved by at most the maximum. ``look`` is called before
+    Further actions follow the first one while the mode has moved by at most the maximum. ``poll`` is called before
     each action. If no action gains enough, the α of the state is returned.
     """
     alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
         for _ in range(FEWEST + EACH * len(group.begun)):
-            look()
+            poll()
             action = group.best()
             if action.gain <= least:
                 break
@@ -174,9 +175,9 @@ class Aim:
         return replace(self, share=NEARER * self.share)
 
 
-def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, look: Callable[[], None] = lambda: None) -> Aim:
+def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, poll: Callable[[], None] = lambda: None) -> Aim:
     """Return the aim of actions on a new quadratic, given the ``last`` aim. The share is 1 unless ``damp`` is true."""
-    goal = act(state, least, look)
+    goal = act(state, least, poll)
     drift = 1.0 / goal - 1.0 / state.alpha
     share = next_share(drift, last.drift, last.share) if damp else np.ones(drift.shape)
     return Aim(goal, np.where(drift == 0, last.drift, drift), share)

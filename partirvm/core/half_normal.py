@@ -9,7 +9,7 @@ determination; PFCVM has such a prior):
     −log p = log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
 
 up to a constant: half a nat per unit of log γ_j while the feature is on. Without the bound, the prior would reward ever
-smaller γ_j. It would also reward an unneeded growth of one γ_j, since this growth reduces the shares of all others.
+smaller γ_j. The prior would also reward an unneeded growth of one γ_j, since this reduces the shares of all others.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ that is optimal if this column enters alone.
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
 times the curvature of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0. The factor is 2 if two classes
 move apart, about 1 if many classes compete, and 0 if the only two competing classes move together. In the first two
-cases ⅔ of the step of the diagonal blocks is wrong by at most one third; in the last case it is not useful. Adding one
-constant to all outputs changes only the prior, so the mode has Σ_k w_ik = 0, and all steps keep this sum at zero.
+cases ⅔ of the step of the diagonal blocks is wrong by at most one third. In the last case the step is not useful.
+Adding a constant to all outputs changes only the prior, so the mode has Σ_k w_ik = 0, and all steps keep this sum at
+zero.
 """
 
 from __future__ import annotations
@@ -227,9 +228,9 @@ def update(state: LaplaceState) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, only one at a time of correlated columns (``core.updates.thin``).
+    """Delete columns that do not raise the evidence. Correlated columns are deleted only one at a time.
 
-    Returns the state unchanged if there are no such columns.
+    Returns the state unchanged if all columns raise the evidence. See ``core.updates.thin`` for regression.
     """
     s, q = state.sparsity_quality()
     s, q = _alike(state, s, q**2)

@@ -1,9 +1,9 @@
 """Class probabilities from linear predictors, and corrections for the uncertainty of the weights (moderation).
 
-K classes have C linear predictors f: C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second), C = K for
+K classes have C linear predictors f. C = 1 for ``"bernoulli"`` (two classes, f > 0 favours the second class), C = K for
 ``"multinomial"`` (softmax) and ``"ovr"`` (one logistic fit for each class against the rest).
 
-To add a link, enter one ``Link`` in ``LINKS`` and one likelihood of the same name in ``likelihoods.LIKELIHOODS``.
+To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 """
 
 from __future__ import annotations

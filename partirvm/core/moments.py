@@ -47,7 +47,7 @@ class ColumnMoments:
         unit = _unit(minimum, maximum)
         if (unit != 1).any():
             values = values / unit
-        with np.errstate(all="ignore"):  # extreme weights are refused later, by their sum
+        with np.errstate(all="ignore"):  # extreme weights are refused later, when their sum is checked
             total = float(n) if weights is None else float(weights.sum())
             mean = np.average(values, axis=0, weights=weights)
             deviations = values - mean

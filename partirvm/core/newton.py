@@ -1,8 +1,8 @@
 """The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
 ``begin`` returns the first ``Search``: the current state of the fit, and a ``trial`` state at whose weights the next
-pass computes its statistic. ``settle`` does the same with α fixed. ``receive(search, block, rule)`` processes the
-statistic of the trial, and returns the next ``Search`` and, at the end of the fit, the reason. New values of α come
+pass computes its statistic. ``settle`` returns a ``Search`` with fixed α. ``receive(search, block, rule)`` processes
+the statistic of the trial, and returns the next ``Search`` and, at the end of the fit, the reason. New values of α come
 from MacKay's updates, or in a ``fast`` search from actions on one column at a time (``core.fast_laplace``).
 """
 
@@ -24,8 +24,8 @@ from partirvm.core.updates import HOPE, StopRule
 
 Float = NDArray[np.float64]
 
-Look = Callable[[], None]
-"""Type of a function that is called between dense iterations; it raises an exception to stop the fit."""
+Poll = Callable[[], None]
+"""Type of a function that is called between dense iterations, and raises an exception to stop the fit."""
 
 TIMID = 8
 """Number of first passes that are each followed by a single update of α."""
@@ -45,7 +45,7 @@ FINE = 0.1
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
 
-At the fixed point of α the prior costs half a nat per determined weight. Separable data need this bound: there the
+At the fixed point of α the prior costs half a nat per determined weight. Separable data need this bound, because the
 quadratic can underestimate the loss of likelihood by pruning by thousands of nats.
 """
 
@@ -91,15 +91,15 @@ class Search:
     aim: Aim | None = None
 
 
-def _nobody() -> None:
-    """Do nothing: the default for ``look``, with which the fit is never stopped."""
+def _never_stop() -> None:
+    """Do nothing: the default for ``poll``, with which the fit is never stopped."""
 
 
-def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody, *, fast: bool = False) -> Search:
-    """Return the first search from a state. ``look`` is called between dense iterations; it may raise an exception."""
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast: bool = False) -> Search:
+    """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
     if fast:
-        return _act(state, Aim.at(state), rule, state.passes, look)
-    return _propose(state, rule, state.passes, look)
+        return _act(state, Aim.at(state), rule, state.passes, poll)
+    return _propose(state, rule, state.passes, poll)
 
 
 def settle(state: LaplaceState) -> Search:
@@ -108,20 +108,20 @@ def settle(state: LaplaceState) -> Search:
 
 
 def receive(
-    search: Search, block: LogisticBlock, rule: StopRule, look: Look = _nobody
+    search: Search, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
 ) -> tuple[Search, Termination | None]:
     """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
 
-    At the end ``current`` is the final state; in a fast search it has only the active columns. ``look`` is called
-    between dense iterations; it may raise an exception.
+    At the end ``current`` is the final state, in a fast search with only the active columns. ``poll`` is called
+    between dense iterations and may raise an exception.
     """
-    search, reason = _received(search, block, rule, look)
+    search, reason = _received(search, block, rule, poll)
     if reason is not None and search.aim is not None:
         search = replace(search, current=search.current.take(search.current.active))
     return search, reason
 
 
-def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) -> tuple[Search, Termination | None]:
+def _received(search: Search, block: LogisticBlock, rule: StopRule, poll: Poll) -> tuple[Search, Termination | None]:
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -144,7 +144,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
         since = now.passes if search.aim is None else search.since
         return _plain(now, step, since, pairs, settling=False, aim=search.aim), None
     if search.aim is not None:
-        found = _act(now, search.aim, rule, search.since, look, pairs)
+        found = _act(now, search.aim, rule, search.since, poll, pairs)
         ended = found.step and reached
         return (replace(search, current=now), Termination.CONVERGED) if ended else (found, None)
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
@@ -152,7 +152,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
         if reached:
             return _converged(search, now, pairs)
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, look, pairs, search), None
+    return _propose(now, rule, now.passes if search.step else search.since, poll, pairs, search), None
 
 
 def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search, Termination | None]:
@@ -164,7 +164,7 @@ def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search,
 
 
 def _propose(
-    state: LaplaceState, rule: StopRule, since: int, look: Look, pairs: Pairs = (), last: Search | None = None
+    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs = (), last: Search | None = None
 ) -> Search:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
@@ -176,7 +176,7 @@ def _propose(
     most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
     for count in range(1, most + 1):
-        look()
+        poll()
         before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
@@ -192,13 +192,13 @@ def _propose(
     return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
 
 
-def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, look: Look, pairs: Pairs = ()) -> Search:
+def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll, pairs: Pairs = ()) -> Search:
     """Apply actions on the current quadratic, and return the search with the corresponding Newton step.
 
     If no action raises the evidence, or if the weights are far from the mode, the step keeps α.
     """
     far = state.decrement > _near(last, state)
-    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
+    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, poll)
     if far or np.array_equal(aim.goal, state.alpha):
         return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
     return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)

@@ -1,8 +1,8 @@
 """Statistics of K candidate columns whose Gram matrix rows are computed on demand.
 
-A fit by actions (``core.fast``) needs the rows of G = ΦᵀWΦ for the columns that have joined the model. For the other
-columns it needs only the diagonal of G. If Φ of all rows is in memory (every row is a candidate, and Φ is no larger
-than G), a row of G costs NK multiplications. If M columns join, the total is MNK instead of ½NK² for all of G.
+A fit by actions (``core.fast``) needs the rows of G = ΦᵀWΦ for the columns that have joined the model. For all other
+columns the fit needs only the diagonal of G. If Φ of all rows is in memory (every row is a candidate, and Φ is no
+larger than G), a row of G costs NK multiplications. If M columns join, the total is MNK instead of ½NK² for all of G.
 
 Several rows are computed at once, since a matrix-matrix product is more efficient than matrix-vector products. With the
 row of the joining column, rows of the columns that are likely to join next are computed: ``SHARE`` × the number of rows

@@ -1,7 +1,7 @@
 """The Gaussian posterior of the weights and the evidence, from one Cholesky factorisation.
 
-Tipping (2001): Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12), μ = βΣΦᵀt (eq. 13), and the log evidence log p(t | α, β) (eq. 15),
-which in M × M form, with H = Σ⁻¹, is
+In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (eq. 13). The log evidence log p(t | α, β) (eq. 15),
+written with M × M matrices and H = Σ⁻¹, is
 
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
@@ -41,9 +41,9 @@ JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 class Posterior:
     """Posterior of M weights at fixed α and β.
 
-    ``mean`` (M,) is μ; ``variance`` (M,) the diagonal of Σ; ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1];
-    ``residual`` is ‖t − Φμ‖² (weighted); ``log_evidence`` is in nats, in the units of the statistics' target;
-    ``factor`` (M, M) is the lower Cholesky factor of the scaled H and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S;
+    ``mean`` (M,) is μ, and ``variance`` (M,) is the diagonal of Σ. ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1].
+    ``residual`` is ‖t − Φμ‖² (weighted). ``log_evidence`` is in nats, in the units of the statistics' target.
+    ``factor`` (M, M) is the lower Cholesky factor L of the scaled H, and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S.
     ``rounding`` is a bound of the rounding error of ``residual``: eps × the size of the terms that are subtracted.
     ``residual`` is at least ``rounding``.
     """
@@ -93,7 +93,8 @@ class Posterior:
 class JointPosterior:
     """Posteriors of T targets that share M columns and α. ``each`` has one posterior per target.
 
-    Quantities of shape (M,) for one target are (M, T) here, scalars are (T,); ``log_evidence`` is the sum over targets.
+    Quantities with shape (M,) for one target have shape (M, T), and scalars (T,). ``log_evidence`` is summed over
+    targets.
     """
 
     each: tuple[Posterior, ...]
@@ -154,7 +155,7 @@ class JointPosterior:
 
 
 AnyPosterior: TypeAlias = Posterior | JointPosterior
-"""A posterior of one target, or of several."""
+"""Type of a posterior of one or several targets."""
 
 
 def factorise(H: Float) -> tuple[Float, Float, float]:

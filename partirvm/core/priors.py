@@ -1,7 +1,7 @@
 """Gamma priors of α and β, and the updates of α and β with these priors.
 
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
-A). The priors are used as densities of log α and log β: up to constants, they add to log p(t | α, β) the terms
+A). The priors are used as densities of log α and log β. Up to constants, these densities add to log p(t | α, β)
 
     Σ_i (a log α_i − b α_i) + c log β − d β.
 
@@ -27,7 +27,7 @@ whose slope in log α, times 2(α + s)²/s², is with x = α/s, r = q²/s and B 
 
 With a = b = 0 the optimum is α = s²/(q² − s) if q² > s; otherwise g has no root. With b = 0 the peak of ℓ is at the
 smaller root of 2a x² − (r − 1 − 4a) x + 1 + 2a if r ≥ 1 + 4a + √(8a(1 + 2a)); otherwise there is no peak. With b > 0
-there are one or three roots, and α stays finite; the middle one of three roots is a minimum. The column raises the
+g has one or three roots, and α stays finite; the middle root of three is a minimum. The column raises the
 evidence if ℓ is above 0, the value without the column.
 """
 
@@ -51,7 +51,7 @@ HALVINGS = 64
 
 @dataclass(frozen=True)
 class GammaDensity:
-    """Gamma density of a precision, with mean shape/rate. With shape = rate = 0 it is flat in the logarithm."""
+    """Gamma density of a precision, with mean shape/rate. For shape = rate = 0 it is flat in the log precision."""
 
     shape: float = 0.0
     rate: float = 0.0

@@ -5,7 +5,7 @@ G = ΦᵀΦ and b = Φᵀt of all K candidates are known, or each row of G is co
 
     S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
 
-A change of one α changes Σ by a matrix of rank one, from which the changes of μ, S and Q follow (appendix of the same
+A change of one α changes Σ by a matrix of rank one. The changes of μ, S and Q follow from this matrix (appendix of the
 paper). An update takes O(KM + M²) flops, and its speed is limited by the memory bandwidth for M rows of G and Σ. No row
 of the data is read.
 
@@ -81,13 +81,13 @@ class ActiveColumns:
 
     def refresh(self, beta: float) -> Posterior:
         """Compute everything again at this β by one Cholesky factorisation, 2M³ + KM² flops; return the posterior."""
-        del self.posterior  # free it before its replacement is computed
+        del self.posterior  # free the old arrays before new ones are computed
         self.posterior = self._anew(beta)
         return self.posterior
 
     def _anew(self, beta: float) -> Posterior:
         self.beta, M, room = beta, self.M, len(self._Sigma)
-        del self._Sigma  # free it, too
+        del self._Sigma  # free the old matrix, too
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
         if isinstance(self.statistics, GramStatistics) and back.any():
@@ -178,7 +178,7 @@ class ActiveColumns:
         )
 
     def drift(self) -> float:
-        """Return the largest |Q − αμ| of the active columns in units of √S; in exact arithmetic it is zero."""
+        """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact arithmetic."""
         if not self.M:
             return 0.0
         off = np.abs(self.Q[self.columns] - self.alpha * self.mean)

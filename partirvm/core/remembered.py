@@ -1,10 +1,10 @@
 """Statistics of deleted rows, for updates without the old data (online learning).
 
-Some rows of a fit can no longer be read. For the K columns of the model at the time of deletion, the Gram matrix
-G = Φ_KᵀWΦ_K, the projection Φ_KᵀWt and the target sum of squares over these rows are stored, and are exact. The values
-of a new column at these rows are unknown. They are approximated by the linear combination Φ_K b of the K columns that
-fits the new column best. B (K, M) holds the coefficients of all M columns of a design; a column that is one of the K
-columns has a unit vector. The statistics over the deleted rows are then
+Let K be the number of columns of the model when the rows were deleted. The Gram matrix G = Φ_KᵀWΦ_K, the projection
+Φ_KᵀWt and the target sum of squares of these columns over the deleted rows are stored, and are exact. The values of a
+new column at the deleted rows are unknown. These values are approximated by the linear combination Φ_K b of the K
+columns that fits the new column best. B (K, M) holds the coefficients of all M columns of a design. A column that is
+one of the K columns has a unit vector as coefficients. The statistics over the deleted rows are then
 
     ΦᵀWΦ = BᵀGB,        ΦᵀW(t − Φm) = Bᵀ(Φ_KᵀWt − G B m).
 

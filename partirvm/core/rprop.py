@@ -1,4 +1,4 @@
-"""iRprop⁻: maximise a function by its gradient, evaluated at one point per round.
+"""Maximisation of a function by the signs of its gradient (iRprop⁻), with one evaluation per round.
 
 Each log parameter has a separate step size, and moves in the direction of its derivative. The step grows while the sign
 of the derivative stays the same. When the sign changes, the step is halved, and the parameter stays unchanged for one
@@ -48,7 +48,7 @@ OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
 
 REVIVED = 1 / 3
-"""Minimum fraction of its start to which a gamma is revived; from lower values it returns to the old optimum."""
+"""Minimum fraction of its start to which a gamma is revived. Lower gammas return to the old optimum."""
 
 AWAKE = 1e-2
 """Fraction of the largest gamma to which a gamma that is off is raised when a kernel is learned again."""

@@ -1,7 +1,7 @@
 """Scores of class probabilities as an additive statistic: log loss, accuracy, Brier score, calibration, ROC AUC.
 
 The statistic holds sums, and quotients are computed at the end, so that a pass can add tiles in its tree. ROC AUC needs
-the order of all scores. If there are too many scores, they are rounded to the finest grid that fits into memory, and a
+the order of all scores. Too many scores are rounded to the finest grid that fits into memory, and a
 bound of the error is computed.
 """
 

@@ -1,9 +1,9 @@
 """Newton steps for coupled outputs: the block-diagonal Hessian, corrected by gradient differences of past passes.
 
 Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full curvature G, including
-the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are valid for any α. Starting
-from the diagonal blocks (G_k + A_k)⁻¹ and the last few pairs, the BFGS recursion (Nocedal & Wright, Numerical
-Optimization, 2006, algorithm 7.4) gives a step with the correct curvature along all s, without another pass.
+the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are valid for any α. The BFGS
+recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the diagonal blocks (G_k + A_k)⁻¹
+and uses the last few pairs. The result is a step with the correct curvature along all s, without another pass.
 """
 
 from __future__ import annotations

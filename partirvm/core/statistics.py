@@ -40,7 +40,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class GramBlock:
-    """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
+    """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
     ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) is Φ_newᵀWΦ_new, ``projection`` (P, T) is Φ_newᵀWr, and
     ``sum_squares`` (T,) is the diagonal of rᵀWr. ``n`` is the number of rows with non-zero weight, and ``log_weight``

@@ -10,18 +10,18 @@ So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is unc
 freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
 
 **C.** C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, which is the
-expectation of the negative Hessian of the evidence. The Hessian is not used, because it is indefinite if an α is at its
-floor or not exactly at the optimum; the information is never indefinite. For a single column, Hessian and information
-agree at the optimum. With S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ, the information depends only on Σ, α and the
-number of rows:
+expectation of the negative Hessian of the evidence. The Hessian is indefinite if an α is at its floor or not exactly at
+the optimum. The information is never indefinite. For a single column, Hessian and information agree at the optimum.
+Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information depend only on Σ, α and the number
+of rows:
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With M fully determined columns (Γ = 1) the last one is ½ (N − M), so that ν = N − M, as in linear regression.
+With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression.
 
-If the data hardly determine a weight, they hardly determine its α either: ½γ² ≈ 0. But μ is linear in log α only over a
-few units, since at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with standard
-deviation ``REACH`` around the optimum, on each element of θ, models this.
+If the data hardly determine a weight, the information about its α is small too: ½γ² ≈ 0. But μ is linear in log α only
+over a few units, since at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with
+standard deviation ``REACH`` around the optimum, on each element of θ, models this.
 
 The uncertainty of the kernel's parameters is not included, since their information would need passes over all rows.
 Besides, a learned kernel maximises the tied evidence of a sample (``core.tied``), which has another curvature than the

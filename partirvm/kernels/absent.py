@@ -15,7 +15,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NoKernel(Fixed, Described):
-    """Placeholder for fits without a kernel; it has no values.
+    """Placeholder for fits without a kernel, which has no values.
 
     Examples
     --------
@@ -31,5 +31,5 @@ class NoKernel(Fixed, Described):
         raise UsageError("there is no kernel, so it cannot be evaluated at centres")
 
     def diagonal(self, points: Float) -> Float:
-        """Return zeros, shape (n,); without a kernel there are no points, n = 0."""
+        """Return zeros, shape (n,). Without a kernel n is 0."""
         return np.zeros(len(points))

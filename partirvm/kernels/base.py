@@ -21,7 +21,7 @@ from partirvm.errors import UsageError
 Float = NDArray[np.float64]
 
 GROUP = 16
-"""Number of columns that are computed together. For 2,048 rows they take 0.25 MiB."""
+"""Number of columns that are computed together. For 2,048 rows the columns take 0.25 MiB."""
 
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of ``PANEL_ROWS``. Larger products are not faster."""
@@ -139,8 +139,8 @@ class Described:
         for name in (*values, *needed):
             if name not in values or name not in {field.name for field in known}:
                 what = "lacks" if name not in values else "has"
-                names = ", ".join(field.name for field in known) or "nothing but its name"
-                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; it takes {names}")
+                names = ", ".join(field.name for field in known) or "only the name"
+                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; its fields: {names}")
         return cls(**values)
 
     def per_feature(self, n_features: int) -> Self:
@@ -192,10 +192,10 @@ class FixedGradient:
 class Products:
     """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
 
-    All products have one even shape; smaller ones are padded with zeros. Then the bits of an element depend only on
-    its point and its centre. With varying shapes they would not, for two reasons. BLAS selects its algorithm, and with
-    the algorithm the last bits, by the shape of the whole product. Its AVX-512 kernels round the last rows of an odd
-    number of rows differently.
+    Smaller products are padded with zeros, so that all products have one even shape. Then the bits of an element depend
+    only on its point and its centre. The last bits would depend on the shape for two reasons. BLAS selects its
+    algorithm by the shape of the whole product, and the AVX-512 kernels of BLAS round the last rows of an odd number of
+    rows differently.
     """
 
     right: Float

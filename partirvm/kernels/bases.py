@@ -214,7 +214,7 @@ def basis_from_spec(spec: dict[str, Any]) -> Basis:
 
 
 def label_of(function: Int) -> Int:
-    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, it returns the functions b.
+    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula returns b.
 
     >>> label_of(np.array([0, 5])).tolist(), label_of(np.array([-2, -7])).tolist()
     ([-2, -7], [0, 5])

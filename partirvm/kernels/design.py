@@ -3,7 +3,7 @@
 Kernel column m is k(·, centre m). The *leading* columns come first: the constant 1 for the bias, and explicit basis
 functions (``kernels.bases``). Without a kernel (``NoKernel``) there are only leading columns. With K kernels each row
 gives one basis function per kernel, with the label ``row · K + kernel``. With one kernel, labels are row numbers. A
-``Design`` maps raw inputs to rows of Φ: it standardises the inputs as the fit does, then evaluates basis functions and
+``Design`` maps raw inputs to rows of Φ. It standardises the inputs as the fit does, then evaluates basis functions and
 kernels. The hash ``Design.basis`` identifies everything except the centres.
 """
 

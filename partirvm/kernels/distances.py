@@ -1,6 +1,6 @@
 """Squared distances r² = Σ_j gamma_j (x_j − z_j)² of all pairs of points and centres, and their gradient.
 
-With u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin), −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
+Let u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin). Then −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
 coordinates that are extended by 1 and ‖u‖². Coordinates are measured from ``origin``, a point near the centres, so
 that inputs far from zero lose no digits.
 """

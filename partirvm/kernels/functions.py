@@ -120,7 +120,7 @@ class LocalFunction(_Computed):
 
 
 def require_path(path: Any, what: str, such_as: str) -> None:
-    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` names its role."""
+    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` is the role in messages."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise UsageError(
             f"the {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
@@ -157,7 +157,7 @@ def require_no_code(value: Any, place: str) -> None:
 
 
 def named_function(path: str, what: str) -> Callable[..., Any]:
-    """Import the function ``"module:function"``. Raises ``UsageError`` with the name of what is missing."""
+    """Import the function ``"module:function"``. Raises ``UsageError`` if the module or the function is missing."""
     module, _, names = path.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -203,9 +203,9 @@ def _evaluated(function: Function, title: str, points: Float, centres: Float) ->
         values = np.asarray(function(points, centres), dtype=np.float64)
     except Exception as error:
         raise UsageError(f"kernel {title} failed for {shapes}: {type(error).__name__}: {error}") from error
-    wanted = (len(points), len(centres))
-    if values.shape != wanted:
-        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {wanted}")
+    expected = (len(points), len(centres))
+    if values.shape != expected:
+        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {expected}")
     bad = values.size - int(np.isfinite(values).sum())
     if bad:
         raise UsageError(f"kernel {title} returned {bad:,} values of {values.size:,} that are NaN or infinite")

@@ -36,7 +36,7 @@ class OnColumns(Described):
         right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
         if not right or len(set(columns)) < len(columns):
             raise UsageError(
-                f"columns of a kernel are {list(columns)}: pass different positions of features, counted from 0"
+                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0"
             )
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 

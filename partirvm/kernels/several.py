@@ -22,7 +22,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SIZE = 64
-"""Number of columns of one kernel that are evaluated together before they are copied to their positions."""
+"""Number of columns of one kernel that are evaluated together, and then copied to their positions in the block."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Several(Described):
         Their parameters are learned together, as ``kernels[k].name``.
     weights : tuple of float
         Positive factors of the kernels; default: 1 each. The weights have no effect on fits with one α per column.
-        Kernel learning uses one α for all columns, and there the weights let the amplitudes of the kernels differ. All
-        weights except the first are learned as ``weights[k]``, and precede the parameters of the kernels.
+        Kernel learning uses one α for all columns, so weights let the amplitudes of the kernels differ. All weights
+        except the first are learned as ``weights[k]``, and precede the parameters of the kernels.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Several(Described):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, several(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
-            raise UsageError(f"two of the several kernels are equal: {', '.join(map(repr, self.kernels))}")
+            raise UsageError(f"several kernels must differ, but two are equal: {', '.join(map(repr, self.kernels))}")
         weights = tuple(self.weights) or (1.0,) * len(self.kernels)
         right = all(isinstance(value, numbers.Real) and np.isfinite(value) and value > 0 for value in weights)
         if not right or len(weights) != len(self.kernels):
@@ -160,7 +160,7 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     """
     if not any("gamma" in name for name in kernel.parameters):
         raise UsageError(
-            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave it out"
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave out gamma_multiples"
         )
     made = tuple(kernel.rescaled(factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)

@@ -37,11 +37,11 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     Categorical columns of a data frame contain labels, not codes. Raises ``DataError`` for other feature names and for
     non-numeric values.
     """
-    X, wanted = pandas_frame(X), columns.features
-    found = tuple(str(name) for name in getattr(X, "columns", wanted))
-    if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
+    X, expected = pandas_frame(X), columns.features
+    found = tuple(str(name) for name in getattr(X, "columns", expected))
+    if found != expected and expected != tuple(f"x{column}" for column in range(len(expected))):
         raise DataError(
-            f"the model was trained on the features [{listed_values(wanted)}], but the given rows have "
+            f"the model was trained on the features [{listed_values(expected)}], but the given rows have "
             f"[{listed_values(found)}]"
         )
     coded = coded_frame(X, columns.categories)

@@ -48,7 +48,7 @@ class JobFacts:
     1970, or None. ``seconds`` is the running time, without the time between an end and a resume.
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
-    name, as a fraction of the largest relevance. It is None if the model has no relevances, or there is no model.
+    name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
     ``bases`` are the bias and the basis functions of the fit.
     """
 

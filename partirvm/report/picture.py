@@ -31,9 +31,9 @@ INK, TRAIN, HELD_OUT, VECTORS = "#222222", "#3b6ea8", "#c8553d", "#8a8a8a"
 class Landscape:
     """The content of the picture.
 
-    ``elevation``, ``mean`` and ``std`` are grids (rows from north to south, columns from west to east) in metres;
-    ``extent`` is west, east, south, north in degrees; ``vectors`` (M, 2) are longitudes and latitudes; ``history``
-    holds a fit's rounds; ``title`` and ``subtitle`` are headings.
+    ``elevation``, ``mean`` and ``std`` are grids in metres, with rows from north to south and columns from west to
+    east. ``extent`` is west, east, south and north in degrees. ``vectors`` (M, 2) are the longitudes and latitudes of
+    the relevance vectors. ``history`` holds the rounds of a fit. ``title`` and ``subtitle`` are headings.
     """
 
     elevation: Float

@@ -31,8 +31,8 @@ class StageCost:
     def done(self, fits: int, over: float, passes: float, solved: float) -> float:
         """Return the planned seconds of the finished part of the stage.
 
-        ``fits`` fits have ended, ``over`` of them before the running batch. In the running batch, ``passes`` passes and
-        the fraction ``solved`` of the dense fits are finished.
+        ``fits`` fits have ended, and ``over`` fits ended before the running batch. In the running batch, ``passes``
+        passes and the fraction ``solved`` of the dense fits are finished.
         """
         batch = min(self.batch, self.fits - over)
         under_way = min(passes / self.passes, 1.0) * self.pass_seconds + solved * self.solve_seconds
@@ -61,7 +61,7 @@ class Remaining:
 
     @property
     def stage(self) -> int:
-        """Number of the current round or level, counted from 0, at most the number of the last one."""
+        """Number of the current round or level, counted from 0, at most the number of the last round or level."""
         return min(self._stage, max(len(self.stages) - 1, 0))
 
     def on_tiles(self, done: int, total: int) -> None:
@@ -92,7 +92,7 @@ class Remaining:
         self._passes, self._share, self._solved = 0, 0.0, 0.0
 
     def seconds(self, now: float | None = None) -> float | None:
-        """Return the approximate remaining seconds, or None if they are unknown (yet)."""
+        """Return the approximate remaining seconds, or None if the remaining time is unknown (yet)."""
         if self._stage >= len(self.stages):
             return None
         total = sum(stage.seconds for stage in self.stages)

@@ -88,7 +88,7 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
-    """Return the stages with comparable evidence: fits over the same number of rows; none if all numbers differ."""
+    """Return the stages with comparable evidence: fits over equal numbers of rows, or none if all numbers differ."""
     if not found or not FIT_ROWS[found[0].fit_rows].shared:
         return []
     return [stage for stage in found if stage.rows == found[0].rows]
