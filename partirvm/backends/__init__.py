@@ -1,4 +1,4 @@
-"""Backends: executors that run passes, in this process or on a Dask cluster."""
+"""Backends: executors that run passes in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Executor", "LocalExecutor", "connect", "executor_for", "in_this_proc
 
 
 def connect(address: str) -> Any:
-    """A client of the Dask scheduler at this address. Raises ``ClusterError`` if it does not respond."""
+    """Return a client of the Dask scheduler at this address. Raises ``ClusterError`` if there is no response."""
     from partirvm.backends.dask import connect
 
     return connect(address)
 
 
 def executor_for(client: Any = None) -> Executor:
-    """The executor for a ``distributed.Client``, or for this process if ``client`` is None."""
+    """Return the executor for a ``distributed.Client``, or for this process if ``client`` is None."""
     if client is None:
         return LocalExecutor()
     from partirvm.backends.dask import DaskExecutor
@@ -30,7 +30,7 @@ def executor_for(client: Any = None) -> Executor:
 
 @contextmanager
 def in_this_process(executor: Executor) -> Iterator[LocalExecutor]:
-    """The executor itself if it is local; for a cluster executor, a local one with the worker's number of threads."""
+    """Yield a local executor: the given one, or for a cluster a new one with the worker's number of threads."""
     if isinstance(executor, LocalExecutor):
         yield executor
         return

@@ -1,7 +1,7 @@
-"""Control how this process returns memory to the operating system.
+"""Control of the memory that this process returns to the operating system.
 
-Once glibc has freed a block of up to 32 MiB, it keeps freed blocks of that size. A fit frees many matrices of slowly
-growing size, so its resident memory grows to half more than it ever used: 422 MiB for 285 MiB in one measured fit.
+After glibc has freed a block of up to 32 MiB, glibc keeps freed blocks of this size. A fit frees many matrices of
+slowly growing size, so the resident memory grows to 1.5 times the used memory: 422 MiB instead of 285 MiB in one fit.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Option numbers of glibc's malloc.h."""
 
 THRESHOLD = 256 << 10
-"""Blocks of this many bytes or more are returned to the system as soon as they are freed."""
+"""Minimum bytes of a block that is returned to the system as soon as it is freed."""
 
 
 def return_freed_memory() -> bool:
-    """From now on return freed blocks at once. Returns True if supported (glibc only)."""
+    """Make glibc return freed blocks at once from now on. Returns True if this is supported (glibc only)."""
     return _set(M_MMAP_THRESHOLD, THRESHOLD)
 
 
 def keep_freed_memory() -> bool:
-    """From now on keep freed blocks (glibc's default): faster if blocks of the same sizes are allocated again."""
+    """Make glibc keep freed blocks from now on (the default), which is faster if equal sizes are allocated again."""
     return _set(M_MMAP_THRESHOLD, 32 << 20) and _set(M_TRIM_THRESHOLD, 64 << 20)
 
 
@@ -39,21 +39,21 @@ def _set(option: int, value: int) -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Return the freed blocks that glibc holds now to the system. Slow: call it rarely."""
+    """Return all freed blocks that glibc holds to the system. This call is slow and should be rare."""
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""Environment variable that selects Arrow's allocator; Arrow reads it on import."""
+"""Environment variable that selects Arrow's allocator when Arrow is imported."""
 
 
 @contextmanager
 def arrow_from_system() -> Iterator[None]:
-    """Inside the block, importing Arrow makes it use the system's allocator permanently, unless the user set another.
+    """Make an import of Arrow inside the block select the system's allocator, unless the user set another allocator.
 
-    Arrow's other allocators keep freed memory.
+    The selection is permanent. Arrow's other allocators keep freed memory.
     """
     chosen = ARROW_POOL in os.environ
     os.environ.setdefault(ARROW_POOL, "system")

@@ -1,4 +1,4 @@
-"""The interface of executors."""
+"""The interface of executors, which run passes and dense fits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from partirvm.likelihoods.passes import Pass
 from partirvm.planning.plan import Machine
 
 Progress = Callable[[int, int], None]
-"""Called with the number of things done and their total; may raise an exception to stop."""
+"""Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The final state of a dense fit, the reason for its end, and its start and end (seconds since the epoch)."""
+    """The final state of a dense fit, the reason for its end, and the times of start and end in seconds since 1970."""
 
     fit: Fit
     reason: Termination
@@ -32,7 +32,7 @@ class Solution:
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None) -> Solution:
-    """Run a dense fit to its end. ``on_step`` is called at each step; it may raise an exception to stop."""
+    """Run a dense fit to its end. ``on_step`` is called at each step, and may raise an exception to stop."""
     began = time.time()
     fit, reason = solve.run(on_step)
     return Solution(fit, reason, began, time.time())
@@ -40,9 +40,9 @@ def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info:
 
 @dataclass
 class Blocks:
-    """How the kernel blocks of a fit are stored, and counts of their use.
+    """Storage of the kernel blocks of a fit, with counts of evaluated and stored elements.
 
-    ``room`` gives the bytes that each process may use for a number of columns; ``fetched`` holds the counts, and
+    ``room`` returns the bytes that each process may use, given a number of columns. ``fetched`` holds the counts, and
     ``keeping`` the settings of the current run of passes.
     """
 
@@ -55,21 +55,21 @@ class Blocks:
         self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
 
     def count_fetched(self, fetched: Iterable[Fetched]) -> None:
-        """Add the counts of a run."""
+        """Add the counts of a run of passes."""
         self.fetched = sum(fetched, self.fetched)
 
 
 class Executor(Protocol):
-    """Runs passes over the tiles of a source. Statistics do not depend on the executor or the number of workers."""
+    """Interface of executors. Statistics do not depend on the executor or the number of workers."""
 
     elastic: bool  # True if ``use`` can reduce the number of threads
 
     def machine(self, limit: int | None) -> Machine:
-        """Threads, bytes in use and memory limit of the most limited process; default limit: 70 % of its memory."""
+        """Return threads, bytes in use and memory limit (default: 70 % of the memory) of the most limited process."""
         ...
 
     def use(self, threads: int) -> None:
-        """Use this many threads from now on, if the executor can choose."""
+        """Set the number of threads, if the executor is elastic."""
         ...
 
     def run(
@@ -79,9 +79,10 @@ class Executor(Protocol):
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed over its tiles in the fixed tree. A tile of several passes is read once.
+        """Return the statistic of each pass, summed over its tiles in the fixed tree.
 
-        ``progress`` is called after each tile; ``blocks`` sets how kernel blocks are stored, and receives the counts.
+        A tile that several passes need is read once. ``progress`` is called after each tile. ``blocks`` has the
+        settings for stored kernel blocks, and receives the counts.
         """
         ...
 
@@ -90,7 +91,7 @@ class Executor(Protocol):
         ...
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Run dense fits in parallel; results in the given order; ``progress`` is called after each fit."""
+        """Run dense fits in parallel, and return results in the given order. ``progress`` is called after each fit."""
         ...
 
     def map(self, function: Callable[..., Any], source: Source, tiles: Sequence[int], progress: Progress | None) -> Any:
@@ -98,7 +99,7 @@ class Executor(Protocol):
         ...
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Inputs of rows by number, shape (len(rows), d)."""
+        """Return the inputs of the rows with these numbers, shape (len(rows), d)."""
         ...
 
     def close(self) -> None:

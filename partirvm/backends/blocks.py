@@ -1,12 +1,13 @@
-"""Kernel blocks Φ[tile, :] that are stored from pass to pass, so that a column is evaluated once for each row.
+"""Kernel blocks Φ[tile, :] that are stored between passes, so that each element is evaluated only once.
 
-A *shelf* holds columns of Φ for the panels of one fit in one process: in memory or on disk (``backends.segments``).
-Every request lists the columns it needs. Stored columns are copied; the others are evaluated, and stored within the
-memory budget; columns that no pass of this run or the previous one requested are deleted. A column evaluated on its own
-has the same bits as among others (``Design.origin``); on a machine where this does not hold nothing is stored, so that
-results do not depend on storage.
+A *shelf* holds columns of Φ for the panels of one fit in one process, in memory or on disk (``backends.segments``).
+Each request lists the columns that a pass needs. Stored columns are copied. The other columns are evaluated, and stored
+if the memory budget allows. Columns that were not requested in the current or the previous run of passes are deleted.
 
-Rows of a sample are stored from their second pass on: most samples are used once.
+A column has the same bits whether it is evaluated alone or among other columns (``Design.origin``). On a machine where
+the bits differ, nothing is stored. So results do not depend on storage.
+
+Rows of a sample are stored from their second pass on, since most samples are used once.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 STALE = 8
-"""Runs after which columns that were not requested are deleted."""
+"""Number of runs of passes after which panels that were not requested are deleted."""
 
 IDLE = 600.0
-"""Seconds after which the shelf of an unused fit is deleted."""
+"""Seconds without use after which the shelf of a fit is deleted."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings for storing blocks: the fit, the place, the bytes per process, and the number of the run of passes.
+    """Settings for stored blocks: the fit, the place, the bytes per process, and the number of the run of passes.
 
-    ``where`` is "memory" or "zarr", ``folder`` the folder for Zarr arrays; if it does not exist nothing is stored.
+    ``where`` is "memory" or "zarr". ``folder`` is the folder for Zarr arrays; without this folder nothing is stored.
     """
 
     token: str
@@ -51,7 +52,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Elements of Φ that passes evaluated, elements they found stored, and the number of failed writes."""
+    """Numbers of evaluated elements of Φ, of stored elements that were used, and of failed writes."""
 
     evaluated: int = 0
     kept: int = 0
@@ -62,38 +63,38 @@ class Fetched:
 
 
 Key = tuple[int, str, int, str]
-"""Tile, row selection (a digest; empty for all rows), panel number, and the identity of the columns."""
+"""Type of the key of a panel: tile, digest of the selected rows (empty for all), panel number, column identity."""
 
 
 @dataclass
 class _Kept:
-    """The stored columns of one panel. ``wanted`` are the labels requested in its last run."""
+    """The stored columns of one panel. ``requested`` are the labels requested in the last run that used the panel."""
 
     run: int = -1
-    wanted: Int = field(default_factory=lambda: NONE)
+    requested: Int = field(default_factory=lambda: NONE)
     segments: list[Segment] = field(default_factory=list)
 
     def turn(self, run: int, labels: Int) -> Int:
-        """Register a request of a run for these labels; returns the labels to keep through this run."""
-        alive = np.union1d(self.wanted, labels)
-        self.run, self.wanted = run, labels if run != self.run else alive
+        """Register a request of a run for these labels, and return the labels to keep during this run."""
+        alive = np.union1d(self.requested, labels)
+        self.run, self.requested = run, labels if run != self.run else alive
         return alive
 
 
 class Shelf:
-    """Stored blocks of one fit in this process, within a budget of bytes; thread-safe."""
+    """Stored blocks of one fit in this process, limited to a number of bytes; thread-safe."""
 
     def __init__(self, place: Segments) -> None:
         self._place = place
         self._lock = threading.Lock()
         self._kept: dict[Key, _Kept] = {}
-        self._seen: dict[tuple[int, str], int] = {}
+        self._requested: dict[tuple[int, str], int] = {}
         self._run, self._budget, self._used = -1, 0, 0
         self.touched = time.monotonic()
 
     @property
     def used(self) -> int:
-        """Bytes stored."""
+        """Number of stored bytes."""
         return self._used
 
     @property
@@ -102,7 +103,7 @@ class Shelf:
         return len(self._kept)
 
     def begin(self, keeping: Keeping) -> None:
-        """Start a run: delete what is outdated or exceeds the new budget."""
+        """Start a run of passes: delete outdated blocks and blocks that exceed the new budget."""
         self.touched = time.monotonic()
         with self._lock:
             if keeping.run == self._run:
@@ -112,12 +113,12 @@ class Shelf:
                 self._drop(key)
             while self._used > self._budget and self._kept:
                 self._drop(next(reversed(self._kept)))
-            self._seen = {rows: run for rows, run in self._seen.items() if run >= keeping.run - STALE}
+            self._requested = {rows: run for rows, run in self._requested.items() if run >= keeping.run - STALE}
 
     def again(self, tile: int, digest: str, run: int) -> bool:
-        """True if an earlier run requested these rows of a tile."""
+        """Return True if an earlier run requested these rows of a tile."""
         with self._lock:
-            return self._seen.setdefault((tile, digest), run) < run
+            return self._requested.setdefault((tile, digest), run) < run
 
     def fill(self, key: Key, run: int, design: Design, X: Float, out: Float) -> Fetched:
         """Write Φ of the rows X into ``out`` (n, M), stored column by column."""
@@ -127,14 +128,14 @@ class Shelf:
         try:
             return self._fill(kept, run, design, X, out.T[design.n_leading :])
         finally:
-            if kept.segments:  # a panel without stored columns takes no memory
+            if kept.segments:  # a panel without stored columns is not registered
                 with self._lock:
                     twin = self._kept.setdefault(key, kept)
-                    if twin is not kept:  # the same task ran twice at the same time
+                    if twin is not kept:  # two runs of one task overlapped
                         self._release(kept.segments)
 
     def clear(self) -> None:
-        """Delete everything."""
+        """Delete all stored blocks."""
         with self._lock:
             for key in list(self._kept):
                 self._drop(key)
@@ -163,7 +164,7 @@ class Shelf:
         return Fetched(len(new) * len(X), (len(labels) - len(new)) * len(X), failures)
 
     def _evaluate(self, kept: _Kept, design: Design, new: Int, X: Float, rows: Float) -> int:
-        """Evaluate the columns at these positions and store as many as fit; returns the number of failed writes."""
+        """Evaluate the columns ``new`` and store as many as fit. Returns the number of failed writes."""
         sub = design.take(new, leading=NONE)
         count, nbytes = self._reserve(len(new), rows.shape[1])
         if not count and len(new) == len(rows):
@@ -213,23 +214,23 @@ class Shelf:
             segment.release()
 
 
-def _lookup(labels: Int, wanted: Int) -> tuple[NDArray[np.bool_], Int]:
-    """Which of the wanted labels are among ``labels``, and their positions (arbitrary for missing labels)."""
+def _lookup(labels: Int, requested: Int) -> tuple[NDArray[np.bool_], Int]:
+    """Return a mask of the requested labels that are in ``labels``, and their positions (arbitrary if missing)."""
     order = np.argsort(labels, kind="stable")
-    places = order[np.minimum(np.searchsorted(labels, wanted, sorter=order), len(labels) - 1)]
-    return labels[places] == wanted, places
+    places = order[np.minimum(np.searchsorted(labels, requested, sorter=order), len(labels) - 1)]
+    return labels[places] == requested, places
 
 
 def _run(positions: Int) -> Any:
-    """Positions as a slice if they are consecutive."""
+    """Return positions as a slice if they are consecutive, and otherwise unchanged."""
     first, last = int(positions[0]), int(positions[-1])
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
 
 
 class OneDesign:
-    """Stored blocks of one design over rows held in memory, for repeated passes.
+    """Stored blocks of one design over rows in memory, for repeated passes.
 
-    ``room`` is in bytes; if all blocks together need more, none is stored.
+    ``room`` is in bytes. If all blocks together need more, no block is stored.
     """
 
     def __init__(self, n_rows: int, room: int) -> None:
@@ -240,7 +241,7 @@ class OneDesign:
 
     @property
     def keeping(self) -> OneDesign:
-        """The settings for the tasks of a run: the object itself."""
+        """The settings for the tasks of a run, which are the object itself."""
         return self
 
     def count_fetched(self, fetched: Iterable[Fetched]) -> None:
@@ -248,13 +249,13 @@ class OneDesign:
         self.fetched = sum(fetched, self.fetched)
 
     def turn(self, design: Design) -> None:
-        """Store the blocks of this design from now on, and delete those of another one."""
+        """Store the blocks of this design from now on, and delete the blocks of another design."""
         if design is not self._design:
             self._blocks.clear()
             self._design = design if 8 * self._n_rows * design.n_columns <= self._room else None
 
     def block(self, tile: int, panel: int, design: Design, X: Float, out: Float) -> tuple[Float, bool]:
-        """Φ of a panel's rows (n, M), read-only, and True if it was stored; ``out`` receives blocks that are not."""
+        """Return Φ of a panel's rows (n, M), read-only, and True if Φ was stored; otherwise Φ is in ``out``."""
         if design is not self._design:
             return design.block(X, out), False
         found = self._blocks.get((tile, panel))
@@ -268,18 +269,18 @@ class OneDesign:
 
 @dataclass
 class TileBlocks:
-    """Source of kernel blocks for the passes over one tile; counts evaluated and stored elements."""
+    """Source of kernel blocks for the passes over one tile, with counts of evaluated and stored elements."""
 
     number: int
     keeping: Keeping | OneDesign | None = None
     fetched: Fetched = field(default_factory=Fetched)
 
     def digest(self, rows: Int | None) -> str:
-        """Digest of the selected rows of the tile; empty for all rows."""
+        """Return a digest of the selected rows of the tile; empty for all rows."""
         return "" if rows is None else hashlib.blake2b(rows.tobytes(), digest_size=16).hexdigest()
 
     def block(self, design: Design, X: Float, out: Float, digest: str, panel: int) -> Float:
-        """Φ of a panel's rows (n, M), possibly in ``out``."""
+        """Return Φ of a panel's rows (n, M), possibly in ``out``."""
         if isinstance(self.keeping, OneDesign):
             found, kept = self.keeping.block(self.number, panel, design, X, out)
             elements = len(X) * len(design.centres)
@@ -306,12 +307,12 @@ class TileBlocks:
 
 
 COPIES = (1, 17, 64)
-"""Numbers of columns for which a column is compared with itself."""
+"""Numbers of equal columns that are evaluated together to compare their bits."""
 
 
 @lru_cache(maxsize=256)
 def independent(kernel: Any, d: int, n: int) -> bool:
-    """True if a column of n rows has the same bits at every position among other columns, on this machine."""
+    """Return True if on this machine a column of n rows has the same bits at every position among other columns."""
     rng = np.random.default_rng(0)
     points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
     first: Float | None = None
@@ -329,7 +330,7 @@ _shelves_lock = threading.Lock()
 
 
 def shelf_of(keeping: Keeping) -> Shelf:
-    """This process's shelf of a fit, created if necessary; registers the run."""
+    """Return this process's shelf of a fit, created if necessary, and register the run."""
     with _shelves_lock:
         shelf = _shelves.get(keeping.token)
         if shelf is None:

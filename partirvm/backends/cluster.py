@@ -1,4 +1,4 @@
-"""The state of a Dask cluster as its client reports it: its workers, and whether the scheduler still responds."""
+"""The state of a Dask cluster as reported by its client: the workers, and whether the scheduler responds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUESTION = 5.0
 """Seconds to wait for one response of the scheduler."""
 
 SILENCE = 20.0
-"""Seconds without response after which a scheduler counts as gone; a restarted one can respond within this time."""
+"""Seconds without response after which a scheduler counts as gone. A restarted scheduler can respond in time."""
 
 
 class Cluster:
@@ -28,13 +28,13 @@ class Cluster:
         self.n_threads = 1  # of all workers, at the last poll
 
     def watch(self) -> Watch:
-        """Start watching the cluster."""
+        """Return a new ``Watch`` of the cluster."""
         return Watch(self)
 
     def workers(self) -> dict[str, Any]:
-        """The scheduler's record of each worker, as soon as there is at least one.
+        """Wait for at least one worker, and return the scheduler's record of each worker.
 
-        Raises ``NoWorkersError`` if none joins, ``ClusterError`` if the scheduler does not respond.
+        Raises ``NoWorkersError`` if no worker joins, ``ClusterError`` if the scheduler does not respond.
         """
         watch = self.watch()
         while not (workers := watch.poll()):
@@ -42,7 +42,7 @@ class Cluster:
         return workers
 
     def current_workers(self) -> dict[str, Any] | None:
-        """The current workers, or None if the scheduler does not respond."""
+        """Return the current workers, or None if the scheduler does not respond."""
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
         except (OSError, RuntimeError, AttributeError):  # unreachable, event loop ended, client closed
@@ -53,7 +53,7 @@ class Cluster:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """Wrap calls of the client: errors become ``ClusterError`` if the scheduler is gone."""
+        """Convert errors of client calls inside the block to ``ClusterError`` if the scheduler is gone."""
         try:
             yield
         except (PartirvmError, CancelledError):
@@ -86,36 +86,36 @@ class Cluster:
 
 
 class Watch:
-    """Polls a cluster; raises an error after too long a time without workers or without scheduler."""
+    """Regular polls of a cluster, with an error after too long a time without workers or without scheduler."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._seen = self._heard = self._staffed = time.monotonic()
+        self._last_poll = self._last_response = self._last_worker = time.monotonic()
 
     def poll_if_due(self) -> None:
-        """Poll, unless the last poll was less than ``POLL`` seconds ago."""
-        if time.monotonic() - self._seen > POLL:
+        """Poll the cluster, unless the last poll was less than ``POLL`` seconds ago."""
+        if time.monotonic() - self._last_poll > POLL:
             self.poll()
 
     def poll(self) -> dict[str, Any] | None:
-        """The workers, or None while the scheduler does not respond.
+        """Return the workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
         seconds without a scheduler, or at once if the client has closed.
         """
         cluster, workers = self._cluster, self._cluster.current_workers()
-        self._seen = now = time.monotonic()
+        self._last_poll = now = time.monotonic()
         if workers is None:
-            if now - self._heard > SILENCE or cluster.client.status == "closed":
+            if now - self._last_response > SILENCE or cluster.client.status == "closed":
                 raise ClusterError(
                     f"the Dask scheduler at {cluster.address} does not respond any more: start a new one with "
                     "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
                 )
             return None
-        self._heard = now
+        self._last_response = now
         if workers:
-            self._staffed = now
-        elif now - self._staffed > cluster.patience:
+            self._last_worker = now
+        elif now - self._last_worker > cluster.patience:
             raise NoWorkersError(
                 f"the cluster at {cluster.address} has had no worker for {cluster.patience:.0f} s: start one with "
                 f"`dask worker {cluster.address}`"

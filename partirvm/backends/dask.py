@@ -1,8 +1,8 @@
-"""Passes and dense fits on a Dask cluster. The only module that imports ``distributed``.
+"""The executor of passes and dense fits on a Dask cluster.
 
 A task runs the local tile function over an aligned run of tiles, and returns one node of the fixed summation tree.
-Nodes are added on the workers, pair by pair; only the roots are returned. Large arguments of passes and fits (designs,
-offsets, Gram matrices) and rows of this process are sent once and referenced by every task.
+Workers add pairs of nodes, and only the roots return to this process. Large arguments of passes and fits (designs,
+offsets, Gram matrices) and rows of this process are sent once. The tasks refer to the sent data.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHARE = 0.7
 """Fraction of a worker's memory that ``memory_limit="auto"`` allows."""
 
 TASKS_PER_THREAD = 4
-"""Tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
+"""Number of tasks per worker thread in a batch of passes: enough for load balance, few enough for the scheduler."""
 
 MOST_TILES = 256
 """Maximum number of tiles per task, so that a lost worker costs little."""
@@ -53,14 +53,14 @@ ANSWER = 10.0
 """Seconds to wait for a scheduler's first response."""
 
 FETCH = 10.0
-"""Seconds to wait for the bytes of a result before checking that its worker exists; doubled each time."""
+"""Seconds to wait for a result before a check that its worker exists; doubled after each check."""
 
 ATTEMPTS = 5
-"""Maximum number of attempts if the cluster keeps losing workers."""
+"""Maximum number of attempts if workers are lost repeatedly."""
 
 
 def connect(address: str) -> Any:
-    """A client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
+    """Return a client of the scheduler at this address, with the TLS certificates of Dask's configuration, if any.
 
     Raises ``ClusterError`` if the scheduler does not respond within ``ANSWER`` seconds, or refuses the connection.
     """
@@ -68,15 +68,15 @@ def connect(address: str) -> Any:
 
     try:
         return Client(address, timeout=ANSWER)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS on one side only
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
         raise ClusterError(refusal(address, error)) from error
 
 
 class DaskExecutor:
-    """Runs passes and fits on the workers of a ``distributed.Client``, with the same bits as a ``LocalExecutor``.
+    """Executor on the workers of a ``distributed.Client``. Results have the same bits as with a ``LocalExecutor``.
 
-    Raises ``NoWorkersError`` if there is no worker for ``patience`` seconds, ``ClusterError`` if the scheduler is gone
-    or a worker's packages differ from those of this process.
+    Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
+    or a worker has other package versions than this process.
     """
 
     elastic = False
@@ -88,7 +88,7 @@ class DaskExecutor:
         self._cluster.check_packages()
 
     def machine(self, limit: int | None) -> Machine:
-        """The most limited worker: most threads, most resident bytes, least memory."""
+        """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
         workers = list(self._cluster.workers().values())
         with self._cluster.reaching():
             bases = self._client.run(resident_memory).values()
@@ -99,7 +99,7 @@ class DaskExecutor:
         )
 
     def use(self, threads: int) -> None:
-        """No-op: the number of threads is set by the workers."""
+        """Do nothing: the workers determine the number of threads."""
 
     def run(
         self,
@@ -108,9 +108,10 @@ class DaskExecutor:
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed on the workers in the fixed tree; ``progress`` is called after each tile.
+        """Return the statistic of each pass, summed on the workers in the fixed tree.
 
-        Blocks are stored on the worker that evaluated the tile; another worker evaluates them again.
+        ``progress`` is called after each tile. Blocks are stored on the worker that evaluated the tile; another worker
+        evaluates the blocks again.
         """
         groups = grouped(passes, source)
         keeping = None if blocks is None else blocks.keeping
@@ -120,8 +121,8 @@ class DaskExecutor:
         return ungrouped(groups, results)
 
     def forget(self, token: str) -> None:
-        """Delete the stored kernel blocks of a fit, on all workers that respond."""
-        with suppress(Exception):  # a worker that cannot be reached deletes them itself after a while
+        """Delete the stored kernel blocks of a fit on all workers that respond."""
+        with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._client.run(forget, token)
 
     def _run(
@@ -146,7 +147,7 @@ class DaskExecutor:
             while waiting:
                 finished = self._finished(waiting, watch)
                 waiting -= finished
-                # popped, so that workers can free a node as soon as it is added
+                # removed from the dict, so that workers can free a node as soon as it is added
                 done += sum(tiles.pop(future, 0) for future in finished)
                 if progress is not None:
                     progress(done, n_tiles)
@@ -155,9 +156,10 @@ class DaskExecutor:
             _release([*tiles, *roots, *sent])
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Dense fits in the given order, one task each; ``progress`` is called after each fit.
+        """Run dense fits, one task each, and return results in the given order.
 
-        If ``progress`` raises an exception, running fits finish on the workers, and their results are discarded.
+        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits finish on the workers,
+        and their results are discarded.
         """
         found: dict[int, Solution] = {}
         self._persist(lambda: self._solve(solves, found, progress))
@@ -187,7 +189,7 @@ class DaskExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles; the number of pending tiles is bounded.
+        """Yield results in order of tiles, with a bounded number of pending tiles.
 
         If the caller stops early, or an error occurs, pending tasks are released.
         """
@@ -226,7 +228,7 @@ class DaskExecutor:
             forget()
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Inputs of rows by number: read on a worker if the data have an address, otherwise here."""
+        """Return the inputs of these rows, read on a worker if the data have an address, otherwise in this process."""
         if source.part([0]) is not source:
             return source.gather(rows)
         return self._persist(lambda: self._gather(source, np.asarray(rows)))
@@ -246,14 +248,15 @@ class DaskExecutor:
         self._sent.clear()
 
     def _level(self, n_tiles: int) -> int:
-        """Level (log2 of the number) of the runs of tiles of a task, for a total number of tiles."""
+        """Return the level of a task's run of tiles (log2 of the number of tiles), given the total number of tiles."""
         most = min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES)
         return most.bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """What a task needs to read its tiles, and for each tile its number and the index of the part that holds it.
+        """Return the parts from which a task reads its tiles, and the number and the part index of each tile.
 
-        The source itself if it has an address, otherwise blocks of its tiles, each sent once and kept for later passes.
+        The only part is the source if the source has an address. Otherwise the parts are blocks of tiles, each of which
+        is sent once and kept on the cluster for later passes.
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
@@ -267,7 +270,7 @@ class DaskExecutor:
         return [sent.futures[block] for block in needed], places
 
     def _persist(self, attempt: Callable[[], R]) -> R:
-        """Repeat if a lost worker held the only copy: data sent from here cannot be computed again on the cluster."""
+        """Repeat an attempt after the loss of a worker with the only copy of data that this process had sent."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
@@ -295,9 +298,9 @@ class DaskExecutor:
             return self._client.submit(function, *arguments, pure=False)
 
     def _finished(self, waiting: Collection[Any], watch: Watch) -> set[Any]:
-        """The tasks that have ended, after at most ``POLL`` seconds; never blocks on a broken cluster.
+        """Wait at most ``POLL`` seconds, and return the tasks that have ended. Never blocks on a broken cluster.
 
-        Raises ``CancelledError`` if a worker has left with data that a task needs, and the error of a failed task.
+        Raises ``CancelledError`` if data that a task needs were lost with a worker, and the error of a failed task.
         """
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
@@ -318,7 +321,7 @@ class DaskExecutor:
         return self._result(future)
 
     def _result(self, future: Any) -> Any:
-        """The result of a finished task, fetched; or its error."""
+        """Fetch and return the result of a finished task, or raise the error of the task."""
         watch, timeout = self._cluster.watch(), FETCH
         while True:
             try:
@@ -334,17 +337,17 @@ class DaskExecutor:
 
 
 def _release(futures: Collection[Any]) -> None:
-    """Release unneeded futures now: queued tasks of a stopped pass are cancelled, results are freed.
+    """Release unneeded futures at once, which cancels queued tasks of a stopped pass and frees results.
 
-    Python would release them too late: an exception that ``distributed`` raised and caught refers to itself, and keeps
-    its frames, and all futures in them, until the next garbage collection.
+    Python would release the futures too late. An exception that ``distributed`` raised and caught refers to itself, so
+    its frames, with all futures in these frames, exist until the next garbage collection.
     """
     for future in futures:
         future.release()
 
 
 class _Blocks:
-    """Rows of a source on the cluster: futures of runs of 2**level tiles, by their number."""
+    """Rows of a source on the cluster: futures of runs of 2**level tiles, by the number of the run."""
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -352,7 +355,7 @@ class _Blocks:
 
 
 class _Node:
-    """A node of the summation tree on the cluster: adding two nodes submits the addition."""
+    """A node of the summation tree on the cluster. Adding two nodes submits a task that adds their values."""
 
     def __init__(self, executor: DaskExecutor, future: Any) -> None:
         self.executor, self.future = executor, future

@@ -1,4 +1,4 @@
-"""Functions that run on a cluster independently of the submitting process: a job's driver, and calls on a worker."""
+"""Functions that run on a cluster without the submitting process: the driver of a job, and calls on a worker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from partirvm.backends.dask import DaskExecutor
 from partirvm.errors import ClusterError, PartirvmError
 
 ANSWER = 60.0
-"""Seconds to wait for a call on a worker, such as opening the data; also for a scheduler."""
+"""Seconds to wait for a call on a worker, such as opening the data, or for a response of the scheduler."""
 
 POLL = 0.02
 """Seconds between two requests to the scheduler."""
 
 
 def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Call ``function(*args)`` on some worker, which has the same view of files as the tasks.
+    """Call ``function(*args)`` on any worker, which can read the same files as the tasks.
 
-    Raises ``NoWorkersError`` for a cluster without workers, ``ClusterError`` if packages differ or there is no response
-    in ``ANSWER`` seconds, and any ``PartirvmError`` that the function raises.
+    Raises ``NoWorkersError`` for a cluster without workers. Raises ``ClusterError`` if packages differ or there is no
+    response in ``ANSWER`` seconds. A ``PartirvmError`` raised by the function is raised again.
     """
     DaskExecutor(client).close()
     future = client.submit(function, *args, pure=False)
@@ -40,8 +40,10 @@ def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
 
-    The task leaves its worker's slot, so that a cluster of one worker with one thread can both drive and do the work.
-    If that worker dies the scheduler restarts the task elsewhere: the function must resume from its stored state.
+    The task does not occupy a thread slot of the worker, so that one worker with one thread can run the driver and the
+    tasks of the driver. If the worker dies, the scheduler restarts the task on another worker. So the function must
+    resume from its stored state.
+
     Raises ``ClusterError`` if the scheduler has not accepted the task in ``ANSWER`` seconds.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
@@ -56,14 +58,14 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
 
 def _taken_over(client: Any, key: str) -> bool:
-    """True if the scheduler has the task, and keeps it when this process exits: both are sent asynchronously."""
+    """Return True if the scheduler has received the task and the request to keep it after this process exits."""
 
-    def wanted(dask_scheduler: Any) -> bool:
-        # pickled by value, since the scheduler need not have this package
+    def kept(dask_scheduler: Any) -> bool:
+        # pickled by value, since this package may be missing on the scheduler's machine
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
 
-    return bool(client.run_on_scheduler(wanted))
+    return bool(client.run_on_scheduler(kept))
 
 
 def _aside(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:

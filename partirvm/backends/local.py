@@ -1,4 +1,4 @@
-"""Passes and dense fits in this process: threads over tiles and over fits, one BLAS thread each."""
+"""The executor of passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SHARE = 0.7
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LocalExecutor:
-    """Runs tiles and fits on a thread pool. NumPy releases the GIL in matrix products and exponentials.
+    """Executor on the threads of this process. NumPy releases the GIL in matrix products and exponentials.
 
-    At most one finished tile per thread waits to be added, so memory stays bounded.
+    At most one finished tile per thread waits for its addition, so memory is bounded.
     """
 
     elastic = True
@@ -45,11 +45,11 @@ class LocalExecutor:
         self._pool = _pool(self.threads)
 
     def machine(self, limit: int | None) -> Machine:
-        """This process: its threads, resident bytes, and the given limit or 70 % of the memory it may use."""
+        """Return threads and resident bytes of this process, and the given limit or 70 % of the available memory."""
         return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
 
     def use(self, threads: int) -> None:
-        """Use this many threads from now on."""
+        """Set the number of threads."""
         self.close()
         self.threads = threads
         self._pool = _pool(threads)
@@ -61,9 +61,10 @@ class LocalExecutor:
         progress: Progress | None = None,
         blocks: Blocks | OneDesign | None = None,
     ) -> list[Any]:
-        """The statistic of each pass, summed in the fixed tree as tiles finish; ``progress`` is called after each tile.
+        """Return the statistic of each pass, summed in the fixed tree as tiles finish.
 
-        For rows held in memory (``data.gathered``) the blocks of one design may be stored unchanged.
+        ``progress`` is called after each tile. For rows in memory (``data.gathered``), ``blocks`` may be the stored
+        blocks of one design.
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
@@ -86,9 +87,9 @@ class LocalExecutor:
         forget(token)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
-        """Dense fits in the given order, one per thread at a time; ``progress`` is called after each fit.
+        """Run dense fits, one per thread at a time, and return results in the given order.
 
-        If ``progress`` raises an exception, running fits stop at their next step.
+        ``progress`` is called after each fit. If ``progress`` raises an exception, running fits stop at the next step.
         """
         left = threading.Event()
 
@@ -97,7 +98,7 @@ class LocalExecutor:
                 raise CancelledError("the result of this fit is not needed any more")
 
         try:
-            # start all: the pool limits how many run, all results are kept anyway, and no thread is idle
+            # start all fits: the pool limits the number of running fits, and no thread is idle
             return list(self._each(lambda solve: solution(solve, check), solves, progress, ahead=len(solves)))
         finally:
             left.set()
@@ -115,7 +116,7 @@ class LocalExecutor:
     def _each(
         self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
     ) -> Iterator[Any]:
-        """Yield ``function`` of each thing in order; at most ``ahead`` (default: one per thread) run in advance."""
+        """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in advance."""
         window = Window(
             things, lambda thing: self._pool.submit(function, thing), self.threads if ahead is None else ahead
         )
@@ -137,7 +138,7 @@ class LocalExecutor:
                     future.cancel()
 
     def gather(self, source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-        """Inputs of rows by number."""
+        """Return the inputs of the rows with these numbers."""
         return source.gather(rows)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Memory of this process, as reported by the operating system."""
+"""The memory use and the memory limits of this process, as reported by the operating system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _status(field: str) -> int | None:
 
 
 def peak_memory() -> int:
-    """Peak resident bytes of this process so far (VmHWM)."""
+    """Return the peak resident bytes of this process so far (VmHWM)."""
     peak = _status("VmHWM")
     if peak is None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -29,12 +29,12 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Resident bytes of this process now."""
+    """Return the current resident bytes of this process."""
     return _status("VmRSS") or peak_memory()
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process may use: the tightest limit of its cgroup and the parent cgroups, or all memory.
+    """Return the bytes that this process may use: the smallest limit of its cgroup and parents, or all memory.
 
     ``proc`` and ``cgroups`` are the mount points of the process and control group file systems.
     """
@@ -42,7 +42,7 @@ def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/c
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """The memory limits of this process's control group and its parents up to the root, of versions 1 and 2."""
+    """Yield the memory limits of this process's control group and of all parents, for cgroup versions 1 and 2."""
     yield from _limits(cgroups, "memory.max")
     yield from _limits(cgroups / "memory", "memory.limit_in_bytes")
     try:
@@ -60,7 +60,7 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 def _limits(root: Path, name: str, parts: Sequence[str] = ()) -> Iterator[int]:
-    """The limits in the files ``name`` of the folder ``root/parts`` and of all folders between it and ``root``."""
+    """Yield the limits in the files ``name`` of the folder ``root/parts`` and of its parents up to ``root``."""
     for depth in range(len(parts) + 1):
         try:
             text = root.joinpath(*parts[:depth], name).read_text().strip()

@@ -21,11 +21,11 @@ from partirvm.types import PANEL_ROWS
 Float = NDArray[np.float64]
 
 RIDGE = 1e-8
-"""Ridge: added to the unit diagonal of the scaled normal equations that approximate one column by others."""
+"""Ridge term added to the unit diagonal of the scaled normal equations of ``Approximation``."""
 
 
 class Approximation:
-    """Least squares approximation of columns by the columns of ``design`` (K) at ``points`` (p, d), raw inputs."""
+    """Least squares approximation of columns by the K columns of ``design`` at raw inputs ``points`` (p, d)."""
 
     def __init__(self, design: Design, points: Float) -> None:
         self.design, self.points = design, points
@@ -34,11 +34,11 @@ class Approximation:
         gram = sum((block.T @ block for block in self._blocks(design)), np.zeros((design.n_columns,) * 2))
         gram.flat[:: len(gram) + 1] *= 1.0 + RIDGE
         empty = np.diagonal(gram) <= 0
-        gram[empty, empty] = 1.0  # a column that is zero at all points gets coefficient zero
+        gram[empty, empty] = 1.0  # the coefficient of a column that is zero at all points is zero
         self._factor, self._scale, _ = factorise(gram)
 
     def coefficients(self, design: Design) -> Float:
-        """B (K, M): coefficients of a design's columns in the K columns; unit vectors for columns among these."""
+        """Return coefficients B (K, M) of a design's M columns; a column that is one of the K has a unit vector."""
         labels, known = _labels(design), self._places.keys() | self._found.keys()
         strange = np.array([k for k, label in enumerate(design.labels.tolist()) if label not in known], dtype=np.int64)
         leading = np.array([label for label in design.leading.tolist() if label not in known], dtype=np.int64)
@@ -63,7 +63,7 @@ class Approximation:
 
 
 class Remembering:
-    """Runs passes by ``executor``; adds the ``remembered`` statistics to the statistics of all rows."""
+    """Executor that adds the ``remembered`` statistics to each statistic of all rows computed by ``executor``."""
 
     def __init__(self, executor: Executor, remembered: Remembered, approximation: Approximation) -> None:
         self._executor, self._remembered, self._approximation = executor, remembered, approximation
@@ -78,20 +78,20 @@ class Remembering:
         progress: Progress | None = None,
         blocks: Blocks | None = None,
     ) -> list[Any]:
-        """The statistic of each pass."""
+        """Return the statistic of each pass, with the remembered statistics added."""
         found = self._executor.run(passes, source, progress, blocks)
         return [self._with(pass_, statistic) for pass_, statistic in zip(passes, found, strict=True)]
 
     def _with(self, pass_: Pass, statistic: Any) -> Any:
         if isinstance(pass_, LeaveOneOutPass):
-            return None  # deleted rows cannot be left out, and the rows at hand are not all rows of the fit
+            return None  # leave-one-out needs all rows of the fit, and deleted rows are missing
         if not self._remembered.statistics.n:
             return statistic
         columns = self._approximation.coefficients
         match pass_:
             case GramPass(rows=None):
-                seen = self._remembered.cross if pass_.diagonal else self._remembered.block
-                return statistic + seen(columns(pass_.kept), columns(pass_.new), pass_.offset)
+                old_rows = self._remembered.cross if pass_.diagonal else self._remembered.block
+                return statistic + old_rows(columns(pass_.kept), columns(pass_.new), pass_.offset)
             case ResidualPass(rows=None):
                 return self._remembered.residual(columns(pass_.design), pass_.mean, statistic)
         return statistic

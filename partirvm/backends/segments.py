@@ -1,7 +1,8 @@
-"""Storage of columns of Φ: some columns over the rows of one panel are a *segment*, in memory or on disk.
+"""Storage of columns of Φ in *segments*, each with some columns over the rows of one panel, in memory or on disk.
 
-On disk a segment consists of chunks of one Zarr array per process, uncompressed (kernel values do not compress) and
-with a checksum each: damaged or incomplete chunks are detected when they are read, and evaluated again.
+On disk, a segment consists of chunks of one Zarr array per process. Chunks are not compressed, since kernel values do
+not compress well. Each chunk has a checksum, so that damaged or incomplete chunks are detected when they are read. The
+columns of such chunks are evaluated again.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ WASTE = 0.25
 """Maximum fraction of unneeded columns in a segment in memory."""
 
 CHUNK = 64
-"""Columns of a chunk on disk: smaller chunks take longer to read than to evaluate."""
+"""Number of columns of a chunk on disk. Smaller chunks take longer to read than to evaluate."""
 
 
 class Damaged(Exception):
-    """Columns cannot be stored, or stored columns cannot be read."""
+    """Error for columns that cannot be stored, and for stored columns that cannot be read."""
 
 
 class Segment(Protocol):
-    """Some columns over the rows of a panel; ``labels`` (k,) name them."""
+    """Interface of some stored columns over the rows of a panel, with the ``labels`` (k,) of the columns."""
 
     labels: Int
 
     @property
     def nbytes(self) -> int:
-        """Bytes used."""
+        """Number of used bytes."""
         ...
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
-        """Copy the columns at ``places`` to ``rows[where]``; rows (M, n) is Φ transposed. Raises ``Damaged``."""
+        """Copy the columns at ``places`` to ``rows[where]``; ``rows`` (M, n) is Φ transposed. May raise ``Damaged``."""
         ...
 
     def compact(self, places: Int) -> None:
-        """Keep only the columns at these places."""
+        """Keep only the columns at these positions."""
         ...
 
     def release(self) -> None:
@@ -57,14 +58,14 @@ class Segment(Protocol):
 
 
 class Segments(Protocol):
-    """Creates segments."""
+    """Interface of a store that creates segments."""
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """Number of columns of ``height`` rows that fit into ``room`` bytes, at most ``columns``, and their bytes."""
+        """Return how many of ``columns`` columns of ``height`` rows fit into ``room`` bytes, and their bytes."""
         ...
 
     def make(self, labels: Int, values: Float) -> Segment:
-        """Store these columns, (k, n). Raises ``Damaged`` on failure."""
+        """Store the columns ``values`` (k, n) as a segment. Raises ``Damaged`` on failure."""
         ...
 
     def close(self) -> None:
@@ -73,30 +74,30 @@ class Segments(Protocol):
 
 
 class MemorySegments:
-    """Segments in this process's memory."""
+    """Store of segments in this process's memory."""
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """As many columns as fit."""
+        """Return the number of columns that fit, and their bytes."""
         count = min(columns, max(room, 0) // (FLOAT * height))
         return count, count * FLOAT * height
 
     def make(self, labels: Int, values: Float) -> Segment:
-        """Keep the array itself if it owns its memory."""
+        """Return a segment with the array ``values``, which is copied if it is a view."""
         return MemorySegment(labels, values if values.base is None else values.copy())
 
     def close(self) -> None:
-        """No-op."""
+        """Do nothing, since arrays in memory need no cleanup."""
 
 
 class MemorySegment:
-    """Columns in an array of their own."""
+    """Segment in a separate array in memory."""
 
     def __init__(self, labels: Int, values: Float) -> None:
         self.labels, self._values = labels, values
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array."""
+        """Number of bytes of the array."""
         return self._values.nbytes
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
@@ -104,16 +105,16 @@ class MemorySegment:
         _copy(self._values, places, rows, where)
 
     def compact(self, places: Int) -> None:
-        """Copy the remaining columns once unneeded columns are more than ``WASTE`` of the array."""
+        """Copy the remaining columns if unneeded columns are more than the fraction ``WASTE`` of the array."""
         if len(places) < (1 - WASTE) * len(self.labels):
             self.labels, self._values = self.labels[places], self._values[places]
 
     def release(self) -> None:
-        """No-op: the array is freed with its last reference."""
+        """Do nothing, since the array is freed with its last reference."""
 
 
 class DiskSegments:
-    """Segments in one Zarr array of this process, in ``folder``, which must exist; at most ``budget`` bytes."""
+    """Store of segments in one Zarr array of this process, in an existing ``folder``, with at most ``budget`` bytes."""
 
     def __init__(self, folder: str, budget: int) -> None:
         self._folder, self._slots = Path(folder), max(budget // _SLOT, 0)
@@ -124,7 +125,7 @@ class DiskSegments:
         self._lock = threading.Lock()
 
     def affordable(self, columns: int, height: int, room: int) -> tuple[int, int]:
-        """Number of columns in whole chunks."""
+        """Return the number of columns whose whole chunks fit, and the bytes of the chunks."""
         slots = min(-(-columns // CHUNK), max(room, 0) // _SLOT)
         return min(columns, slots * CHUNK), slots * _SLOT
 
@@ -140,13 +141,13 @@ class DiskSegments:
                 some = values[k * CHUNK : (k + 1) * CHUNK]
                 chunk[: len(some), : some.shape[1]] = some
                 self._array[slot * CHUNK : (slot + 1) * CHUNK] = chunk
-        except Exception as error:  # any error of a store or codec: it must not end the fit
+        except Exception as error:  # no error of a store or codec may end the fit
             segment.release()
             raise Damaged(str(error)) from error
         return segment
 
     def chunk(self, slot: int) -> Float:
-        """The columns of a chunk. Raises ``Damaged``."""
+        """Read the columns of a chunk. Raises ``Damaged`` if the chunk is missing or damaged."""
         try:
             values = np.asarray(self._array[slot * CHUNK : (slot + 1) * CHUNK])
         except Exception as error:
@@ -199,7 +200,7 @@ _SLOT = FLOAT * CHUNK * PANEL_ROWS
 
 
 class DiskSegment:
-    """Columns in some chunks of the process's array, ``CHUNK`` columns each."""
+    """Segment in some chunks of the process's Zarr array, with ``CHUNK`` columns each."""
 
     def __init__(self, disk: DiskSegments, labels: Int, height: int, slots: list[int]) -> None:
         self.labels = labels
@@ -207,18 +208,18 @@ class DiskSegment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the chunks."""
+        """Number of bytes of the chunks."""
         return len(self._slots) * _SLOT
 
     def read(self, places: Int, rows: Float, where: Int) -> None:
-        """Read each chunk that contains one of the columns, and copy from it."""
+        """Read each chunk that contains a requested column, and copy the columns."""
         for k, slot in enumerate(self._slots):
             mine = places // CHUNK == k
             if mine.any():
                 _copy(self._disk.chunk(slot)[:, : self._height], places[mine] - k * CHUNK, rows, where[mine])
 
     def compact(self, places: Int) -> None:
-        """No-op: a chunk with any needed column stays unchanged."""
+        """Do nothing, since a chunk with any needed column stays unchanged."""
 
     def release(self) -> None:
         """Free the chunks."""
@@ -227,7 +228,7 @@ class DiskSegment:
 
 
 def _copy(values: Float, places: Int, rows: Float, where: Int) -> None:
-    """``rows[where] = values[places]``, without a temporary array if ``where`` is consecutive."""
+    """Assign ``rows[where] = values[places]``, without a temporary array if ``where`` is consecutive."""
     first, last = int(where[0]), int(where[-1])
     if last - first + 1 == len(where) and values.flags.c_contiguous:
         np.take(values, places, axis=0, out=rows[first : last + 1], mode="clip")

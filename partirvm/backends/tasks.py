@@ -1,6 +1,6 @@
-"""Functions that run on a worker of a cluster: the local functions, with one BLAS thread for the worker's slot.
+"""Functions that run on a worker of a cluster: the local functions, with one BLAS thread per task.
 
-All are pure and safe to run twice.
+All functions are pure, so the scheduler may run a task twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_tiles(
     tiles: Sequence[tuple[int, int]],
     keeping: Keeping | None = None,
 ) -> Several:
-    """The node of an aligned run of tiles, each given by its number and the index of the part that holds it."""
+    """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
     return_freed_memory()
     total: TreeSum[Several] = TreeSum(len(tiles))
     with one_blas_thread():
@@ -41,12 +41,12 @@ def run_tiles(
 
 
 def add_nodes(left: Several, right: Several) -> Several:
-    """Sum of two sibling nodes."""
+    """Return the sum of two sibling nodes."""
     return left + right
 
 
 def run_solve(solve: DenseFit) -> Solution:
-    """A dense fit."""
+    """Run a dense fit."""
     return_freed_memory()
     with one_blas_thread():
         return solution(solve)
@@ -60,10 +60,10 @@ def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], nu
 
 
 def gather_rows(source: Source, rows: NDArray[Any]) -> NDArray[Any]:
-    """Inputs of rows by number."""
+    """Return the inputs of the rows with these numbers."""
     return source.gather(rows)
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that affect the bits of a result, in this process."""
+    """Return the versions of the packages in this process that affect the bits of a result."""
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}

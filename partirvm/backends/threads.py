@@ -1,7 +1,7 @@
-"""Use one BLAS thread: the last bits of a product or a factorisation depend on the number of threads.
+"""Limit BLAS to one thread, since the last bits of products and factorisations depend on the number of threads.
 
-A pass has one thread per tile, and a dense fit gains little from several: BLAS threads spin while they wait, and on a
-busy machine a factorisation with two threads can take ten times as long as with one.
+A pass uses one thread per tile, and a dense fit gains little from several BLAS threads. Waiting BLAS threads use
+processor time. So on a busy machine a factorisation with two threads can take ten times as long as with one thread.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def _libraries() -> list[Any]:
 
 
 def _set_threads(library: Any, number: int) -> None:
-    # threadpoolctl >= 3.7 accepts limits only from the first Python thread that ever set one, and silently ignores
-    # others; a fit in any thread needs one BLAS thread, and the lock here prevents the conflict behind that rule
+    # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores other
+    # threads. A fit in any thread needs one BLAS thread, and the lock in this module prevents conflicts.
     getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS of this process to one thread inside the block. Several Python threads may be inside at once.
+    """Limit BLAS of this process to one thread inside the block. Several Python threads may be inside the block.
 
-    The first thread to enter sets the limit, the last one to leave restores the previous value.
+    The first thread that enters sets the limit, and the last thread that leaves restores the previous value.
     """
     global _inside
     with _lock:

@@ -1,8 +1,8 @@
-"""Evaluate passes tile by tile: this code runs wherever the rows are read.
+"""The evaluation of passes tile by tile, in the process that reads the rows.
 
 ``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
-it. Within a tile, rows are processed in *panels* of a fixed size, so that the design of a tile is never held as a
-whole. Tiles and panels are the same on every machine, and with one BLAS thread per task so are the bits.
+it. Within a tile, rows are processed in *panels* of a fixed size, so that the whole design of a tile is never in
+memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not depend on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MomentsPass(Pass):
-    """Over all rows: moments of inputs and targets, and the first non-finite value."""
+    """Pass over all rows for the moments of inputs and targets and the first non-finite value."""
 
     name: ClassVar[str] = "moments"
 
@@ -38,13 +38,13 @@ class MomentsPass(Pass):
         return ()
 
     def statistic(self, tile: TileRows) -> Moments:
-        """Moments of the tile's rows."""
+        """Return the moments of the tile's rows."""
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
 
 @dataclass(frozen=True)
 class Several:
-    """Statistics of several passes over the same tiles, and the counts of their kernel blocks; added elementwise."""
+    """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
 
     parts: tuple[Any, ...]
     fetched: Fetched = field(default_factory=Fetched)
@@ -55,7 +55,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Group:
-    """Passes that read the same tiles, so that each tile is read once. ``positions`` are those in the given list."""
+    """Passes that read the same tiles, with their ``positions`` in the given list. Each tile is then read once."""
 
     positions: tuple[int, ...]
     passes: tuple[Pass, ...]
@@ -63,7 +63,7 @@ class Group:
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[Group]:
-    """The passes grouped by the tiles that they read, in order of the first pass of each group."""
+    """Group passes by the tiles that they read, in order of the first pass of each group."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, pass_ in enumerate(passes):
         groups.setdefault(tuple(tiles_of(pass_, source)), []).append(position)
@@ -71,7 +71,7 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[Group]:
 
 
 def ungrouped(groups: Sequence[Group], totals: Sequence[Several]) -> list[Any]:
-    """The statistic of each pass, in the original order."""
+    """Return the statistic of each pass in the original order."""
     found = {
         position: part
         for group, total in zip(groups, totals, strict=True)
@@ -87,10 +87,11 @@ class _Tile(Tile):
     blocks: TileBlocks = field(default_factory=lambda: TileBlocks(0))
 
     def panels(self, rows: Int | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """The panels of the tile's selected rows, each with its blocks of the designs, which overwrite the last ones.
+        """Yield the panels of the tile's selected rows, each with its blocks of the designs.
 
-        Buffers are reused: arrays of this size would be fresh pages each time, which cost as much as the kernel
-        evaluation. Blocks are stored column by column, and are copied from stored blocks if there are any.
+        The blocks of a panel overwrite the blocks of the last panel. Buffers are reused, since new arrays of this size
+        need new memory pages, which cost as much as the kernel evaluation. Blocks have the layout column by column, and
+        are copied from stored blocks if available.
         """
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
@@ -99,7 +100,7 @@ class _Tile(Tile):
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
             here = numbers[start : start + PANEL_ROWS]
-            # whole tiles, the usual case, are sliced without a copy
+            # whole tiles are the usual case, and are sliced without a copy
             some: Any = slice(start, start + PANEL_ROWS) if rows is None else here - self.start
             weights = None if self.weights is None else self.weights[some]
             panel = Panel(here, self.X[some], self.t[some], weights)
@@ -115,18 +116,18 @@ class _Tile(Tile):
 def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | OneDesign | None = None
 ) -> Several:
-    """Contributions of one tile to each of these passes; ``keeping`` sets where kernel blocks are stored, if at all."""
+    """Return the contributions of one tile to each pass. ``keeping`` has the settings for stored kernel blocks."""
     read, blocks = source.tile(number), TileBlocks(number, keeping)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, blocks)
     return Several(tuple(pass_.statistic(tile) for pass_ in passes), blocks.fetched)
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
-    """Numbers of the tiles that a pass reads: all, or those that hold its rows, in increasing order."""
+    """Return the numbers, increasing, of the tiles that a pass reads: all tiles, or the tiles with its rows."""
     rows = pass_.rows
     return list(range(source.n_tiles)) if rows is None else np.unique(rows // source.tile_rows).tolist()
 
 
 def _columns(place: Float, n: int, columns: int) -> Float:
-    """An array (n, columns) at the beginning of ``place``, stored column by column without gaps."""
+    """Return an array (n, columns) at the beginning of ``place``, stored column by column without gaps."""
     return place[: n * columns].reshape(columns, n).T

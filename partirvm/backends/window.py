@@ -1,4 +1,4 @@
-"""Bounded look-ahead: results in order, with a bounded number of pending tasks."""
+"""A window over a sequence of tasks: results in order, with a bounded number of pending tasks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ POLL = 1.0
 
 
 class Window(Generic[T]):
-    """Returns results in order, with up to ``ahead`` more tasks started than the one being waited for.
+    """Results of tasks in order. While one task is awaited, up to ``ahead`` further tasks are started.
 
-    ``begin`` starts a task and returns a future; the argument of ``next`` waits for a future and returns its result.
+    ``begin`` starts a task and returns a future. The argument of ``next`` waits for a future and returns the result.
 
     >>> window = Window("ab", str.upper, ahead=1)
     >>> [window.next(lambda future: future + "!") for _ in range(window.total)]
@@ -28,7 +28,7 @@ class Window(Generic[T]):
         self.done, self.total = 0, len(things)
 
     def next(self, end: Callable[[Any], Any]) -> Any:
-        """The next result; if ``end`` raises an exception, the next call waits for the same one."""
+        """Return the next result. If ``end`` raises an exception, the next call waits for the same task."""
         reach = min(self.done + self._ahead + 1, self.total)
         for position in range(self.done + len(self._begun), reach):
             self._begun.append(self._begin(self._things[position]))
@@ -38,7 +38,7 @@ class Window(Generic[T]):
         return result
 
     def forget(self) -> list[Any]:
-        """Forget and return the pending futures; ``next`` would start them again."""
+        """Remove and return the pending futures. A later ``next`` starts their tasks again."""
         begun = list(self._begun)
         self._begun.clear()
         return begun

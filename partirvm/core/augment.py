@@ -1,21 +1,21 @@
 """RVM*: one additional basis function at each test input, so that the variance grows away from the data.
 
 Source: Rasmussen & Quiñonero-Candela (2005), Healing the relevance vector machine through augmentation. Far from all
-relevance vectors the columns of an RVM vanish, and with them its predictive variance, although the uncertainty is
-largest there. RVM* adds, for each test input x* separately, a column φ†(x) = k(x, x*) whose weight has the prior
-precision α†, and conditions on the training rows again, at the given α and β. By block inversion of the posterior
-precision
+relevance vectors the columns of an RVM are zero. So the predictive variance is small, although the uncertainty is
+largest there. RVM* adds a column φ†(x) = k(x, x*) for each test input x* separately. The weight of this column has the
+prior precision α†. The weights are conditioned on the training rows again, at the given α and β. By block inversion of
+the posterior precision
     [ H     βc     ]        H = βΦᵀWΦ + A = Σ⁻¹,   c = ΦᵀWφ†,
     [ βcᵀ   α† + β φ†ᵀWφ† ]
 
-of M + 1 columns, the prediction is that of the M columns plus a correction:
+of M + 1 columns, the prediction is the prediction of the M columns plus a correction:
 
     s = βφ†ᵀWφ† − β²cᵀΣc,    q = βφ†ᵀW(t − Φμ),    e = k(x*, x*) − βφ(x*)ᵀΣc
     mean* = φ(x*)ᵀμ + e·q / (α† + s)
     var*  = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s)
 
-s and q are Tipping & Faul's sparsity and quality of the new column, e the part of it at x* that the others do not
-explain.
+s and q are Tipping & Faul's sparsity and quality of the new column. e is the part of the new column at x* that the
+other columns do not explain.
 
 With α† = 1/var(t) and k(x, x) = 1, the prior variance of the function at x* equals the target variance. For kernels of
 any height α† = k(x*, x*)²/var(t) keeps this property, so that results do not depend on the kernel's scale.
@@ -36,7 +36,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExtraColumns:
-    """Additive statistics of G extra columns F (n, G) over n rows, together with the model's columns.
+    """Additive statistics of G extra columns F (n, G) and of the model's M columns Φ over n rows.
 
     ``sum_squares`` (G,) is the diagonal of FᵀWF, ``cross`` (G, M) is FᵀWΦ, ``projection`` (G,) is FᵀW(t − Φμ).
     """
@@ -47,11 +47,11 @@ class ExtraColumns:
 
     @classmethod
     def none(cls, extra: int, columns: int) -> Self:
-        """Statistics of no rows: G = ``extra``, M = ``columns``."""
+        """Return the statistics of zero rows, with G = ``extra`` and M = ``columns``."""
         return cls(np.zeros(extra), np.zeros((extra, columns)), np.zeros(extra))
 
     def accumulate(self, some: slice, F: Float, weighted: Float, residual: Float, weights: Float | None) -> None:
-        """Add rows to the columns ``some``, in place: their F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
+        """Add rows to the columns ``some`` in place, given F (n, g), WΦ (n, M), W(t − Φμ) (n,) and weights (n,)."""
         self.sum_squares[some] += np.einsum("ng,ng->g", F, F if weights is None else F * weights[:, None])
         self.cross[some] += F.T @ weighted
         self.projection[some] += F.T @ residual
@@ -62,17 +62,17 @@ class ExtraColumns:
         )
 
     def __getitem__(self, some: slice) -> ExtraColumns:
-        """The statistics of a subset of the extra columns."""
+        """Return the statistics of a subset of the extra columns."""
         return ExtraColumns(self.sum_squares[some], self.cross[some], self.projection[some])
 
 
 def augmentation(
     extra: ExtraColumns, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
-    """Corrections of mean and variance by the extra column of each of G test rows, (G,) each.
+    """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
 
-    ``block`` (G, M) is Φ of the test rows, ``heights`` (G,) their k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ, and
-    ``variance`` is the target variance in the model's units. Where heights are 0 the corrections are 0.
+    ``block`` (G, M) is Φ at the test rows, and ``heights`` (G,) is k(x*, x*) of the test rows. ``root`` (M, M) is R
+    with Σ = RRᵀ. ``variance`` is the target variance in the model's units. A row of height 0 has corrections 0.
     """
     if not variance > 0:
         return np.zeros(len(heights)), np.zeros(len(heights))

@@ -1,4 +1,4 @@
-"""Damping of updates that overshoot: the step share is reduced after each reversal and grows again otherwise."""
+"""Damping of updates that overshoot. The applied share of an update shrinks after a reversal and grows otherwise."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 LEAST_SHARE = 2.0**-5
-"""Minimum share of a change."""
+"""Minimum share of a change that is applied."""
 
 REGAIN = 1.25
 """Factor by which the share grows while changes keep their direction."""
 
 
 def next_share(drift: Float, last_drift: Float, last_share: Float) -> Float:
-    """The share of the changes ``drift`` to apply, given the last proposed changes and the share of them applied.
+    """Return the share of the changes ``drift`` to apply.
+
+    ``last_drift`` are the last proposed changes, and ``last_share`` is the share of these changes that was applied.
 
     All arrays have the same shape.
 

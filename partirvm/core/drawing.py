@@ -1,7 +1,7 @@
 """Random draws of rows, tile by tile: the key of a row depends only on its number and the seed.
 
-Keys for sampling without replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows of
-largest log(u)/w, u uniform in (0, 1), form such a sample, so any sum over tiles that keeps the largest keys finds it.
+The keys sample without replacement with probability proportional to w (Efraimidis & Spirakis 2006): the rows with the
+largest log(u)/w, u uniform in (0, 1), form the sample. A sum over tiles that keeps the largest keys finds this sample.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ Int = NDArray[np.int64]
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
-    """Keys (n,), negative, of rows with these weights ≥ 0 (n,) and numbers (n,): the largest keys form the sample.
+    """Return negative keys (n,) of rows with weights ``chances`` ≥ 0 (n,) and row numbers (n,).
 
-    Rows of weight zero come last, some of them at minus infinity.
+    The rows with the largest keys form the sample. Rows with weight zero have the lowest keys, which may be −∞.
     """
     with np.errstate(over="ignore"):
         keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
@@ -24,7 +24,7 @@ def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
 
 
 def uniform(rows: Int, draw: tuple[int, int]) -> Float:
-    """A uniform number in (0, 1) for each row number (n,), by two rounds of SplitMix64 (Steele, Lea & Flood 2014).
+    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele, Lea & Flood 2014).
 
     >>> bool(0.49 < uniform(np.arange(100_000), (0, 1)).mean() < 0.51)
     True

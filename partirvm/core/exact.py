@@ -1,4 +1,4 @@
-"""Integers beyond 2⁵³ that float64 cannot represent: rounding could make two identifiers equal."""
+"""Checks for integers beyond 2⁵³, which float64 may round, so that two identifiers could become equal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partirvm.errors import DataError
 from partirvm.quoting import named, quoted
 
 LARGEST = 2**53
-"""All integers up to this bound are exact in float64."""
+"""Bound up to which all integers are exact in float64."""
 
 ROWS = "row {:,} (counted from 0)"
 """Format of row numbers in messages."""
@@ -21,11 +21,12 @@ ROWS = "row {:,} (counted from 0)"
 def require_exact(
     values: Any, name: str, start: int = 0, *, rows: str = ROWS, columns: Any = None, ingested: bool = False
 ) -> None:
-    """Raise ``DataError`` for an integer that float64 cannot represent, in an array (n,) or (n, d) from row ``start``.
+    """Raise ``DataError`` if an array (n,) or (n, d) has an integer that float64 cannot represent.
 
     Checked are 64-bit integers, text, and integers, decimals and text in arrays of objects; other dtypes are not
-    checked. ``columns`` are the names of the d columns, default ``x0``, ``x1``, …; for ``ingested`` values the message
-    suggests options of ingest. Masked values are refused too, since an array of float64 would include them.
+    checked. ``start`` is the number of the first row. ``columns`` are the names of the d columns, default ``x0``,
+    ``x1``, …. For ``ingested`` values the message suggests options of ingest. Masked values are refused too, since an
+    array of float64 would include the masked values.
 
 
     >>> require_exact(np.array([2**53, 2**60]), "y")
@@ -42,7 +43,7 @@ def require_exact(
 
 
 def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
-    """The same for the numeric columns of a pandas data frame; categorical columns are not numeric."""
+    """Raise ``DataError`` if a numeric column of a pandas data frame has an integer that float64 cannot represent."""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         kind = getattr(dtype, "kind", "O")
         if isinstance(dtype, np.dtype) or (kind in "iuO" and not hasattr(dtype, "categories")):
@@ -53,16 +54,17 @@ def require_exact_frame(frame: Any, rows: str = ROWS) -> None:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise ``DataError`` if values of a NumPy masked array are masked: conversion to float64 would include them."""
+    """Raise ``DataError`` if a NumPy array has masked values, which a conversion to float64 would include."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = int(np.ma.getmaskarray(values).sum())
         raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or impute the values.")
 
 
 def whole_numbers(values: Any) -> Any:
-    """Targets or labels of pandas' nullable integers as a NumPy integer array if none is missing; others unchanged.
+    """Convert pandas' nullable integers without missing values to a NumPy integer array; return other values unchanged.
 
-    NumPy would convert them to float64, and could merge two labels. Raises ``DataError`` for masked values.
+    NumPy would convert nullable integers to float64, which could make two labels equal. Raises ``DataError`` for masked
+    values.
     """
     refuse_masked(values, "y")
     dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
@@ -73,7 +75,7 @@ def whole_numbers(values: Any) -> Any:
 
 
 def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool = False) -> DataError:
-    """The error for an integer that float64 cannot represent."""
+    """Return the error for an integer that float64 cannot represent."""
     value, labels = int(value), "make the column of a data frame categorical with astype('category')"
     if ingested:
         labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
@@ -85,7 +87,7 @@ def rounded(where: str, column: Any, place: str, value: Any, *, ingested: bool =
 
 
 def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
-    """Index of the first number that ``require_exact`` refuses, None if there is none.
+    """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted.
 
     >>> first_rounded(np.array([2**63, 2**64 - 1], dtype=np.uint64)), first_rounded(np.array([-(2**53), 2**54 + 2]))
     ((1,), (1,))

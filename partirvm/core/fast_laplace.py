@@ -1,16 +1,21 @@
-"""Classification by actions on one column at a time (Tipping & Faul 2003), on the quadratic that a pass has left.
+"""Classification by actions on one column at a time (Tipping & Faul 2003).
 
-A quadratic about weights W is that of a Gaussian: in each output the working response z = Φw + B⁻¹(t − y) has noise of
-precision B, so that with ΦᵀBz = g + Gw their S and Q (eqs. 24 and 25) and all that follows from these holds with β = 1
-and a noise that is known (``core.rank_one``). Candidates that are not active stay in the fit, at α = ∞ and weight zero:
-the pass measures their gradient and curvature, too, and each has an action that gains so many nats (``core.fast``).
+An action adds a column, changes the α of a column or deletes a column. Actions maximise the evidence of a quadratic
+approximation of the log likelihood. One pass over the rows measures this quadratic at the weights W. The quadratic
+equals a Gaussian log likelihood, in which the working response z = Φw + B⁻¹(t − y) of each output has noise of known
+precision B. So with
+ΦᵀBz = g + Gw, the factors S and Q of Tipping & Faul (eqs. 24 and 25) are computed as in regression with β = 1
+(``core.rank_one``). Candidates that are not active stay in the fit, with α = ∞ and weight zero. The pass measures the
+gradient and curvature of these candidates too, so that the gain in nats of adding a candidate is known
+(``core.fast``).
 
-Outputs of ``multinomial`` share α. There an action is on the column in all of them, and gains the sum of what each
-output gains (``core.shared_alpha``); those of ``ovr`` are fits of their own.
+Outputs of ``multinomial`` share α. An action then applies to the column in all outputs, and its gain is the sum of the
+gains of the outputs (``core.shared_alpha``). Outputs of ``ovr`` are separate fits.
 
-A pass moves the quadratic, and what gained on one may lose on the next: a column that has joined can be worth less at
-the new B than it was at the old. In terms of prior variances 1/α, 0 where a column is absent, every action is a
-continuous change, of which a *share* can be made, less after each reversal: then column and quadratic come to terms.
+Each pass measures a new quadratic. A column that raised the evidence of one quadratic may lower the evidence of the
+next. So after a reversal only a *share* of an action is applied, and the share decreases with each reversal. The share
+refers to the change of the prior variance 1/α, which is 0 for an absent column. Then the columns and the quadratic
+converge together.
 """
 
 from __future__ import annotations
@@ -33,20 +38,21 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 FEWEST, EACH = 100, 2
-"""Actions on one quadratic at most: ``FEWEST`` + ``EACH`` × M. More would go into digits that the next one has not."""
+"""Terms of the maximum number of actions on one quadratic, ``FEWEST`` + ``EACH`` × M."""
 
 FAR, FAR_ROWS = 1.0, 500
-"""Nats, ½δᵀGδ, by which actions may move the mode before the quadratic is measured anew: ``FAR``, or one per so many
-rows, whose predictors then change by a tenth or two."""
+"""Maximum distance ½δᵀGδ, nats, by which actions may move the mode before a pass measures the next quadratic.
+
+The maximum is ``FAR``, or one nat per ``FAR_ROWS`` rows if this is more."""
 
 NEARER = 0.25
-"""Factor of the share that is made of a change that was taken back."""
+"""Factor by which the share of a change is reduced after the change was undone."""
 
 
 class Together:
-    """T outputs that share the α of each of K columns, on their quadratics; mutable.
+    """The quadratics of T outputs that share the α of each of K columns; mutable.
 
-    ``alpha`` (K,) is theirs; ``weights`` and ``gradient`` (K, T) and ``curvature`` (T, K, K) are a pass's.
+    ``alpha`` (K,) is the shared α. ``weights`` and ``gradient`` (K, T) and ``curvature`` (T, K, K) are from a pass.
     """
 
     def __init__(self, labels: Int, alpha: Float, weights: Float, gradient: Float, curvature: Float) -> None:
@@ -66,19 +72,19 @@ class Together:
 
     @property
     def alpha(self) -> Float:
-        """α of all columns (K,), ∞ of those that are not active."""
+        """α of all columns (K,); ∞ for columns that are not active."""
         one = self.outputs[0]
         found = np.full(len(one.place), np.inf)
         found[one.columns] = one.alpha
         return found
 
     def sparsity_and_quality(self) -> tuple[Float, Float]:
-        """s and q of all columns (K, T), each computed as if the column were not active."""
+        """Return s and q of all columns (K, T), each computed as if the column were not active."""
         pairs = [output.sparsity_and_quality() for output in self.outputs]
         return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
 
     def best(self) -> Action:
-        """The action that gains most, of equal ones the first; ``log_evidence`` is what it gains."""
+        """Return the action with the largest gain, the first of equal ones. ``log_evidence`` is the gain in nats."""
         s, q = self.sparsity_and_quality()
         q[self.precision < ABSENT] = 0.0
         before, floor = self.alpha, ALPHA_FLOOR * self.precision.max(axis=1)
@@ -105,7 +111,7 @@ class Together:
                 output.change(action.column, action.alpha)
 
     def displacement(self) -> float:
-        """½δᵀGδ, nats: distance of the quadratic's mode from the weights at which it was measured."""
+        """Return ½δᵀGδ, nats: the distance of the mode from the weights at which the quadratic was measured."""
         found = 0.0
         for output, weights, curvature in zip(self.outputs, self.weights.T, self.curvature, strict=True):
             delta = -weights
@@ -118,18 +124,19 @@ class Together:
 def act(
     state: LaplaceState,
     least: float,
-    look: Callable[[], None] = lambda: None,
+    poll: Callable[[], None] = lambda: None,
     on_action: Callable[[Action], None] = lambda action: None,
 ) -> Float:
-    """α (K, C) after actions that gain more than ``least`` nats each; that of the state if none does.
+    """Apply actions that gain more than ``least`` nats each, and return the resulting α (K, C).
 
-    The first is done in any case, others while the mode is within ``FAR`` nats. ``look`` is called before each.
+    Further actions follow the first one while the mode has moved by at most the maximum. ``poll`` is called before
+    each action. If no action gains enough, the α of the state is returned.
     """
     alpha, block, far = state.alpha.copy(), state.block, max(FAR, state.n / FAR_ROWS)
     for k in _groups(state) if len(alpha) else ():
         group = Together(state.labels, alpha[:, k.start], state.weights[:, k], block.gradient[:, k], block.curvature[k])
         for _ in range(FEWEST + EACH * len(group.begun)):
-            look()
+            poll()
             action = group.best()
             if action.gain <= least:
                 break
@@ -142,14 +149,14 @@ def act(
 
 
 def _groups(state: LaplaceState) -> list[slice]:
-    """Outputs that share α."""
+    """Return the groups of outputs that share α."""
     outputs = state.alpha.shape[1]
     return [slice(0, outputs)] if state.coupled else [slice(k, k + 1) for k in range(outputs)]
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Target of actions: α = ``goal`` (K, C), approached by a ``share`` (K, C) of the change of 1/α.
+    """Target α of a set of actions: ``goal`` (K, C), and the ``share`` (K, C) of the change of 1/α to apply.
 
     ``drift`` (K, C) is the last nonzero change of 1/α that actions proposed.
     """
@@ -160,24 +167,24 @@ class Aim:
 
     @classmethod
     def at(cls, state: LaplaceState) -> Aim:
-        """The α of the state, with no change proposed yet."""
+        """Return an aim at the α of the state, without a proposed change."""
         return cls(state.alpha, np.zeros(state.alpha.shape), np.ones(state.alpha.shape))
 
     def nearer(self) -> Aim:
-        """The same goal with a smaller share of the change."""
+        """Return the aim with the same goal and a smaller share of the change."""
         return replace(self, share=NEARER * self.share)
 
 
-def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, look: Callable[[], None] = lambda: None) -> Aim:
-    """The aim of actions on a new quadratic, after the aim on the last one; the share is 1 unless ``damp``."""
-    goal = act(state, least, look)
+def aimed(state: LaplaceState, last: Aim, least: float, damp: bool, poll: Callable[[], None] = lambda: None) -> Aim:
+    """Return the aim of actions on a new quadratic, given the ``last`` aim. The share is 1 unless ``damp`` is true."""
+    goal = act(state, least, poll)
     drift = 1.0 / goal - 1.0 / state.alpha
     share = next_share(drift, last.drift, last.share) if damp else np.ones(drift.shape)
     return Aim(goal, np.where(drift == 0, last.drift, drift), share)
 
 
 def toward(state: LaplaceState, aim: Aim) -> LaplaceState:
-    """The state at α moved towards the goal by the share of the aim."""
+    """Return the state with α moved towards the goal by the share of the aim."""
     with np.errstate(divide="ignore"):
         variance = 1.0 / state.alpha + aim.share * (1.0 / aim.goal - 1.0 / state.alpha)
         alpha = np.where(aim.share < 1.0, 1.0 / np.maximum(variance, 0.0), aim.goal)

@@ -1,15 +1,15 @@
-"""A half-normal prior with its own precision on each inverse length scale of a kernel, up to a bound.
+"""A half-normal prior on each inverse length scale of a kernel, each with a separate, bounded precision.
 
 A Gaussian kernel has the inverse length scale √γ_j for feature j. The prior is on s_j = √(γ_j/Σγ), the length scales
-relative to each other. (Few rows hardly distinguish one overall width from a larger one with larger weights; a prior on
-absolute inverse lengths would increase all length scales together until the kernel is constant.) The prior is
+relative to each other. A prior on absolute inverse lengths would increase all length scales together until the kernel
+is constant, because few rows hardly distinguish a wide kernel from a wider kernel with larger weights. The prior is
 p(s_j) ∝ √β_j exp(−½β_j s_j²), with the optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance
 determination; PFCVM has such a prior):
 
     −log p = log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,
 
-up to a constant: half a nat per unit of log γ_j while the feature is on. Without the bound, ever smaller γ_j would be
-rewarded, and also an unneeded growth of one γ_j, since it reduces the shares of all others.
+up to a constant: half a nat per unit of log γ_j while the feature is on. Without the bound, the prior would reward ever
+smaller γ_j. The prior would also reward an unneeded growth of one γ_j, since this reduces the shares of all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST = 0.01
 
 
 def half_normal(logs: Float) -> tuple[float, Float]:
-    """log p up to a constant at log γ (d,), and its gradient (d,), whose elements sum to zero.
+    """Return log p at log γ (d,), up to a constant, and the gradient (d,), whose elements sum to zero.
 
     >>> value, slope = half_normal(np.log([4.0, 1.0, 1e-12]))  # shares 0.8 and 0.2; ½·2·0.8 − ½ = 0.3
     >>> round(value, 3), slope.round(3).tolist()[:2]

@@ -1,27 +1,32 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-At weights W (M, C) a pass leaves log likelihood, gradient and curvature (``core.logistic``). The likelihood's quadratic
-there has for each output the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k): that is
-H_k⁻¹ΦᵀB_k z with the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.)
-The evidence is that of the quadratic (MacKay 1992; Tipping 2001, §3),
+A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.logistic``), and so a quadratic
+approximation of the log likelihood. With this quadratic each output has the posterior H_k = ΦᵀB_kΦ + A,
+μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k). The mean equals H_k⁻¹ΦᵀB_k z with the working response
+z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) The evidence of the quadratic is
+(MacKay 1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
-exact Laplace at the mode, where δ = 0; a prior of α is added (``core.priors``). With α shared by the outputs of one
-column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has its part of the prior. As B moves with α this fixed point is no
-stationary point of the evidence, which need not rise every time.
+This is the Laplace approximation if W is the mode, where δ = 0. The log prior of α is added (``core.priors``). If the
+outputs share the α of a column, α_i = Σ_kγ_ik / Σ_kμ_ik², and each output has an equal part of the prior. B changes
+with α, so this fixed point is not a stationary point of the evidence, and an update can lower the evidence.
 
-**Passes.** α is updated on the fixed quadratic, once per pass at first, later until it settles or the mode has moved
-too far for the quadratic: long runs on the flat B = ¼ of the start prune what the data need. **Step control.** If the
-penalised likelihood falls, the step is taken back, with the columns that it pruned; a plain Newton step at the old α is
-shortened until it rises, and others follow until the mode is near: what the quadratic of a flank says of α is nothing.
-Columns that were about to enter get the α that each would have alone, as classes that part leave no room for hope.
+**Passes.** α is updated while the quadratic stays fixed. At first there is one update per pass. Later the updates are
+repeated until α converges or the mode has moved too far from W. At the start B = ¼ for all rows, and many updates on
+this quadratic would prune columns that the data need.
 
-**Several classes.** Blocks between outputs are left out of H. The true curvature is 0 to 2 times the blocks', since a
-row of diag(y) − yyᵀ sums to 0: 2 where two classes part, about 1 where many compete, and 0 where two classes that
-compete alone move together, which only the prior resists. A step of ⅔ of the blocks' errs by a third at most for the
-first two, and is of no use for the third. Shifting all outputs alike changes nothing but the prior, so that the mode
-has Σ_k w_ik = 0: steps are held there.
+**Step control.** If a step lowers the penalised likelihood, the step and the pruning of columns are undone. A Newton
+step at the old α is then shortened until the penalised likelihood rises. Newton steps follow until the weights are near
+the mode, because far from the mode the quadratic says nothing about α. Each column that was about to enter gets the α
+that is optimal if this column enters alone.
+
+**Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
+times the curvature of the diagonal blocks, since each row of diag(y) − yyᵀ sums to 0. The factor is 2 if two classes
+move apart, about 1 if many classes compete, and 0 if the only two competing classes move together. In the first two
+cases ⅔ of the step of the diagonal blocks is wrong by at most one third. In the last case the step is not useful.
+Adding a constant to all outputs changes only the prior, so the mode has Σ_k w_ik = 0, and all steps keep this sum at
+zero.
 """
 
 from __future__ import annotations
@@ -43,11 +48,12 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """A fit of M columns and C outputs: α, the quadratic about ``weights``, and the posterior of that quadratic.
+    """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M, C) is inf where output k has not the column; one that none has is on trial (``core.fast_laplace``).
-    ``weights`` (M, C) are where ``block`` was measured, by the ``passes``-th pass of this fit; ``posteriors`` are of
-    each output's own columns, in order. ``prior`` is that of each α, and says which stay as they are.
+    ``alpha`` (M, C) is inf if output k lacks the column. A column that all outputs lack is on trial
+    (``core.fast_laplace``). ``block`` is the statistic that pass number ``passes`` of this fit measured at ``weights``
+    (M, C). ``posteriors`` has one posterior per output, of the columns of this output in order. ``prior`` holds the
+    prior of each α, and the values of α that are fixed.
     """
 
     likelihood: str
@@ -61,54 +67,54 @@ class LaplaceState:
 
     @property
     def n(self) -> int:
-        """Rows of weight above zero."""
+        """Number of rows with a positive weight."""
         return self.block.n
 
     @property
     def n_vectors(self) -> int:
-        """Kernel columns of finite α, the leading ones not counted."""
+        """Number of kernel columns with finite α, without the leading columns."""
         return int((self.labels[self.active] >= 0).sum())
 
     @property
     def n_columns(self) -> int:
-        """M, the leading ones counted."""
+        """The number M of columns, including the leading columns."""
         return len(self.labels)
 
     @property
     def active(self) -> Int:
-        """Positions of the columns that any output has."""
+        """Positions of the columns with finite α in at least one output."""
         return np.flatnonzero(np.isfinite(self.alpha).any(axis=1))
 
     @property
     def iteration(self) -> int:
-        """Passes of this fit so far."""
+        """Number of passes of this fit so far."""
         return self.passes
 
     @property
     def log_evidence(self) -> float:
-        """In nats, of the quadratic at hand, with the prior of α: Laplace's where ``weights`` are the mode."""
+        """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
         return float(sum(each.log_evidence for each in self.posteriors)) + self.own_prior.log_density(
             self.labels, self.alpha, None
         )
 
     @property
     def coupled(self) -> bool:
-        """Whether outputs share one likelihood and one α per column (``core.link``)."""
+        """True if the outputs share one likelihood and one α per column (``core.link``)."""
         return LINKS[self.likelihood].coupled
 
     @property
     def own_prior(self) -> Prior:
-        """The prior's part of each output."""
+        """The part of the prior that each output has."""
         return self.prior.shared(self.alpha.shape[1]) if self.coupled else self.prior
 
     @property
     def mean(self) -> Float:
-        """μ (M, C), zero where an output has not the column."""
+        """μ (M, C); zero where an output lacks the column."""
         return self._spread([each.mean for each in self.posteriors])
 
     @property
     def variance(self) -> Float:
-        """Diagonals of Σ_k (M, C), zero where an output has not the column."""
+        """Diagonals of Σ_k (M, C); zero where an output lacks the column."""
         return self._spread([each.variance for each in self.posteriors])
 
     @property
@@ -117,7 +123,7 @@ class LaplaceState:
         return self._spread([each.determinedness for each in self.posteriors])
 
     def roots(self) -> Float:
-        """R_k with Σ_k = R_kR_kᵀ, (C, M, M), zero where an output has not the column."""
+        """Return R_k with Σ_k = R_kR_kᵀ, (C, M, M); zero where an output lacks the column."""
         found = np.zeros((len(self.posteriors), len(self.labels), len(self.labels)))
         for k, each in enumerate(self.posteriors):
             active = np.flatnonzero(np.isfinite(self.alpha[:, k]))
@@ -126,35 +132,35 @@ class LaplaceState:
 
     @property
     def decrement(self) -> float:
-        """By how many nats the penalised likelihood of the quadratic is above that at ``weights``: 0 at the mode."""
+        """Increase of the penalised likelihood from ``weights`` to the mode of the quadratic, nats; 0 at the mode."""
         prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
         slope = self.block.gradient - prior * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
     @property
     def displacement(self) -> float:
-        """½δᵀGδ, nats: how far from ``weights`` the quadratic has its mode, as its likelihood measures distance."""
+        """Distance ½δᵀGδ, nats, of the mode of the quadratic from ``weights``."""
         delta = self.mean - self.weights
         return float(0.5 * np.einsum("ik,kij,jk->", delta, self.block.curvature, delta, optimize=True))
 
     def penalised(self) -> float:
-        """log p(t | W) − ½ Σ α w² at ``weights``, nats."""
+        """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, nats."""
         prior = np.where(np.isfinite(self.alpha), self.alpha, 0.0)
         return float(self.block.log_likelihood.sum() - 0.5 * np.sum(prior * self.weights**2))
 
     def sparsity_quality(self) -> tuple[Float, Float]:
-        """s and q of every column that an output has, (M, C); zero elsewhere."""
+        """Return s and q of each column, (M, C); zero where an output lacks the column."""
         active = np.isfinite(self.alpha)
         pairs = [each.sparsity_and_quality(self.alpha[active[:, k], k]) for k, each in enumerate(self.posteriors)]
         return self._spread([s for s, _ in pairs]), self._spread([q for _, q in pairs])
 
     def losses(self) -> Float:
-        """Evidence that each column's deletion would cost (M,), nats, outputs together."""
+        """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
         found: Float = evidence_gain(*self.sparsity_quality(), self.own_prior.alpha).sum(axis=1)
         return found
 
     def take(self, columns: Int) -> LaplaceState:
-        """The same with some of its columns; the others' weights are dropped from the quadratic as they are."""
+        """Return the state with the columns at these positions; the quadratic is measured without the other weights."""
         alpha, weights, block = self.alpha[columns], self.weights[columns], self.block.take(columns)
         return settled(replace(self, labels=self.labels[columns]), alpha, weights, block)
 
@@ -168,19 +174,19 @@ class LaplaceState:
 def init(
     likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
-    """Begin at α (M, C), but for those that the prior fixes, with the quadratic ``block`` about ``weights`` (M, C)."""
+    """Return the first state, at α (M, C) or fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
     alpha = prior.fix(labels, alpha)
     return LaplaceState(likelihood, labels, alpha, weights, block, _posteriors(alpha, weights, block), prior=prior)
 
 
 def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """The same fit at another α, as far as it is not fixed, or about another point."""
+    """Return the state of the same fit with other ``alpha`` (except fixed values), ``weights`` and ``block``."""
     alpha = state.prior.fix(state.labels, alpha)
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=_posteriors(alpha, weights, block))
 
 
 def _posteriors(alpha: Float, weights: Float, block: LogisticBlock) -> tuple[Posterior, ...]:
-    """The posterior of each output. A likelihood that outputs share is counted in the first."""
+    """Return the posterior of each output. The first posterior holds a likelihood that the outputs share."""
     logs = np.zeros(alpha.shape[1])
     logs[: len(block.log_likelihood)] = block.log_likelihood
     return tuple(
@@ -208,7 +214,7 @@ def _posterior(alpha: Float, weights: Float, gradient: Float, curvature: Float, 
 
 
 def update(state: LaplaceState) -> LaplaceState:
-    """One update of α on the fixed quadratic, MacKay's unless the prior has another, and pruning."""
+    """Update α once on the fixed quadratic, by MacKay's rule unless the prior has another, and prune columns."""
     gamma, square, variance, prior = state.determinedness, state.mean**2, state.variance, state.own_prior
     s, q = state.sparsity_quality()
     gamma, square, variance, s, q = _alike(state, gamma, square, variance, s, q**2)
@@ -222,9 +228,9 @@ def update(state: LaplaceState) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that gain nothing, but of near-copies only one at a time; see ``core.updates.thin``.
+    """Delete columns that do not raise the evidence. Correlated columns are deleted only one at a time.
 
-    Returns the state itself where there are none.
+    Returns the state unchanged if all columns raise the evidence. See ``core.updates.thin`` for regression.
     """
     s, q = state.sparsity_quality()
     s, q = _alike(state, s, q**2)
@@ -243,35 +249,35 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 
 def _alike(state: LaplaceState, *values: Float) -> tuple[Float, ...]:
-    """Values (M, C), or their means over outputs where these have one α."""
+    """Return values (M, C), or the means of the values over outputs that share α."""
     if not state.coupled:
         return values
     return tuple(np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) for value in values)
 
 
 def _left(state: LaplaceState, gone: NDArray[np.bool_], alpha: Float) -> LaplaceState:
-    """What is left at this α (M, C) without the columns that are gone from outputs."""
+    """Return the state at this α (M, C) without the columns marked in ``gone`` (M, C), which outputs lose."""
     kept = np.flatnonzero(~gone.all(axis=1))
     weights, block = _relieved(state, gone)
     return settled(replace(state, labels=state.labels[kept]), alpha[kept], weights[kept], block.take(kept))
 
 
 def moved_to(state: LaplaceState, alpha: Float) -> LaplaceState:
-    """At this α (M, C), all columns kept: those at ∞ are on trial, at weight zero, and no part of the posterior."""
+    """Return the state at this α (M, C), all columns kept. Columns at ∞ have weight zero and no posterior."""
     return settled(state, alpha, *_relieved(state, ~np.isfinite(alpha)))
 
 
 def _relieved(state: LaplaceState, gone: NDArray[np.bool_]) -> tuple[Float, LogisticBlock]:
-    """Weights, zero where columns are gone from outputs, and the quadratic about these.
+    """Return the weights, with zeros for the columns marked in ``gone``, and the quadratic about these weights.
 
-    A column that goes takes its part of the quadratic's centre with it: the gradient is that of the others there.
+    The gradient at the new weights follows from the quadratic by algebra, without a pass.
     """
     shift = np.where(gone, state.weights, 0.0)
     return state.weights - shift, _without(state.block, shift)
 
 
 def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
-    """The quadratic about W − shift instead of W, by algebra."""
+    """Return the quadratic about W − shift instead of W, computed by algebra."""
     if not shift.any():
         return block
     moved = np.einsum("kij,jk->ik", block.curvature, shift)
@@ -281,9 +287,9 @@ def _without(block: LogisticBlock, shift: Float) -> LogisticBlock:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """s, q (P, C) and the data's precision ΦᵀBΦ (P, C) of columns that ``block`` has beyond those of ``state``.
+    """Return s, q and the data precision ΦᵀBΦ, (P, C) each, of the P columns that ``block`` has and ``state`` lacks.
 
-    ``block`` holds the state's columns first, at their weights, the new ones at weight zero.
+    ``block`` has the columns of the state first, at the weights of the state, then the new columns at weight zero.
     """
     M = state.n_columns
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
@@ -292,9 +298,10 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
 
 
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
-    """s and q (P, C) of P columns on trial, measured at the weights of ``state``: cross (C, M, P), the others (P, C).
+    """Return s and q (P, C) of P columns on trial, from statistics measured at the weights of ``state``.
 
-    Tipping & Faul (2003), eqs. 19 and 22, for each output's quadratic.
+    ``cross`` is (C, M, P); ``diagonal`` and ``gradient`` are (P, C). Tipping & Faul (2003), eqs. 19 and 22, are applied
+    to the quadratic of each output.
     """
     pairs = []
     for k, each in enumerate(state.posteriors):
@@ -315,11 +322,11 @@ def enter(
     *,
     wait: bool = False,
 ) -> LaplaceState:
-    """A fit of the columns ``labels``, begun where ``block`` was measured.
+    """Return the first state of a fit of the columns ``labels``, at the weights at which ``block`` was measured.
 
-    ``known`` (k,) are the columns that have α (k, C) and weights (k, C) already, at which the block was measured; the
-    others were at weight zero, and start where Tipping & Faul (2003) put them, with one α for all outputs where they
-    share it: that of the mean s and the mean q². Where they are to ``wait`` they start at α = ∞.
+    ``known`` (k,) are the labels of the columns that already have α and weights, (k, C) each. The other columns have
+    weight zero. Their α starts at the optimum of Tipping & Faul (2003), or at ∞ if ``wait`` is true. If the outputs
+    share α, the optimum is computed from the mean s and the mean q².
     """
     old = np.flatnonzero(np.isin(labels, known))
     new = np.flatnonzero(~np.isin(labels, known))
@@ -336,7 +343,7 @@ def enter(
 
 
 def _entry(there: LaplaceState, together: LogisticBlock) -> Float:
-    """α (P, C) at which the columns that ``together`` has beyond those of the fit start."""
+    """Return the initial α (P, C) of the P columns that ``together`` has and the fit ``there`` lacks."""
     s, q, precision = entry_factors(there, together)
     if there.coupled:
         shape = s.shape

@@ -1,4 +1,4 @@
-"""The statistic of one pass over rows with class codes, for a Newton step by Laplace's approximation. Additive.
+"""The additive statistic of one pass over rows with class codes, for a Newton step of the Laplace approximation.
 
 With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilities of a row,
 
@@ -6,9 +6,9 @@ With C linear predictors f = Φw_k, rows weighted by v_n, and y the probabilitie
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
     ``ovr``          K classes, C = K: each against the rest, as above
 
-the statistic is the log likelihood Σ v_n log p_n, its gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
-with B_k = diag(v y_k(1 − y_k)): minus the Hessian's diagonal blocks. Between the outputs of ``multinomial`` there are
-other blocks, −Φᵀ diag(v y_k y_l) Φ, which are omitted: K blocks cost K·M² per row, all of them K(K + 1)/2 times M².
+the statistic is the log likelihood Σ v_n log p_n, the gradient Φᵀv(t − y) for each output, and the curvature ΦᵀB_kΦ
+with B_k = diag(v y_k(1 − y_k)), minus the diagonal blocks of the Hessian. The blocks −Φᵀ diag(v y_k y_l) Φ between
+outputs of ``multinomial`` are omitted. The K diagonal blocks cost K·M² per row; all blocks would cost K(K + 1)/2 · M².
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Int = NDArray[np.int64]
 class LogisticBlock:
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` (L,) in nats, L = C for ``ovr`` and 1 otherwise; ``gradient`` (M, C); ``curvature`` (C, M, M).
-    Of rows of weight above zero there are ``n``, ``wrong`` of which have another class than the most probable one;
-    ``nll`` is their −Σ log p of the right class, without weights, in nats.
+    ``log_likelihood`` (L,) is in nats, with L = C for ``ovr`` and 1 otherwise. ``gradient`` is (M, C) and
+    ``curvature`` (C, M, M). ``n`` counts the rows with a positive weight, and ``wrong`` counts the misclassified rows
+    among these. ``nll`` is the unweighted −Σ log p of the true classes over these rows, in nats.
     """
 
     log_likelihood: Float
@@ -44,7 +44,7 @@ class LogisticBlock:
     def of(
         cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
     ) -> LogisticBlock:
-        """Statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
+        """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         target = targets(codes, predictors.shape[1])
         link = LINKS[likelihood]
@@ -75,7 +75,7 @@ class LogisticBlock:
         )
 
     def accumulate(self, other: LogisticBlock) -> LogisticBlock:
-        """``self + other`` in the arrays of ``self``, which no other object may use."""
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, wrong=self.wrong + other.wrong, n=self.n + other.n, nll=self.nll + other.nll)
@@ -84,7 +84,7 @@ class LogisticBlock:
         return self.log_likelihood, self.gradient, self.curvature
 
     def take(self, columns: Int) -> LogisticBlock:
-        """That of the columns at these positions, whose weights must have been the only ones that are not zero."""
+        """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
         if len(columns) == len(self.gradient) and np.array_equal(columns, np.arange(len(columns))):
             return self
         return replace(
@@ -95,18 +95,18 @@ class LogisticBlock:
 
 
 def targets(codes: Float, outputs: int) -> Float:
-    """Targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
+    """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
 
 
 def guesses(predictors: Float) -> Int:
-    """Codes of the most probable classes, (n,), of linear predictors (n, C)."""
+    """Return the codes (n,) of the most probable classes for linear predictors (n, C)."""
     found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
     return found
 
 
 def misclassification_probabilities(likelihood: str, codes: Float, predictors: Float) -> Float:
-    """1 − p of the right class (n,), of linear predictors (n, C)."""
+    """Return 1 − p of the true class (n,), for linear predictors (n, C)."""
     target = targets(codes, predictors.shape[1])
     link = LINKS[likelihood]
     logs = link.log_probability(predictors, codes, link.derivatives(predictors, target)[0])
@@ -115,9 +115,10 @@ def misclassification_probabilities(likelihood: str, codes: Float, predictors: F
 
 @dataclass(frozen=True)
 class LogisticCross:
-    """Statistic for s and q of Q candidate columns beside M present ones, over some rows, at given weights.
+    """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
 
-    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
+    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) is the diagonal of Φ_newᵀB_kΦ_new, and ``gradient`` (Q, C) is
+    Φ_newᵀv(t − y).
     """
 
     cross: Float
@@ -129,7 +130,7 @@ class LogisticCross:
     def of(
         cls, likelihood: str, kept: Float, new: Float, codes: Float, mean: Float, weights: Float | None = None
     ) -> LogisticCross:
-        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, Q), class codes (rows,), ``mean`` (M, C)."""
+        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, Q), at weights ``mean`` (M, C)."""
         predictors = kept @ mean
         target = targets(codes, predictors.shape[1])
         _, slope, bend = LINKS[likelihood].derivatives(predictors, target)
@@ -148,7 +149,7 @@ class LogisticCross:
         )
 
     def accumulate(self, other: LogisticCross) -> LogisticCross:
-        """``self + other`` in the arrays of ``self``, which no other object may use."""
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n)

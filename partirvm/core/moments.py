@@ -1,7 +1,7 @@
 """Column moments of the inputs and the targets as an additive statistic (Chan, Golub & LeVeque 1983, eq. 2.1).
 
-Means and centred sums of squares are merged, never raw sums of squares, so that raw-unit data (years, metres, cents)
-lose no digits. The same pass finds non-finite values and the position of the first.
+Means and centred sums of squares are merged, and never raw sums of squares. So data in raw units (years, metres, cents)
+lose no digits. The same pass finds non-finite values and the position of the first non-finite value.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Float = NDArray[np.float64]
 class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
-    ``n`` counts rows; ``total`` is the sum of the row weights (``n`` without weights), the weight of means and
-    variances. Shapes: ``mean``, ``square``, ``minimum``, ``maximum`` are (columns,), float64. ``square`` is in units of
-    ``unit``², which is 1 except for values too large or too small to be squared.
+    ``n`` is the number of rows. ``total`` is the sum of the row weights, which is ``n`` without weights. ``mean``,
+    ``square``, ``minimum`` and ``maximum`` are float64 arrays (columns,). ``square`` is the centred sum of squares in
+    units of ``unit``²; ``unit`` is 1 except for values too large or too small to be squared.
     """
 
     n: int
@@ -34,7 +34,7 @@ class ColumnMoments:
 
     @classmethod
     def of(cls, values: Float, weights: Float | None = None) -> ColumnMoments:
-        """Moments of ``values`` (rows, columns), with precision weights (rows,); weight zero is an absent row."""
+        """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero excludes a row."""
         if weights is not None:
             present = weights > 0
             if not present.all():
@@ -47,7 +47,7 @@ class ColumnMoments:
         unit = _unit(minimum, maximum)
         if (unit != 1).any():
             values = values / unit
-        with np.errstate(all="ignore"):  # extreme weights are refused later, by their sum
+        with np.errstate(all="ignore"):  # extreme weights are refused later, when their sum is checked
             total = float(n) if weights is None else float(weights.sum())
             mean = np.average(values, axis=0, weights=weights)
             deviations = values - mean
@@ -72,7 +72,7 @@ class ColumnMoments:
 
     @property
     def unit(self) -> Float:
-        """1, or for values too large or too small to be squared a power of two of their size, (columns,)."""
+        """Unit of each column, (columns,): 1, or a power of two for values too large or too small to be squared."""
         return _unit(self.minimum, self.maximum)
 
     @property
@@ -82,7 +82,7 @@ class ColumnMoments:
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """True for columns whose values differ by at most one unit in the last place (rounding), (columns,)."""
+        """True for columns (columns,) whose values differ by at most one unit in the last place, which is rounding."""
         with np.errstate(all="ignore"):
             return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
@@ -93,12 +93,12 @@ class ColumnMoments:
 
     @property
     def deviation(self) -> Float:
-        """Standard deviation of each column, shape (columns,), in its own unit; exactly 0 for a constant column."""
+        """Standard deviation of each column, shape (columns,), in the data's units; exactly 0 for a constant column."""
         found: Float = np.sqrt(self.variance) * self.unit
         return found
 
     def variance_over(self, scale: Float) -> Float:
-        """Variance of the values divided by ``scale``, (columns,)."""
+        """Return the variance of the values divided by ``scale``, (columns,)."""
         with np.errstate(over="ignore"):  # the scale of a constant column may have another size
             found: Float = self.variance / (scale / self.unit) ** 2
         return found
@@ -110,10 +110,10 @@ def _unit(minimum: Float, maximum: Float) -> Float:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and of t (T columns) over one set of rows, and non-finite values in them.
+    """Moments of X (d columns) and of t (T columns) over one set of rows, and the number of non-finite values.
 
-    ``bad`` counts non-finite values; ``first_bad`` is (row, column) of the first of them, with columns counted through
-    X, then t, then the weights; or None.
+    ``bad`` counts non-finite values. ``first_bad`` is (row, column) of the first non-finite value, or None; columns are
+    counted through X, then t, then the weights.
     """
 
     inputs: ColumnMoments
@@ -123,7 +123,7 @@ class Moments:
 
     @classmethod
     def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Moments:
-        """Moments of a tile: X (rows, d), t (rows, T), weights (rows,); ``start`` is the number of its first row."""
+        """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the first row's number."""
         columns = [X, t] if weights is None else [X, t, weights[:, None]]
         bad, first = 0, None
         if not all(np.isfinite(block).all() for block in columns):

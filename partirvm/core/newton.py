@@ -1,9 +1,9 @@
-"""The steps of a classification fit between its passes: from the statistic of a pass to the next trial point. Pure.
+"""The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
-``begin``, or ``settle`` where α is to stay, and ``receive`` give a ``Search``: the fit where it stands, and the
-``trial`` whose statistic the next pass is to measure. ``receive(search, block, rule)`` goes on with that statistic,
-until there is a reason to end. New α are those of MacKay's updates, or in a ``fast`` search of actions on one column at
-a time (``core.fast_laplace``).
+``begin`` returns the first ``Search``: the current state of the fit, and a ``trial`` state at whose weights the next
+pass computes its statistic. ``settle`` returns a ``Search`` with fixed α. ``receive(search, block, rule)`` processes
+the statistic of the trial, and returns the next ``Search`` and, at the end of the fit, the reason. New values of α come
+from MacKay's updates, or in a ``fast`` search from actions on one column at a time (``core.fast_laplace``).
 """
 
 from __future__ import annotations
@@ -24,56 +24,58 @@ from partirvm.core.updates import HOPE, StopRule
 
 Float = NDArray[np.float64]
 
-Look = Callable[[], None]
-"""Called between dense iterations; raises to stop the fit."""
+Poll = Callable[[], None]
+"""Type of a function that is called between dense iterations, and raises an exception to stop the fit."""
 
 TIMID = 8
-"""Passes with a single update of α each, before there are more between two passes."""
+"""Number of first passes that are each followed by a single update of α."""
 
 MOST_UPDATES = 10
-"""Updates of α between two passes in the end, wherever they lead."""
+"""Number of updates of α between two passes that are done in any case, after the first ``TIMID`` passes."""
 
 TRUSTED_UPDATES = 50
-"""Updates of α between two passes while the quadratic can be trusted with them."""
+"""Maximum number of updates of α between two passes while the mode moves by less than ``TRUST``."""
 
 TRUST = 0.1
-"""Nats, ½δᵀGδ, by which updates may move the mode before the quadratic is measured anew."""
+"""Distance ½δᵀGδ, nats, by which updates may move the mode before a pass measures the next quadratic."""
 
 FINE = 0.1
-"""Updates end when one of them changes the evidence by less than this × tol nats per row."""
+"""Updates end when an update changes the evidence by less than ``FINE`` × tol nats per row."""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood.
 
-At its fixed point the prior costs half a nat for each. A bound is needed where data are separable: the quadratic counts
-a weight that is pruned at its own curvature, thousands of nats where the likelihood has a straight flank.
+At the fixed point of α the prior costs half a nat per determined weight. Separable data need this bound, because the
+quadratic can underestimate the loss of likelihood by pruning by thousands of nats.
 """
 
 NEAR = 10.0
-"""Nats from the mode, by the quadratic, within which α moves again after a step was taken back."""
+"""Distance from the mode, nats, below which α is updated again after a step was undone."""
 
 NEAR_ROWS = 0.1
-"""The same per row, where α moves by actions: predictors are within a unit or so of where they go."""
+"""Distance from the mode, nats per row, below which actions change α."""
 
 SHORTER, LONGER = 0.1, 4.0
-"""Factors of a step: the least after one that was taken back, and of the next after one that was not."""
+"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step."""
 
 SHORTEST = 2.0**-20
-"""The shortest part of a Newton step that is tried."""
+"""Minimum fraction of a Newton step that is tried."""
 
 SETTLED = 1e-3
-"""The mode is found when a Newton step promises less than this × tol nats per row."""
+"""The mode is found when the gain of a Newton step is below ``SETTLED`` × tol nats per row."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """A fit in progress. ``trial`` has α, columns and weights to be measured, and still the quadratic of ``current``.
+    """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
 
-    ``step`` is the part of a plain Newton step at the α of ``current``, 0 for a step with new α; ``since`` the pass at
-    which the schedule of updates began; with ``settling`` α is final, and only the mode is sought. ``origin`` (M, C)
-    are the weights that the trial's quadratic is about, ``pairs`` what passes told of coupled outputs' curvature.
-    ``drift`` (M, C) is the change of log α that was last proposed, ``share`` (M, C) the part of it that was made. Of a
-    fast search ``aim`` is what its actions last aimed at; its states have all candidates, those at α = ∞ on trial.
+    ``trial`` has new α, columns and weights, but still the quadratic of ``current``. ``step`` is the fraction of a
+    Newton step at the α of ``current``, or 0 for a step with new α. ``since`` is the pass at which the schedule of
+    updates began. If ``settling`` is true, α is final, and only the mode is searched. ``origin`` (M, C) are the weights
+    about which the quadratic of the trial was measured. ``pairs`` holds steps and gradient differences of past passes
+    (``core.secant``). ``drift`` (M, C) is the last proposed change of log α, and ``share`` (M, C) is the fraction of
+    this change that was applied. In a fast search ``aim`` is the last aim of the actions, and states contain all
+    candidates; candidates at α = ∞ are on trial.
     """
 
     current: LaplaceState
@@ -89,36 +91,37 @@ class Search:
     aim: Aim | None = None
 
 
-def _nobody() -> None:
-    """Nobody wants the end."""
+def _never_stop() -> None:
+    """Do nothing: the default for ``poll``, with which the fit is never stopped."""
 
 
-def begin(state: LaplaceState, rule: StopRule, look: Look = _nobody, *, fast: bool = False) -> Search:
-    """The first step from a state; ``look`` is called between dense iterations, and may raise."""
+def begin(state: LaplaceState, rule: StopRule, poll: Poll = _never_stop, *, fast: bool = False) -> Search:
+    """Return the first search from a state. ``poll`` is called between dense iterations and may raise an exception."""
     if fast:
-        return _act(state, Aim.at(state), rule, state.passes, look)
-    return _propose(state, rule, state.passes, look)
+        return _act(state, Aim.at(state), rule, state.passes, poll)
+    return _propose(state, rule, state.passes, poll)
 
 
 def settle(state: LaplaceState) -> Search:
-    """The first step to the mode at the α of a state, which stays as it is."""
+    """Return the first search for the mode at the α of a state; α stays fixed."""
     return _plain(state, 1.0, state.passes, settling=True)
 
 
 def receive(
-    search: Search, block: LogisticBlock, rule: StopRule, look: Look = _nobody
+    search: Search, block: LogisticBlock, rule: StopRule, poll: Poll = _never_stop
 ) -> tuple[Search, Termination | None]:
-    """Go on with the statistic of the trial. With a reason, ``current`` is where the fit has ended.
+    """Process the statistic of the trial. Returns the next search, and the reason if the fit has ended.
 
-    ``look`` is called between dense iterations, and may raise. A fast search ends with its active columns alone.
+    At the end ``current`` is the final state, in a fast search with only the active columns. ``poll`` is called
+    between dense iterations and may raise an exception.
     """
-    search, reason = _received(search, block, rule, look)
+    search, reason = _received(search, block, rule, poll)
     if reason is not None and search.aim is not None:
         search = replace(search, current=search.current.take(search.current.active))
     return search, reason
 
 
-def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) -> tuple[Search, Termination | None]:
+def _received(search: Search, block: LogisticBlock, rule: StopRule, poll: Poll) -> tuple[Search, Termination | None]:
     before, trial = search.current, search.trial
     now = settled(replace(trial, passes=before.passes + 1), trial.alpha, trial.weights, block)
     if now.penalised() < search.baseline - _rounding(now):
@@ -141,7 +144,7 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
         since = now.passes if search.aim is None else search.since
         return _plain(now, step, since, pairs, settling=False, aim=search.aim), None
     if search.aim is not None:
-        found = _act(now, search.aim, rule, search.since, look, pairs)
+        found = _act(now, search.aim, rule, search.since, poll, pairs)
         ended = found.step and reached
         return (replace(search, current=now), Termination.CONVERGED) if ended else (found, None)
     level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
@@ -149,11 +152,11 @@ def _received(search: Search, block: LogisticBlock, rule: StopRule, look: Look) 
         if reached:
             return _converged(search, now, pairs)
         return _plain(now, 1.0, search.since, pairs, settling=True), None
-    return _propose(now, rule, now.passes if search.step else search.since, look, pairs, search), None
+    return _propose(now, rule, now.passes if search.step else search.since, poll, pairs, search), None
 
 
 def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search, Termination | None]:
-    """The end, unless columns linger that are worth nothing: then the step that does without them."""
+    """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
     thinner = thin(now) if now.prior.lingers else now
     if thinner is now:
         return replace(search, current=now), Termination.CONVERGED
@@ -161,19 +164,19 @@ def _converged(search: Search, now: LaplaceState, pairs: Pairs) -> tuple[Search,
 
 
 def _propose(
-    state: LaplaceState, rule: StopRule, since: int, look: Look, pairs: Pairs = (), last: Search | None = None
+    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs = (), last: Search | None = None
 ) -> Search:
-    """New α on the quadratic at hand, and the Newton step that belongs to it.
+    """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    α converges slowly where it goes to infinity, at no cost of passes as long as the mode hardly moves. Where it
-    overshoots, the mode and the α of its quadratic chase each other: that log α is given a ``share`` of its change.
+    An α that diverges does so slowly; its updates need no pass while the mode hardly moves. If the change of a log α
+    reverses its sign from pass to pass, only a ``share`` of the change is applied.
     """
     age = state.passes - since
     fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
     most = 1 if age < TIMID else TRUSTED_UPDATES
     moved = state
     for count in range(1, most + 1):
-        look()
+        poll()
         before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
@@ -189,34 +192,34 @@ def _propose(
     return replace(_tried(state, moved, since, pairs), drift=drift, share=share)
 
 
-def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, look: Look, pairs: Pairs = ()) -> Search:
-    """Actions on the quadratic at hand, and the Newton step that belongs to them.
+def _act(state: LaplaceState, last: Aim, rule: StopRule, since: int, poll: Poll, pairs: Pairs = ()) -> Search:
+    """Apply actions on the current quadratic, and return the search with the corresponding Newton step.
 
-    A plain step where none gains, or far from the mode, where the quadratic says nothing of α.
+    If no action raises the evidence, or if the weights are far from the mode, the step keeps α.
     """
     far = state.decrement > _near(last, state)
-    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, look)
+    aim = last if far else aimed(state, last, rule.tol * state.n, state.passes - since > TIMID, poll)
     if far or np.array_equal(aim.goal, state.alpha):
         return _plain(state, 1.0, since, pairs, settling=False, aim=aim)
     return replace(_tried(state, toward(state, aim), since, pairs), aim=aim)
 
 
 def _near(aim: Aim | None, state: LaplaceState) -> float:
-    """Nats from the mode within which α moves."""
+    """Return the distance from the mode, nats, below which α is updated."""
     return NEAR if aim is None else max(NEAR, NEAR_ROWS * state.n)
 
 
 def _tried(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> Search:
-    """The Newton step that belongs to the α and columns of ``moved``."""
+    """Return the search with the Newton step at the α and columns of ``moved``."""
     pairs = among(pairs, state.labels, moved.labels)
     trial = _moved(moved, 1.0, pairs)
-    # what pruned columns take along is the quadratic's word alone, and far from its centre that is worth nothing
+    # the effect of pruning is known only from the quadratic, which is inaccurate far from its centre
     baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
     return Search(state, trial, baseline, since=since, origin=moved.weights, pairs=pairs)
 
 
 def _changes(state: LaplaceState, moved: LaplaceState, last: Search | None) -> tuple[Float, Float]:
-    """Change of log α of each column that is left, (M, C), and the part of it to be made: less after a reversal."""
+    """Return the change of log α of the remaining columns, (M, C), and the share to apply, smaller after a reversal."""
     kept = np.isin(state.labels, moved.labels)
     there = np.isfinite(moved.alpha)
     drift = np.zeros(moved.alpha.shape)
@@ -234,10 +237,10 @@ def _plain(
 
 
 def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Termination | None]:
-    """The penalised likelihood fell by so many nats: try a shorter plain step from where the fit stands.
+    """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
-    The parabola through slope and fall says how short, within bounds (Dennis & Schnabel 1983, §6.3.2). Pairs are not
-    trusted any more.
+    The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel
+    1983, §6.3.2). The pairs are discarded.
     """
     state = replace(search.current, passes=search.current.passes + 1)
     step, aim = 1.0, search.aim
@@ -246,7 +249,7 @@ def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Terminat
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
     elif aim is None:
         state = _sober(state)
-    # at the mode a plain step leads nowhere, and the same update would be tried and taken back for ever
+    # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
     if aim is not None and not search.step:
         aim = aim.nearer()
@@ -257,12 +260,12 @@ def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Terminat
         return replace(search, current=state), Termination.ITERATIONS
     if idle and aim is not None:
         return replace(_tried(state, toward(state, aim), search.since, ()), aim=aim), None
-    since = state.passes if aim is None else search.since  # the damping of actions goes on
+    since = state.passes if aim is None else search.since  # the damping of actions continues
     return _plain(state, step, since, settling=search.settling, aim=aim), None
 
 
 def _sober(state: LaplaceState) -> LaplaceState:
-    """With the α that columns at weight zero would have alone: hopes for all of them at once were too high."""
+    """Return the state in which each column at weight zero has the α that is optimal if only this column enters."""
     entering = (state.weights == 0).all(axis=1)
     if not entering.any():
         return state
@@ -270,7 +273,7 @@ def _sober(state: LaplaceState) -> LaplaceState:
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """With the weights of a part of a Newton step as the point to be measured; coupled outputs keep a sum of zero."""
+    """Return the state with the weights after ``part`` of a Newton step; weights of coupled outputs sum to zero."""
     if not state.coupled:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * newton_step(state, pairs)

@@ -1,12 +1,12 @@
-"""Gram matrix rows on demand: statistics of K candidate columns without their full Gram matrix.
+"""Statistics of K candidate columns whose Gram matrix rows are computed on demand.
 
-A fit by actions (``core.fast``) needs the rows of G = ΦᵀWΦ for columns that have joined; for the others only the
-diagonal. If Φ of all rows is in memory (every row is a candidate, and Φ is no larger than G), a row of G costs NK
-multiplications; if M columns join, the total is MNK instead of ½NK² for all of G.
+A fit by actions (``core.fast``) needs the rows of G = ΦᵀWΦ for the columns that have joined the model. For all other
+columns the fit needs only the diagonal of G. If Φ of all rows is in memory (every row is a candidate, and Φ is no
+larger than G), a row of G costs NK multiplications. If M columns join, the total is MNK instead of ½NK² for all of G.
 
-Several rows are computed at once, since a matrix-matrix product is more efficient than matrix-vector products: with the
-joining column also the columns that are likely to join next, ``SHARE`` of the rows computed so far. So even if most
-columns join, all their rows cost little more than G.
+Several rows are computed at once, since a matrix-matrix product is more efficient than matrix-vector products. With the
+row of the joining column, rows of the columns that are likely to join next are computed: ``SHARE`` × the number of rows
+computed so far. So even if most columns join, the rows cost little more than all of G.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ROOM = 64
 
 @dataclass(frozen=True)
 class DesignRows:
-    """Rows of a design and of its target, multiplied by √w_n: ``blocks`` (n, K) and ``targets`` (n, T), in row order.
+    """Rows of a design and a target, multiplied by √w_n: ``blocks`` (n, K) and ``targets`` (n, T), in row order.
 
-    Only ``n``, the number of rows of non-zero weight, and ``log_weight``, Σ log w_n over them, are summed; adding
-    concatenates the blocks.
+    The sum of two objects concatenates the blocks. It adds ``n``, the number of rows with non-zero weight, and
+    ``log_weight``, the sum of log w_n over these rows.
     """
 
     blocks: tuple[Float, ...]
@@ -44,7 +44,7 @@ class DesignRows:
 
     @classmethod
     def of(cls, block: Float, target: Float, weights: Float | None = None) -> DesignRows:
-        """From a design block (n, K), whose memory may be reused, with ``target`` (n, T)."""
+        """Return the rows of a design block (n, K) with ``target`` (n, T). The memory of ``block`` may be reused."""
         if weights is None:
             return cls((block.copy(order="K"),), (target,), len(block), 0.0)
         root, present = np.sqrt(weights)[:, None], weights > 0
@@ -52,13 +52,13 @@ class DesignRows:
         return cls((block * root,), (target * root,), int(present.sum()), log_weight)
 
     def joined(self) -> DesignRows:
-        """The same with a single block."""
+        """Return the rows concatenated in a single block."""
         if len(self.blocks) == 1:
             return self
         return replace(self, blocks=(np.concatenate(self.blocks),), targets=(np.concatenate(self.targets),))
 
     def gram(self) -> GramBlock:
-        """The statistics of all columns as new ones: the full ΦᵀWΦ."""
+        """Return the statistics of all columns as new columns, with the full ΦᵀWΦ."""
         parts = zip(self.blocks, self.targets, strict=True)
         whole = reduce(GramBlock.accumulate, (GramBlock.of(Phi[:, :0], Phi, target) for Phi, target in parts))
         return replace(whole, n=self.n, log_weight=self.log_weight)
@@ -74,7 +74,7 @@ class DesignRows:
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates of a fit by actions: columns ``labels`` (K,) of a ``basis``, given by the ``rows`` of their design."""
+    """Candidates of a fit by actions: columns ``labels`` (K,) of a ``basis``, and the ``rows`` of the design."""
 
     basis: str
     labels: Int
@@ -82,7 +82,7 @@ class Pool:
 
 
 class OnDemand:
-    """Mutable. As ``GramStatistics`` of a target with offset zero, but rows of ``gram`` are computed when requested.
+    """Statistics like ``GramStatistics`` with offset zero, but rows of ``gram`` are computed on request. Mutable.
 
     ``labels`` (K,), ``diagonal`` (K,) of G, ``projection`` (K, 1), ``sum_squares`` (1,) and ``offset`` (K, 1).
     """
@@ -111,14 +111,14 @@ class OnDemand:
         return self._count
 
     def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
-        """The row of G of a column (K,); if computed now, also the rows of the most promising ``likely`` columns."""
+        """Return the row of G of a column (K,). A new row is computed together with rows of ``likely`` columns."""
         if self._place[column] < 0:
             self._measure(np.array([column]) if likely is None else self._wanted(column, *likely))
         found: Float = self._rows[self._place[column]]
         return found
 
     def take(self, columns: Int) -> GramStatistics:
-        """Statistics of the columns at these positions, in this order; their rows of G must have been computed."""
+        """Return statistics of the columns at these positions, in order; their rows of G must have been computed."""
         gram = self._rows[np.ix_(self._place[columns], columns)]
         symmetric = gram + gram.T
         symmetric *= 0.5
@@ -134,7 +134,7 @@ class OnDemand:
         )
 
     def _wanted(self, column: int, likely: Int, promise: Float) -> Int:
-        """The column, and those of the likely ones without a row that are computed with it."""
+        """Return the columns to compute: ``column``, and the most promising ``likely`` columns that have no row yet."""
         others = (self._place[likely] < 0) & (likely != column)
         likely, promise = likely[others], promise[others]
         best = np.argsort(-promise, kind="stable")[: int(SHARE * self._count)]

@@ -1,18 +1,18 @@
 """The Gaussian posterior of the weights and the evidence, from one Cholesky factorisation.
 
-Tipping (2001): Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12), μ = βΣΦᵀt (eq. 13), and the log evidence log p(t | α, β) (eq. 15),
-which in M × M form, with H = Σ⁻¹, is
+In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (eq. 13). The log evidence log p(t | α, β) (eq. 15),
+written with M × M matrices and H = Σ⁻¹, is
 
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
 H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 in one
-model cause no loss of accuracy. If the scaled matrix is still not numerically positive definite (near-duplicate columns
-with a very weak prior), the smallest sufficient power of ten is added to its diagonal; ``jitter`` reports it.
+model cause no loss of accuracy. The scaled matrix may still not be numerically positive definite (near-duplicate
+columns with a very weak prior). Then the smallest sufficient power of ten, the ``jitter``, is added to the diagonal.
 
-With statistics of a residual target (offset m) the solve is for δ = μ − m: H δ = βΦᵀr − A m.
+With statistics of a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
-**Several targets** share the columns and their α, each with its own weights and noise. Given α and β_τ they are
-independent: there is one posterior per target, H_τ = β_τΦᵀΦ + A, and the log evidence is the sum over targets.
+**Several targets** share the columns and α, while each target has separate weights and noise. Given α and β_τ the
+targets are independent: each has a posterior with H_τ = β_τΦᵀΦ + A, and the log evidence is the sum over targets.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from partirvm.errors import NumericalError
 
 Float = NDArray[np.float64]
 
-STRANGERS = 0.1
+WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
-"""Jitters of the unit diagonal, tried in turn."""
+"""Values added to the unit diagonal, tried in this order."""
 
 
 @dataclass(frozen=True)
 class Posterior:
     """Posterior of M weights at fixed α and β.
 
-    ``mean`` (M,) is μ; ``variance`` (M,) the diagonal of Σ; ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1];
-    ``residual`` is ‖t − Φμ‖² (weighted); ``log_evidence`` is in nats, in the units of the statistics' target;
-    ``factor`` (M, M) is the lower Cholesky factor of the scaled H and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S;
-    ``rounding`` is a bound of the rounding error of ``residual`` (eps × the size of the terms whose difference it is),
-    and ``residual`` is at least that.
+    ``mean`` (M,) is μ, and ``variance`` (M,) is the diagonal of Σ. ``determinedness`` (M,) is γ = 1 − αΣ_ii in [0, 1].
+    ``residual`` is ‖t − Φμ‖² (weighted). ``log_evidence`` is in nats, in the units of the statistics' target.
+    ``factor`` (M, M) is the lower Cholesky factor L of the scaled H, and ``scale`` (M,) is S, so that Σ = S(LLᵀ)⁻¹S.
+    ``rounding`` is a bound of the rounding error of ``residual``: eps × the size of the terms that are subtracted.
+    ``residual`` is at least ``rounding``.
     """
 
     mean: Float
@@ -75,15 +75,15 @@ class Posterior:
         return (root @ root.T)[None]
 
     def root(self) -> Float:
-        """R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
+        """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
         if not len(self.mean):
             return np.zeros((0, 0))
         return np.ascontiguousarray(self.scale[:, None] * lapack.dtrtri(self.factor, lower=1)[0].T)
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, shapes (M,).
+        """Return Tipping & Faul's s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns, shapes (M,).
 
-        Tipping & Faul (2003), eqs. 23–24 rewritten for a column that is in the model.
+        The formulas are eqs. 23–24 of Tipping & Faul (2003), rewritten for a column that is in the model.
         """
         precision = 1.0 / self.variance
         return np.maximum(precision - alpha, 0.0), self.mean * precision
@@ -91,9 +91,10 @@ class Posterior:
 
 @dataclass(frozen=True)
 class JointPosterior:
-    """Posteriors of T targets that share M columns and their α: ``each`` has one posterior per target.
+    """Posteriors of T targets that share M columns and α. ``each`` has one posterior per target.
 
-    Quantities of shape (M,) for one target are (M, T) here, scalars are (T,); ``log_evidence`` is the sum over targets.
+    Quantities with shape (M,) for one target have shape (M, T), and scalars (T,). ``log_evidence`` is summed over
+    targets.
     """
 
     each: tuple[Posterior, ...]
@@ -125,7 +126,7 @@ class JointPosterior:
 
     @property
     def log_evidence(self) -> float:
-        """Sum over targets, nats."""
+        """Log evidence, summed over targets, nats."""
         return float(sum(one.log_evidence for one in self.each))
 
     @property
@@ -144,21 +145,21 @@ class JointPosterior:
         return np.concatenate([one.covariances for one in self.each])
 
     def root(self) -> Float:
-        """R of each target (T, M, M)."""
+        """Return R of each target (T, M, M)."""
         return np.stack([one.root() for one in self.each])
 
     def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """s and q of the active columns for each target, shapes (M, T)."""
+        """Return s and q of the active columns for each target, shapes (M, T)."""
         found = [one.sparsity_and_quality(alpha) for one in self.each]
         return np.column_stack([s for s, _ in found]), np.column_stack([q for _, q in found])
 
 
 AnyPosterior: TypeAlias = Posterior | JointPosterior
-"""A posterior of one target, or of several."""
+"""Type of a posterior of one or several targets."""
 
 
 def factorise(H: Float) -> tuple[Float, Float, float]:
-    """Scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter) with SHS + jitter·I = LLᵀ.
+    """Return the scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter), SHS + jitter·I = LLᵀ.
 
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
@@ -193,9 +194,9 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
 
 
 def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> AnyPosterior:
-    """The posterior of one target at given α (M,) and β; with β (T,) the joint posterior of all T targets.
+    """Return the posterior of one target at given α (M,) and β, or for β (T,) the joint posterior of T targets.
 
-    T times the work of ``posterior``. Raises ``NumericalError`` as ``factorise`` does.
+    The joint posterior takes T times the work of ``posterior``. Raises ``NumericalError`` as ``factorise`` does.
     """
     if not isinstance(beta, np.ndarray):
         return posterior(statistics, alpha, beta)
@@ -203,15 +204,15 @@ def any_posterior(statistics: GramStatistics, alpha: Float, beta: float | Float)
 
 
 def residuals(statistics: GramStatistics, means: Float) -> Float:
-    """‖t − Φμ‖² (weighted) of each target at these weights (M, T), (T,); never below its rounding error."""
+    """Return ‖t − Φμ‖² (weighted) of each target, (T,), at these weights (M, T), at least its rounding error."""
     delta = means - statistics.offset
     return np.array([statistics.target(k).residual(delta[:, k])[0] for k in range(statistics.n_targets)])
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
-    """Posterior and evidence of the columns of ``statistics`` (one target) at given α (M,) and β.
+    """Return posterior and evidence of the columns of ``statistics`` (one target) at given α (M,) and β.
 
-    One ``dpotrf`` and one ``dtrtri``: ⅔ M³ flops. Raises ``NumericalError`` as ``factorise`` does.
+    The cost is one ``dpotrf`` and one ``dtrtri``: ⅔ M³ flops. Raises ``NumericalError`` as ``factorise`` does.
     """
     m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
     H = beta * statistics.gram
@@ -235,7 +236,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterio
 
 
 def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
-    """H⁻¹·right and the diagonal of H⁻¹, from the scaled factor."""
+    """Return H⁻¹·right and the diagonal of H⁻¹, from the scaled factor."""
     if not len(right):
         return right, right
     solution = scale * lapack.dpotrs(factor, scale * right, lower=1)[0]
@@ -244,7 +245,7 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of these columns, least determined first, whose weights are nearly uncorrelated in every posterior."""
+    """Select columns whose weights are nearly uncorrelated in every posterior, the least determined columns first."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))
     correlation = np.zeros((len(order), len(order)))
@@ -255,6 +256,6 @@ def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> N
         correlation = np.maximum(correlation, found)
     gone: list[int] = []
     for k in range(len(order)):
-        if not gone or correlation[k, gone].max() < STRANGERS:
+        if not gone or correlation[k, gone].max() < WEAK_CORRELATION:
             gone.append(k)
     return order[gone]

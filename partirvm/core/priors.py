@@ -1,23 +1,23 @@
-"""Priors of α and β, and their effect on the updates.
+"""Gamma priors of α and β, and the updates of α and β with these priors.
 
 Each α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix
-A). They are used as densities of the logarithms: log p(t | α, β) is extended, up to constants, by
+A). The priors are used as densities of log α and log β. Up to constants, these densities add to log p(t | α, β)
 
     Σ_i (a log α_i − b α_i) + c log β − d β.
 
-Here the maximum a log(a/b) − a is subtracted from each of these terms: a term is 0 at the mode of the prior and below 0
-elsewhere. So a column never gains by the prior alone, sums over different columns can be compared, and the terms do not
-depend on units. The default, all zeros, is flat in log α and log β. A shape without a rate is improper: it has no
-maximum, and its term is not shifted.
+Here the maximum a log(a/b) − a is subtracted from each term, so that a term is 0 at the mode of the prior and below 0
+elsewhere. So the prior alone never favours a column, sums over different columns can be compared, and the terms do not
+depend on units. The default, all zeros, is flat in log α and log β. A prior with a shape but no rate is improper: its
+term has no maximum, and is not shifted.
 
-**Updates** (appendix A, eqs. 48–50), MacKay's and those of expectation maximisation, γ_i = 1 − α_iΣ_ii:
+**Updates** (appendix A, eqs. 48–50) of MacKay (first line) and of expectation maximisation, with γ_i = 1 − α_iΣ_ii:
 
     α_i ← (γ_i + 2a) / (μ_i² + 2b)              β ← (N − Σγ + 2c) / (‖t − Φμ‖² + 2d)
     α_i ← (1 + 2a) / (μ_i² + Σ_ii + 2b)         β ← (N + 2c) / (‖t − Φμ‖² + Σγ/β + 2d)
 
-EM never lowers the sum, but takes many more steps.
+EM never lowers the evidence with the priors, but takes many more steps.
 
-**One column** of sparsity s and quality q adds, at precision α (Tipping & Faul 2003, eq. 18),
+**One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
 
     ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ] + a log α − b α − const.,
 
@@ -25,10 +25,10 @@ whose slope in log α, times 2(α + s)²/s², is with x = α/s, r = q²/s and B 
 
     g(x) = 1 + x − r x + 2 (a − B x)(1 + x)².
 
-With a = b = 0 its root is s²/(q² − s), and there is none unless q² > s. With b = 0 the peak is the smaller root of
-2a x² − (r − 1 − 4a) x + 1 + 2a, and there is none unless r ≥ 1 + 4a + √(8a(1 + 2a)). With b > 0 there is always a
-root, and there may be three, the middle one a minimum: α stays finite. The column gains if ℓ is above 0, the value
-without the column.
+With a = b = 0 the optimum is α = s²/(q² − s) if q² > s; otherwise g has no root. With b = 0 the peak of ℓ is at the
+smaller root of 2a x² − (r − 1 − 4a) x + 1 + 2a if r ≥ 1 + 4a + √(8a(1 + 2a)); otherwise there is no peak. With b > 0
+g has one or three roots, and α stays finite; the middle root of three is a minimum. The column raises the
+evidence if ℓ is above 0, the value without the column.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ UPDATES = ("mackay", "em")
 """Update rules of α and β."""
 
 HALVINGS = 64
-"""Bisection steps in log x: from 10³⁰⁰ to the last bits."""
+"""Number of bisection steps in log x, enough for an interval from 10⁻³⁰⁰ to 10³⁰⁰."""
 
 
 @dataclass(frozen=True)
 class GammaDensity:
-    """Gamma(shape, rate) on a precision: its mean is shape/rate; both zero is flat in the logarithm."""
+    """Gamma density of a precision, with mean shape/rate. For shape = rate = 0 it is flat in the log precision."""
 
     shape: float = 0.0
     rate: float = 0.0
@@ -62,11 +62,11 @@ class GammaDensity:
         return not (self.shape or self.rate)
 
     def shared(self, count: int) -> GammaDensity:
-        """The share of each of ``count`` weights with a common precision."""
+        """Return the density divided equally among ``count`` weights that share a precision."""
         return GammaDensity(self.shape / count, self.rate / count)
 
     def log_density(self, precision: Float) -> Float:
-        """Log density of the logarithm of each finite precision, minus its maximum, nats; 0 if flat."""
+        """Return the log density of the logarithm of each finite precision, minus the maximum, nats; 0 if flat."""
         found = -self.rate * precision
         if self.shape:
             found = found + self.shape * np.log(precision)
@@ -75,19 +75,20 @@ class GammaDensity:
         return found
 
     def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
-        """True where columns with these s and q² gain at no precision: q² ≤ s if flat (Tipping & Faul, eq. 20)."""
+        """Return True for columns that do not raise the evidence at any α: q² ≤ s if flat (Tipping & Faul, eq. 20)."""
         if self.flat:
             return square <= s
         return ~np.isfinite(self.peak(s, square))
 
     def peak(self, s: Float, square: Float) -> Float:
-        """The best precision of each column with these s and q², alone; infinite where there is no gain."""
+        """Return the optimal precision of each column with these s and q²; infinite if the column has no gain."""
         return self._best(s, square)[0]
 
     def gain(self, s: Float, square: Float) -> Float:
-        """Gain in nats of each column at its peak; 0 where it has none.
+        """Return the gain of evidence, nats, of each column at its optimal precision; 0 if there is no gain.
 
-        If flat, ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27). A prior without a rate is not included.
+        For a flat prior the gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27). The term of a prior without
+        a rate is not included.
         """
         if not self.flat:
             return self._best(s, square)[1]
@@ -115,14 +116,14 @@ class GammaDensity:
         return alpha, gain
 
     def _unbounded(self, r: Float) -> tuple[Float, ...]:
-        """The smaller root of g without a rate, infinite where there is none."""
+        """Return the smaller root of g for a rate of 0; infinite if g has no root."""
         a, half = self.shape, r - 1.0 - 4.0 * self.shape
         inside = half**2 - 8.0 * a * (1.0 + 2.0 * a)
         x = 2.0 * (1.0 + 2.0 * a) / (half + np.sqrt(np.maximum(inside, 0.0)))
         return (np.where((half > 0) & (inside >= 0), x, np.inf),)
 
     def _bounded(self, r: Float, B: Float) -> tuple[Float, ...]:
-        """The smallest and the largest root of g, by bisection between the zeros of its derivative."""
+        """Return the smallest and the largest root of g, by bisection between the zeros of the derivative of g."""
         a = self.shape
 
         def g(x: Float) -> Float:
@@ -143,7 +144,7 @@ class GammaDensity:
 
 
 def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
-    """The zero of g between ``low`` and ``high``, both positive, where g changes from positive to negative."""
+    """Return the root of g between ``low`` and ``high`` (both positive) where g changes from positive to negative."""
     low, high = np.log(low), np.log(high)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -155,7 +156,7 @@ def _root(g: Callable[[Float], Float], low: Float, high: Float) -> Float:
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of each α and of β, the update rule, and α that are ``fixed``: pairs (column's label, α).
+    """Priors of α and β, the update rule, and ``fixed`` values of α as pairs (column's label, α).
 
     α and β refer to the target in the model's units.
     """
@@ -167,26 +168,26 @@ class Prior:
 
     @property
     def lingers(self) -> bool:
-        """True if α of a worthless column can stay finite, so that the column is not pruned (not so for MacKay's)."""
+        """True if α can stay finite for a column that does not raise the evidence; not for MacKay's updates."""
         return self.updates == "em" or self.alpha.rate > 0
 
     def shared(self, outputs: int) -> Prior:
-        """The prior for each of ``outputs`` weights of a column with a common α, for means of γ, μ² and Σ_ii."""
+        """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""
         return replace(self, alpha=self.alpha.shared(outputs))
 
     def held(self, labels: Int) -> NDArray[np.bool_]:
-        """True for columns with these labels whose α is fixed, (M,)."""
+        """Return an array (M,) that is True for columns with these labels whose α is fixed."""
         return np.isin(labels, [label for label, _ in self.fixed])
 
     def fix(self, labels: Int, alpha: Float) -> Float:
-        """α (M,) or (M, C) with the fixed values inserted."""
+        """Return α (M,) or (M, C) with the fixed values inserted."""
         for label, value in self.fixed:
             mine = (labels == label).reshape(-1, *[1] * (alpha.ndim - 1))
             alpha = np.where(mine, value, alpha)
         return alpha
 
     def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
-        """The next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where it diverges."""
+        """Return the next α from γ, μ² and Σ_ii, all of one shape; infinite or NaN where α diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.updates == "em":
@@ -194,14 +195,14 @@ class Prior:
             return (determinedness + a) / (square + b)
 
     def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
-        """Numerator and denominator of the next β, from N, Σγ, ‖t − Φμ‖² and the present β of each target, (T,)."""
+        """Return numerator and denominator of the next β, (T,) each, from N, Σγ, ‖t − Φμ‖² and the current β."""
         c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
         if self.updates == "em":
             return np.full_like(residual, n + c), residual + determined / beta + d
         return np.maximum(n - determined, 1.0) + c, residual + d
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
-        """Contribution of the priors to the evidence, nats; infinite α (absent columns) and β None (fixed) add none."""
+        """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
         found = 0.0
         if not self.alpha.flat:
             free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
@@ -212,4 +213,4 @@ class Prior:
 
 
 FLAT = Prior()
-"""The default: flat priors, MacKay's updates."""
+"""The default prior: flat, with MacKay's updates."""

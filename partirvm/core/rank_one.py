@@ -1,15 +1,17 @@
-"""The posterior of the active ones among many candidate columns, updated as single columns join and leave.
+"""The posterior of the active columns among many candidates, updated when a single column joins or leaves.
 
-G = ΦᵀΦ and b = Φᵀt of all K candidates are known, or a row of G once its column joins (``core.on_demand``); M of the
-candidates are *active*. With Σ and μ of the active columns, and for all candidates
+G = ΦᵀΦ and b = Φᵀt of all K candidates are known, or each row of G is computed when its column joins
+(``core.on_demand``). M of the candidates are *active*. Σ and μ refer to the active columns. All candidates have
 
-    S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25),
+    S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k,      Q_k = βφ_kᵀ(t − Φμ)      (Tipping & Faul 2003, eqs. 24 and 25).
 
-a change of one α changes Σ by a matrix of rank one, and μ, S and Q follow (their appendix): O(KM + M²) flops, limited
-by memory bandwidth for M rows of G and Σ. No row of the data is read.
+A change of one α changes Σ by a matrix of rank one. The changes of μ, S and Q follow from this matrix (appendix of the
+paper). An update takes O(KM + M²) flops, and its speed is limited by the memory bandwidth for M rows of G and Σ. No row
+of the data is read.
 
-For an inactive candidate s = S and q = Q; for an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii, which is more accurate
-than computing them from S and Q (their eq. 23) when the data are much more informative than the prior.
+An inactive candidate has s = S and q = Q. An active candidate has s = 1/Σ_ii − α_i and q = μ_i/Σ_ii. For active
+candidates eq. 23 of the paper, which uses S and Q, is less accurate if the data are much more informative than the
+prior.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ ROOM = 64
 
 
 class ActiveColumns:
-    """Mutable. ``columns`` (M,) are the positions of the active candidates, in order of joining.
+    """Posterior of the M active columns among K candidates. Mutable.
 
-    ``alpha``, ``mean``, ``variance`` (M,) belong to them, ``S`` and ``Q`` (K,) to all candidates. ``statistics`` of all
-    K candidates (one target) must not be changed by the caller. ``refresh`` computes everything again.
+    ``columns`` (M,) are the positions of the active candidates, in order of joining. ``alpha``, ``mean`` and
+    ``variance`` (M,) refer to the active candidates, ``S`` and ``Q`` (K,) to all candidates. The caller must not change
+    ``statistics`` (of all K candidates and one target). ``refresh`` computes everything again.
     """
 
     def __init__(self, statistics: GramStatistics | OnDemand, columns: Int, alpha: Float, beta: float) -> None:
@@ -77,14 +80,14 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> Posterior:
-        """Compute everything again at this β: one Cholesky factorisation, 2M³ + KM² flops."""
-        del self.posterior  # free it before its replacement is computed
+        """Compute everything again at this β by one Cholesky factorisation, 2M³ + KM² flops; return the posterior."""
+        del self.posterior  # free the old arrays before new ones are computed
         self.posterior = self._anew(beta)
         return self.posterior
 
     def _anew(self, beta: float) -> Posterior:
         self.beta, M, room = beta, self.M, len(self._Sigma)
-        del self._Sigma  # free it, too
+        del self._Sigma  # free the old matrix, too
         back = self.statistics.offset.copy()
         back[self.columns] = 0.0
         if isinstance(self.statistics, GramStatistics) and back.any():
@@ -104,11 +107,11 @@ class ActiveColumns:
         return found
 
     def clear(self) -> None:
-        """Free the arrays needed for actions, M × K and M × M, when they are over."""
+        """Free the arrays that only actions need, M × K and M × M."""
         self._rows, self._Sigma = self._rows[:0, :0].copy(), self._Sigma[:0, :0].copy()
 
     def add(self, column: int, alpha: float, likely: tuple[Int, Float] | None = None) -> None:
-        """Activate a candidate at this α; ``likely`` are candidates that may come next, and their promised gains."""
+        """Activate a candidate at this α. ``likely`` holds candidates that may join next, and their expected gains."""
         if len(self._rows) == self.M:
             self._grow()
         M, beta = self.M, self.beta
@@ -135,7 +138,7 @@ class ActiveColumns:
         self._alpha[i] = alpha
 
     def delete(self, column: int) -> None:
-        """Deactivate a candidate; the last one moves to its position."""
+        """Deactivate a candidate. The last active candidate moves to the free position."""
         i, last = int(self.place[column]), self.M - 1
         self._scale(i, 1.0 / self._Sigma[i, i])
         Sigma = self._Sigma
@@ -153,18 +156,18 @@ class ActiveColumns:
         self.M = last
 
     def sparsity_and_quality(self) -> tuple[Float, Float]:
-        """s and q of all candidates (K,), as if each were not active."""
+        """Return s and q of all candidates (K,), each computed as if the candidate were not active."""
         s, q = np.maximum(self.S, 0.0), self.Q.copy()
         s[self.columns], q[self.columns] = self.own_factors()
         return s, q
 
     def own_factors(self) -> tuple[Float, Float]:
-        """s and q of the active candidates (M,)."""
+        """Return s and q of the active candidates (M,)."""
         precision = 1.0 / self.variance
         return np.maximum(precision - self.alpha, 0.0), self.mean * precision
 
     def now(self) -> Posterior:
-        """The last posterior with current mean, variance, γ and residual; its factor and evidence are not updated."""
+        """Return the posterior with current mean, variance, γ and residual; factor and evidence are not updated."""
         gamma = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0)
         return replace(
             self.posterior,
@@ -175,7 +178,7 @@ class ActiveColumns:
         )
 
     def drift(self) -> float:
-        """Largest difference of Q from αμ over the active columns (zero in exact arithmetic), in units of √S."""
+        """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact arithmetic."""
         if not self.M:
             return 0.0
         off = np.abs(self.Q[self.columns] - self.alpha * self.mean)
@@ -183,14 +186,14 @@ class ActiveColumns:
         return float(np.max(off / np.sqrt(np.maximum(self.S[self.columns], least))))
 
     def _residual(self) -> float:
-        """‖t − Φμ‖² from β(b − Gδ) = Q, which is αμ for active columns."""
+        """Return ‖t − Φμ‖², computed with Q = β(b − Gδ), which equals αμ for active columns."""
         delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
         delta[self.columns] += self.mean
         quality[self.columns] = self.alpha * self.mean
         return float(self.statistics.sum_squares[0] - delta @ (self.statistics.projection[:, 0] + quality / self.beta))
 
     def _scale(self, i: int, kappa: float) -> None:
-        """Σ −= κΣ_iΣ_iᵀ, and the resulting updates."""
+        """Subtract κΣ_iΣ_iᵀ from Σ, and update μ, S and Q accordingly."""
         column = self._Sigma[:, i].copy()
         change = self.beta * (column[: self.M] @ self._rows[: self.M])
         mean = kappa * self._mean[i]
@@ -200,7 +203,7 @@ class ActiveColumns:
         self._add_outer(-kappa, column)
 
     def _add_outer(self, factor: float, x: Float) -> None:
-        """Σ += factor·xxᵀ in place; x is zero beyond M."""
+        """Add factor·xxᵀ to Σ in place; x is zero beyond M."""
         blas.dger(factor, x, x[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
 
     def _grow(self) -> None:

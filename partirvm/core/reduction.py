@@ -1,11 +1,11 @@
 """Sums over tiles in one fixed tree, independent of the order in which tiles arrive.
 
-Floating-point addition is not associative, so a sum in completion order would change with the number of workers. Here
-the order depends only on the tile numbers. Node ``(level, index)`` stands for tiles
-``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``; its value is the left child plus the right child, or the
-left child alone if the right one lies beyond the last tile. The root is the sum. A task that takes an aligned run of
-``2**level`` tiles returns one node, and any partition of the tiles into such runs gives the same bits. The tree also
-sums pairwise, so rounding errors grow with the logarithm of the number of tiles.
+Floating-point addition is not associative, so a sum in order of completion would depend on the number of workers. Here
+the order of additions depends only on the tile numbers. Node ``(level, index)`` is the sum over the tiles
+``[index * 2**level, (index + 1) * 2**level)`` of ``n_tiles``. The value of a node is the left child plus the right
+child, or only the left child if the right child lies beyond the last tile. The root is the sum over all tiles. A task
+that takes an aligned run of ``2**level`` tiles returns one node, and any partition of the tiles into such runs gives
+the same bits. Rounding errors grow only with the logarithm of the number of tiles, since the tree sums pairwise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 
 class Additive(Protocol):
-    """A statistic: ``a + b`` is the statistic of the rows of both; it changes neither ``a`` nor ``b``."""
+    """Interface of a statistic: ``a + b`` is the statistic of the rows of ``a`` and ``b``, which stay unchanged."""
 
     def __add__(self, other: Self, /) -> Self: ...
 
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Additive)
 
 @dataclass
 class TreeSum(Generic[S]):
-    """Collects nodes in any order and adds each node to its sibling as soon as both are present.
+    """Sum of nodes that arrive in any order; each node is added to its sibling as soon as both nodes are present.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class TreeSum(Generic[S]):
     _waiting: dict[tuple[int, int], S] = field(default_factory=dict)
 
     def add(self, index: int, value: S, level: int = 0) -> None:
-        """Insert node ``(level, index)``; merges upward as far as siblings are present."""
+        """Insert node ``(level, index)``, and add nodes upward in the tree as far as siblings are present."""
         while (index ^ 1) << level < self.n_tiles:
             sibling = self._waiting.pop((level, index ^ 1), None)
             if sibling is None:
@@ -60,7 +60,7 @@ class TreeSum(Generic[S]):
             self.add(index >> 1, value, level + 1)
 
     def result(self) -> S:
-        """The root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must never be used."""
+        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must not be used."""
         if len(self._waiting) != 1 or (nodes := next(iter(self._waiting)))[1] != 0 or 1 << nodes[0] < self.n_tiles:
             raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
         return next(iter(self._waiting.values()))

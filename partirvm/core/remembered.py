@@ -1,16 +1,17 @@
 """Statistics of deleted rows, for updates without the old data (online learning).
 
-For rows that cannot be read any more, the Gram matrix G = Φ_KᵀWΦ_K, the projection Φ_KᵀWt and the target sum of squares
-of the K columns kept then are exact. The values of a new column at these rows are unknown. They are approximated by the
-linear combination Φ_K b of the K columns that fits the new column best. For a design whose columns have the
-coefficients B (K, M), unit vectors for those that are among the K, the statistics over these rows are then
+Let K be the number of columns of the model when the rows were deleted. The Gram matrix G = Φ_KᵀWΦ_K, the projection
+Φ_KᵀWt and the target sum of squares of these columns over the deleted rows are stored, and are exact. The values of a
+new column at the deleted rows are unknown. These values are approximated by the linear combination Φ_K b of the K
+columns that fits the new column best. B (K, M) holds the coefficients of all M columns of a design. A column that is
+one of the K columns has a unit vector as coefficients. The statistics over the deleted rows are then
 
     ΦᵀWΦ = BᵀGB,        ΦᵀW(t − Φm) = Bᵀ(Φ_KᵀWt − G B m).
 
-These are the statistics of possible rows, at which new columns equal Φ_K b. So together with the rows at hand they are
-positive semidefinite, for any B; no residual can become negative, and the fit retains what it learned: a new column
-that would change the old function, as far as the K columns can represent it, lowers the evidence accordingly. The part
-of a new column that is orthogonal to the K columns is determined by the rows at hand only.
+These are valid statistics of rows at which new columns equal Φ_K b. So for any B, the sum with the statistics of the
+available rows is positive semidefinite, and no residual is negative. If a new column would change the old function
+within the span of the K columns, the evidence decreases accordingly. The part of a new column that is orthogonal to
+the K columns is determined by the available rows only.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Remembered:
-    """Statistics of K columns over deleted rows, of the target itself (offset 0)."""
+    """Statistics of K columns over deleted rows, for the target without an offset."""
 
     statistics: GramStatistics
 
     def block(self, kept: Float, new: Float, offset: Float) -> GramBlock:
-        """The ``GramBlock`` of columns with coefficients ``new`` (K, P) and kept ones ``kept`` (K, M)."""
+        """Return the ``GramBlock`` of new and kept columns with the coefficients ``new`` (K, P) and ``kept`` (K, M)."""
         projection, sum_squares = self._left(new, kept @ offset)
         gram, rows = self.statistics.gram @ new, self.statistics
         return GramBlock(kept.T @ gram, new.T @ gram, projection, sum_squares, rows.n, rows.log_weight)
 
     def cross(self, kept: Float, new: Float, offset: Float) -> CrossBlock:
-        """The ``CrossBlock`` of the same columns, on trial."""
+        """Return the ``CrossBlock`` of columns with the coefficients ``new`` (K, P), on trial, and ``kept`` (K, M)."""
         whole = self.block(kept, new, offset)
         return CrossBlock(whole.cross, np.diagonal(whole.gram).copy(), whole.projection, whole.n)
 
     def residual(self, columns: Float, mean: Float, found: ResidualStatistics) -> ResidualStatistics:
-        """``found`` plus the residuals of the mean (M, T) of columns with these coefficients (K, M)."""
+        """Add to ``found`` the residuals of the mean (M, T) of columns with these coefficients (K, M)."""
         projection, sum_squares = self._left(columns, columns @ mean)
         return replace(
             found,
@@ -55,7 +56,7 @@ class Remembered:
         )
 
     def through(self, columns: Float, labels: Int) -> Remembered:
-        """The same rows, represented by M columns with these coefficients (K, M) and labels (M,)."""
+        """Return the statistics of the same rows for M columns with these coefficients (K, M) and labels (M,)."""
         old = self.statistics
         if not old.n:
             return Remembered(GramStatistics.empty(old.basis, old.n_targets))
@@ -65,6 +66,6 @@ class Remembered:
         )
 
     def _left(self, columns: Float, mean: Float) -> tuple[Float, Float]:
-        """Projection (P, T) on these columns and sum of squares (T,) of the residual of ``mean`` (K, T)."""
+        """Return projection (P, T) on these columns and sum of squares (T,) of the residual of ``mean`` (K, T)."""
         left = self.statistics.shift(mean)
         return columns.T @ left.projection, np.maximum(left.sum_squares, 0.0)

@@ -1,9 +1,9 @@
 """Products of design rows whose bits depend only on the row, not on its position or on other rows.
 
-BLAS selects its algorithm by the shape of the whole product. Its AVX-512 kernels process 24 rows at a time, and round
-the remaining rows, and columns past a multiple of 8, differently. So rows are processed in pieces of one fixed height,
-a multiple of 24. Passes do not need this, since a row's panel never changes. Predictions do, since the same row may be
-predicted alone, in a table, or in a tile.
+BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS process 24 rows at a time,
+and round the remaining rows, and columns past a multiple of 8, differently. So rows are processed in pieces of one
+fixed height, a multiple of 24. Predictions need this, since the same row may be predicted alone, in a table, or in a
+tile. Passes do not need this, since the panel of a row never changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 ROWS = 192
-"""Rows of a piece."""
+"""Number of rows of a piece."""
 
 
 def products(block: Float, weights: Float) -> Float:
-    """``block`` (n, M) times ``weights``, (M,) or (M, K): shape (n,) or (n, K), stored row by row.
+    """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored row by row.
 
     >>> products(np.eye(2), np.array([3.0, 4.0])).tolist()
     [3.0, 4.0]
@@ -36,7 +36,7 @@ def products(block: Float, weights: Float) -> Float:
 
 
 def quadratic_forms(block: Float, root: Float) -> Float:
-    """φᵀRRᵀφ of each row φ of ``block`` (n, M), with ``root`` R (M, M): shape (n,)."""
+    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), with ``root`` R (M, M); shape (n,)."""
     product = products(block, root)
     found: Float = np.einsum("nm,nm->n", product, product)
     return found

@@ -1,7 +1,8 @@
-"""Quality of class probabilities, as an additive statistic: log loss, accuracy, Brier score, calibration, ROC AUC.
+"""Scores of class probabilities as an additive statistic: log loss, accuracy, Brier score, calibration, ROC AUC.
 
-Sums are kept, and quotients taken at the end, so that a pass can add tiles in its tree. ROC AUC needs the order of all
-scores; if there are too many, the order is kept on the finest grid that fits, and the error is bounded.
+The statistic holds sums, and quotients are computed at the end, so that a pass can add tiles in its tree. ROC AUC needs
+the order of all scores. Too many scores are rounded to the finest grid that fits into memory, and a
+bound of the error is computed.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ Int = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 EPSILON = float(np.finfo(np.float64).eps)
-"""Probabilities are clipped to this: log p of a certain wrong answer is −36 nats, as in scikit-learn."""
+"""Minimum to which probabilities are clipped: log p of a certain wrong class is −36 nats, as in scikit-learn."""
 
 N_BINS = 15
-"""Bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
+"""Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
 
 LIMIT = 1 << 17
-"""Distinct scores kept by a ranking, about 3 MB."""
+"""Maximum number of distinct scores in a ranking, about 3 MB."""
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Counts of negative and positive rows for each distinct score, in order of the score.
 
-    ``keys`` (u,) uint64, increasing, encode the scores in the order of the numbers, without the lowest ``level`` bits:
-    at level 0 each distinct score has its own key; each further level merges pairs of neighbouring grid cells.
-    ``negative`` and ``positive`` are (u,) int64. The level is the lowest at which ``LIMIT`` keys suffice. Sums do not
-    depend on the order of their terms: the keys of a sum include those of its terms at the same level.
+    ``keys`` (u,) uint64, increasing, encode the scores in numerical order without the lowest ``level`` bits. At level 0
+    each distinct score has a separate key, and each further level merges pairs of neighbouring grid cells. ``negative``
+    and ``positive`` are (u,) int64. The level is the lowest level with at most ``LIMIT`` keys. A sum of rankings does
+    not depend on the order of its terms.
     """
 
     level: int
@@ -44,7 +45,7 @@ class Ranking:
 
     @classmethod
     def of(cls, scores: Float, positive: NDArray[np.bool_]) -> Ranking:
-        """The ranking of finite scores (n,); ``positive`` (n,) marks rows that should have larger scores."""
+        """Return the ranking of finite scores (n,); ``positive`` (n,) marks rows that should have larger scores."""
         return _thinned(0, _ordered(scores), (~positive).astype(np.int64), positive.astype(np.int64))
 
     def __add__(self, other: Ranking) -> Ranking:
@@ -59,33 +60,33 @@ class Ranking:
 
     @property
     def pairs(self) -> int:
-        """Pairs of a positive and a negative row."""
+        """Number of pairs of a positive and a negative row."""
         return int(self.positive.sum()) * int(self.negative.sum())
 
     @property
     def auc(self) -> float | None:
-        """The fraction of pairs in which the positive row has the larger score, ties by half; None without pairs."""
+        """Return the fraction of pairs whose positive row has the larger score; ties count half. None without pairs."""
         below = np.cumsum(self.negative) - self.negative
         ranked = float(self.positive @ (below + 0.5 * self.negative))
         return ranked / self.pairs if self.pairs else None
 
     @property
     def auc_error(self) -> float:
-        """Bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
+        """Return a bound of the error of ``auc``: Σ_b positive_b negative_b / (2 PN) over keys b; 0 at level 0."""
         if self.level == 0 or not self.pairs:
             return 0.0
         return float(self.positive.astype(np.float64) @ self.negative) / (2.0 * self.pairs)
 
 
 def _ordered(scores: Float) -> Keys:
-    """Finite numbers as integers with the same order; −0 becomes 0."""
+    """Encode finite numbers as integers with the same order; −0 becomes 0."""
     bits = (scores + 0.0).view(np.uint64)
     sign = np.uint64(1 << 63)
     return np.where(bits & sign, ~bits, bits | sign)
 
 
 def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
-    """Merge equal keys, and neighbours until at most ``LIMIT`` are left."""
+    """Merge equal keys, and then neighbouring keys until at most ``LIMIT`` keys remain."""
     order = np.argsort(keys, kind="stable")
     keys, negative, positive = keys[order], negative[order], positive[order]
     while True:
@@ -104,10 +105,11 @@ def _thinned(level: int, keys: Keys, negative: Int, positive: Int) -> Ranking:
 class ClassScores:
     """Sums over ``n`` rows of scores of class probabilities.
 
-    ``nll`` is −Σ log p_t in nats, ``correct`` counts rows whose most probable class (the first of equal ones) is
-    the true class, ``squares`` sums Σ_k (p_k − [t = k])², halved for two classes, where it is (p_1 − t)². ``bin_rows``,
-    ``bin_correct`` (``N_BINS``,) int64 and ``bin_confidence`` (``N_BINS``,) are the rows, the correct ones and the sum
-    of the largest probability by the bin of the largest probability. ``ranking`` is for two classes, otherwise None.
+    ``nll`` is −Σ log p_t in nats, with the probability p_t of the true class. ``correct`` counts rows whose most
+    probable class (the first of equal classes) is the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or
+    for two classes of (p_1 − t)². Rows are assigned to ``N_BINS`` bins by their largest probability. ``bin_rows`` and
+    ``bin_correct`` (``N_BINS``,) int64 count all and the correct rows of each bin, and ``bin_confidence`` (``N_BINS``,)
+    sums the largest probabilities. ``ranking`` is None except for two classes.
     """
 
     n: int
@@ -121,10 +123,10 @@ class ClassScores:
 
     @classmethod
     def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None) -> ClassScores:
-        """Scores of rows whose classes are ``codes`` (n,), 0 … K−1, under ``probabilities`` (n, K).
+        """Return the scores of rows with class codes ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
-        ``scores`` (n,), for two classes, rank the rows for ROC AUC: larger for class 1. Linear predictors still rank
-        rows whose probabilities are rounded to 0 or 1.
+        For two classes, ``scores`` (n,) rank the rows for ROC AUC, with larger values for class 1. Linear predictors
+        as scores still rank rows whose probabilities are rounded to 0 or 1.
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]
@@ -147,7 +149,7 @@ class ClassScores:
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """What an evaluation tells, by name; ``roc_auc`` is for two classes."""
+        """Return the scores of an evaluation by name; ``roc_auc`` only for two classes."""
         ranked = {"roc_auc": self.roc_auc} if self.ranking is not None else {}
         return {name: getattr(self, name) for name in ("accuracy", "log_loss", "brier", "ece")} | ranked
 
@@ -195,7 +197,7 @@ class ClassScores:
 
     @property
     def roc_auc(self) -> float | None:
-        """Area under the ROC curve (``Ranking.auc``); None for more than two classes, or where one has no rows."""
+        """Area under the ROC curve (``Ranking.auc``); None for more than two classes, or if a class has no rows."""
         return None if self.ranking is None else self.ranking.auc
 
     @property

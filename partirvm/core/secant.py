@@ -1,9 +1,9 @@
 """Newton steps for coupled outputs: the block-diagonal Hessian, corrected by gradient differences of past passes.
 
-If a pass at W + s finds a gradient that is smaller by y, then the curvature G between outputs along s satisfies Gs = y,
-to first order (the secant equation). Starting from the blocks' (G_k + A_k)⁻¹ and the last few pairs (s, y + As), which
-hold at any α, the BFGS recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) gives a step that is
-correct along all of them, without another pass.
+Let a pass at W + s find a gradient that is smaller by y than at W. Then to first order the full curvature G, including
+the blocks between outputs, satisfies Gs = y (the secant equation). The pairs (s, y + As) are valid for any α. The BFGS
+recursion (Nocedal & Wright, Numerical Optimization, 2006, algorithm 7.4) starts from the diagonal blocks (G_k + A_k)⁻¹
+and uses the last few pairs. The result is a step with the correct curvature along all s, without another pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partirvm.core.laplace import LaplaceState
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Pairs = tuple[tuple[Float, Float], ...]
-"""Steps s and decreases of the gradient y, (M, C) each, oldest first."""
+"""Type of the pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
 RELAXED = 2.0 / 3.0
 """Fraction of the block-diagonal Newton step that is taken if there is no pair."""
@@ -26,16 +26,16 @@ MEMORY = 8
 """Number of pairs kept."""
 
 STRAIGHT = 1e-12
-"""Minimum cosine of s and y + As of a pair that is used: smaller values are rounding errors."""
+"""Minimum cosine between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
 def remember(pairs: Pairs, step: Float, fall: Float) -> Pairs:
-    """The pairs with one more appended; the oldest are dropped, and a step of zero is ignored."""
+    """Append a pair and drop the oldest pairs beyond ``MEMORY``. A step of zero is ignored."""
     return (*pairs, (step, fall))[-MEMORY:] if step.any() else pairs
 
 
 def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
-    """The pairs restricted to the columns labelled ``after``, given columns labelled ``before``."""
+    """Restrict pairs for columns with the labels ``before`` to columns with the labels ``after``."""
     if len(before) == len(after):
         return pairs
     kept = np.flatnonzero(np.isin(before, after))
@@ -43,7 +43,7 @@ def among(pairs: Pairs, before: Int, after: Int) -> Pairs:
 
 
 def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Step (M, C) from the weights of ``state`` towards its mode: an ascent direction of the penalised likelihood.
+    """Return a step (M, C) from the weights of ``state`` towards the mode, which raises the penalised likelihood.
 
     Weights of columns at α = ∞ do not change.
     """
@@ -70,7 +70,7 @@ def newton_step(state: LaplaceState, pairs: Pairs) -> Float:
 
 
 def _by_blocks(state: LaplaceState, right: Float) -> Float:
-    """(G_k + A_k)⁻¹ times the column of ``right`` of each output, (M, C)."""
+    """Return (G_k + A_k)⁻¹ times column k of ``right``, for each output k, (M, C)."""
     found = np.zeros(right.shape)
     for k, each in enumerate(state.posteriors):
         active = np.isfinite(state.alpha[:, k])

@@ -1,4 +1,4 @@
-"""One α for the weights of a column in T targets: its evidence, its optimum, and the gain of a column.
+"""One α for the weights of a column in T targets: the evidence of α, the optimal α, and the gain of a column.
 
 The evidence of T targets with a shared α_i is a sum of Tipping & Faul's terms (2003, eq. 18), one for each target,
 
@@ -8,14 +8,14 @@ and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) its slope is
 
     dℓ/dα = ½ [ Σγ_τ/α − Σμ_τ² ],
 
-so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards it always increases ℓ. As α → ∞
+so that MacKay's fixed point is α = Σγ_τ / Σμ_τ², and a step towards this point always increases ℓ. As α → ∞
 
     ℓ(α) → ½ Σ(q_τ² − s_τ)/α + O(1/α²):
 
-with Σq² > Σs the optimal α is finite. The converse holds for one target only. If precisions differ, ℓ can have a peak
-above zero although Σq² ≤ Σs: one target needs the column, and another with large s clearly does not. So a column
-*fails* only if, in addition, its evidence at the present α is not above zero: then its deletion, which changes the
-evidence by −ℓ(α), costs nothing. For one target the second condition follows from the first.
+so with Σq² > Σs the optimal α is finite. The converse holds for one target only. With several targets ℓ can have a peak
+above zero although Σq² ≤ Σs: one target needs the column, and another target with large s does not. So a column *fails*
+only if Σq² ≤ Σs and ℓ(α) ≤ 0 at the current α. The deletion of such a column changes the evidence by −ℓ(α) ≥ 0. For one
+target the second condition follows from the first.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 STEPS = 48
-"""Points of a geometric grid on which the highest peak is searched."""
+"""Number of points of the geometric grid on which the highest peak is searched."""
 
 REFINEMENTS = 8
-"""Fixed-point steps from the best grid point."""
+"""Number of fixed-point steps from the best grid point."""
 
 TINY = 1e-200
 """Lower bound of the start of the grid."""
 
 SPAN = 1e4
-"""The grid ends at this × the largest s: beyond it ℓ behaves as Σ(q² − s)/2α."""
+"""Ratio of the end of the grid to the largest s. Beyond the end, ℓ behaves as Σ(q² − s)/2α."""
 
 
 def worth(s: Float, q: Float, alpha: Float) -> Float:
-    """ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
+    """Return ℓ(α) (P,), nats, of columns with these s and q (P, T) at α (P,)."""
     total = alpha[:, None] + s
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
@@ -47,21 +47,22 @@ def worth(s: Float, q: Float, alpha: Float) -> Float:
 
 
 def fails(s: Float, q: Float, alpha: Float) -> NDArray[np.bool_]:
-    """True for columns (P,) at α (P,) whose deletion does not lower the evidence, from s and q (P, T)."""
+    """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s and q (P, T)."""
     found: NDArray[np.bool_] = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (worth(s, q, alpha) <= 0)
     return found
 
 
 def fixed_point(determinedness: Float, mean: Float) -> Float:
-    """MacKay's α (M,) from γ and μ (M, T): Σγ/Σμ² over targets; ∞ or NaN where a column has no weight."""
+    """Return MacKay's α (M,) from γ and μ (M, T): Σγ/Σμ² over targets; ∞ or NaN for columns of weight zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(determinedness.sum(axis=1) / (mean**2).sum(axis=1))
 
 
 def optimum(s: Float, q: Float) -> tuple[Float, Float]:
-    """The best α (P,) of columns with these s and q (P, T), ∞ where there is none, and ℓ there (P,), nats.
+    """Return the optimal α (P,) of columns with these s and q (P, T), and ℓ at the optimum (P,), nats.
 
-    Every peak lies above the smallest of the targets' own optima, s²/(q² − s). The best grid point is refined.
+    α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a single target,
+    s²/(q² − s). The best grid point is refined.
     """
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):

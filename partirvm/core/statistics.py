@@ -1,23 +1,24 @@
-"""Gaussian sufficient statistics of a design: what a pass over all rows leaves behind.
+"""Gaussian sufficient statistics of a design, computed by a pass over all rows.
 
-For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient: the posterior, the evidence and the residual of any subset of
-the gathered columns follow from it without reading a row again. There are two classes:
+For regression the triple ΦᵀΦ, Φᵀt, tᵀt is sufficient. The posterior, the evidence and the residual of any subset of
+the columns follow from the triple without reading a row again. There are two classes:
 
 ``GramBlock``
-    Contribution of P new columns to M kept ones: Φ_keptᵀΦ_new, Φ_newᵀΦ_new, Φ_newᵀt. Additive over rows; the statistic
+    Φ_keptᵀΦ_new, Φ_newᵀΦ_new and Φ_newᵀt of P new columns that join M kept columns. Additive over rows; the statistic
     of a *gram* pass.
 ``GramStatistics``
-    All of ΦᵀΦ, Φᵀt, tᵀt of M columns. ``extend`` joins a block to it, ``take`` keeps a subset of columns.
+    ΦᵀΦ, Φᵀt and tᵀt of M columns. ``extend`` adds the columns of a block, ``take`` keeps a subset of the columns.
 
-Rows may carry precision weights w_n, which enter as Φᵀdiag(w)Φ and so on; targets are (N, T).
+Rows may have precision weights w_n, as in Φᵀdiag(w)Φ. Targets are (N, T).
 
-**Residual target.** tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancels if the noise is tiny. Statistics may therefore refer to the
-*residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; all further computations
-use δ = μ − m, which is small, and nothing cancels. The offset is zero unless a posterior reports cancellation.
+**Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
+the *residual* target r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass. All further
+computations use δ = μ − m, which is small, so that no terms cancel. The offset is zero unless a posterior reports
+cancellation.
 
-**Identity.** Columns have labels and the ``basis``, a hash of kernel parameters and scaling. ``extend`` refuses
-statistics of another basis. A label ≥ 0 identifies the centre (its row number), a label below zero a *leading* column,
-which comes first and is not a candidate row: the bias has ``BIAS``.
+**Identity.** Columns are identified by labels and by the ``basis``, a hash of kernel parameters and scaling. ``extend``
+refuses statistics of another basis. A label ≥ 0 is the row number of the centre. A label below zero is a *leading*
+column, which is not centred at a row; leading columns come first, and the bias has the label ``BIAS``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class GramBlock:
-    """The new rows and columns of a Gram matrix when P columns join M kept ones, over some rows.
+    """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr; ``sum_squares``
-    (T,) the diagonal of rᵀWr; ``n`` counts rows of non-zero weight and ``log_weight`` is Σ log w_n over them.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) is Φ_newᵀWΦ_new, ``projection`` (P, T) is Φ_newᵀWr, and
+    ``sum_squares`` (T,) is the diagonal of rᵀWr. ``n`` is the number of rows with non-zero weight, and ``log_weight``
+    is the sum of log w_n over these rows.
     """
 
     cross: Float
@@ -54,7 +56,7 @@ class GramBlock:
 
     @classmethod
     def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> GramBlock:
-        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
+        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
         n, log_weight = len(new), 0.0
         if weights is not None:
             present = weights > 0
@@ -74,7 +76,7 @@ class GramBlock:
         )
 
     def accumulate(self, other: GramBlock) -> GramBlock:
-        """``self + other`` in the arrays of ``self``, to which no other reference may exist."""
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n, log_weight=self.log_weight + other.log_weight)
@@ -85,7 +87,7 @@ class GramBlock:
 
 @dataclass(frozen=True)
 class CrossBlock:
-    """A ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new: enough for s and q of P columns on trial."""
+    """A ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new, from which s and q of P columns follow."""
 
     cross: Float
     diagonal: Float
@@ -94,7 +96,7 @@ class CrossBlock:
 
     @classmethod
     def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> CrossBlock:
-        """Statistic of design blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
+        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
         n = len(new)
         if weights is not None:
             n = int((weights > 0).sum())
@@ -111,7 +113,7 @@ class CrossBlock:
         )
 
     def accumulate(self, other: CrossBlock) -> CrossBlock:
-        """``self + other`` in the arrays of ``self``, to which no other reference may exist."""
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         return replace(self, n=self.n + other.n)
@@ -124,8 +126,8 @@ class CrossBlock:
 class GramStatistics:
     """Sufficient statistics of M labelled columns over n rows.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) ΦᵀWr and ``sum_squares`` (T,) the diagonal of rᵀWr, where
-    r = t − Φ·offset and ``offset`` is (M, T); ``labels`` (M,) int64 name the columns.
+    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) is ΦᵀWr and ``sum_squares`` (T,) is the diagonal of rᵀWr, where
+    r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the columns.
     """
 
     basis: str
@@ -139,18 +141,18 @@ class GramStatistics:
 
     @classmethod
     def empty(cls, basis: str, n_targets: int = 1) -> GramStatistics:
-        """Statistics of no columns, to be extended by the first block."""
+        """Return statistics of zero columns, to be extended by the first block."""
         none = np.zeros((0, n_targets))
         return cls(basis, np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
 
     @property
     def n_columns(self) -> int:
-        """M, the number of columns."""
+        """The number M of columns."""
         return len(self.labels)
 
     @property
     def n_targets(self) -> int:
-        """T, the number of targets."""
+        """The number T of targets."""
         return len(self.sum_squares)
 
     @property
@@ -159,22 +161,21 @@ class GramStatistics:
         return np.ascontiguousarray(np.diagonal(self.gram))
 
     def row(self, column: int, likely: tuple[Int, Float] | None = None) -> Float:
-        """The row of ΦᵀWΦ of the column at this position (M,); ``likely`` is ignored (see ``OnDemand.row``)."""
+        """Return the row of ΦᵀWΦ at this position (M,); ``likely`` is ignored (see ``OnDemand.row``)."""
         found: Float = self.gram[column]
         return found
 
     def target(self, number: int) -> GramStatistics:
-        """The statistics of a single target; the Gram matrix is shared."""
+        """Return the statistics of a single target, with the same Gram matrix."""
         one = slice(number, number + 1)
         return replace(
             self, projection=self.projection[:, one], sum_squares=self.sum_squares[one], offset=self.offset[:, one]
         )
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
-        """Join P new columns with these labels. The block must be computed for these statistics' columns and offset.
+        """Add P new columns with these labels. The block must refer to the columns and the offset of ``self``.
 
-        Raises ``ValueError`` if the block has another basis, other columns or other rows, since statistics that do not
-        belong together must never be joined.
+        Raises ``ValueError`` if the block has another basis, other columns or other rows.
         """
         kept, new = block.cross.shape
         if basis != self.basis:
@@ -203,7 +204,7 @@ class GramStatistics:
         )
 
     def merge(self, other: GramStatistics) -> GramStatistics:
-        """Statistics of the rows of both, for the same columns; ``other`` is converted to this offset.
+        """Return the sum of two statistics of different rows and equal columns; ``other`` is converted to this offset.
 
         Raises ``ValueError`` if the columns differ.
         """
@@ -220,9 +221,9 @@ class GramStatistics:
         )
 
     def residual(self, delta: Float) -> tuple[float, float]:
-        """‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its rounding error.
+        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of the rounding error.
 
-        It is at least that bound. The argument is δ, since μ − offset would lose digits.
+        The residual is at least the bound. The argument is δ, since μ − offset would lose digits.
         """
         projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
         explained = float(delta @ (2 * projection - self.gram @ delta))
@@ -231,7 +232,7 @@ class GramStatistics:
         return max(sum_squares - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:
-        """Keep the columns at these positions, in this order. The offset of a dropped column returns to the target."""
+        """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
         if len(columns) == self.n_columns and np.array_equal(columns, np.arange(self.n_columns)):
             return self
         dropped = self.offset.copy()
@@ -246,11 +247,11 @@ class GramStatistics:
         )
 
     def shift(self, change: Float) -> GramStatistics:
-        """Statistics of the residual target of ``offset + change``, by algebra (M, T); subject to cancellation."""
+        """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""
         moved = self.gram @ change
         sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
         return replace(self, projection=self.projection - moved, sum_squares=sum_squares, offset=self.offset + change)
 
     def rebase(self, offset: Float, projection: Float, sum_squares: Float) -> GramStatistics:
-        """Replace the target by the residual of ``offset`` (M, T); projection and sum of squares are from a pass."""
+        """Replace the target by the residual of ``offset`` (M, T), with projection and sum of squares from a pass."""
         return replace(self, offset=offset, projection=projection, sum_squares=sum_squares)

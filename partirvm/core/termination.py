@@ -1,4 +1,4 @@
-"""Reasons for the end of a fit: an enumeration with advice."""
+"""The reasons for the end of a fit, as an enumeration with advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Termination(Enum):
 
     @property
     def advice(self) -> str:
-        """Meaning and recommended action, one sentence."""
+        """Sentence that states the meaning of the reason and the recommended action."""
         return _ADVICE[self]
 
 
@@ -31,7 +31,7 @@ _ADVICE = {
     Termination.CONVERGED: "The evidence no longer rises, not even with random candidates: nothing to do.",
     Termination.HALVED: "The vectors fell to the stop fraction of the candidates, as an intermediate fit should.",
     Termination.ITERATIONS: "The fit had not converged at its last iteration: raise tol, or check the kernel width.",
-    Termination.CANCELLED: "The residual lost its digits to cancellation: it has to be computed by a pass.",
+    Termination.CANCELLED: "The residual lost its digits to cancellation: a pass computes it again.",
     Termination.EXHAUSTED: "Every row has been a candidate: this kernel allows no better model.",
     Termination.VALIDATION: "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
     Termination.ROUNDS: "max_rounds was reached: more rounds may lower the error.",

@@ -1,9 +1,9 @@
-"""The tied RVM: one α for all kernel columns, one for the leading ones, and the gradient of its evidence in the design.
+"""The tied RVM, with one α for all kernel columns and one for all leading columns, and the gradient of its evidence.
 
-Without pruning, its evidence is a smooth function of the kernel's parameters, which are learned by maximising it. α and
-β follow MacKay's fixed point with sums over the tied columns in place of single ones (Tipping 2001, eqs. 16–18):
-γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM updates and
-the fixed α of ``core.priors``; it uses a fixed noise variance if one is given.
+Without pruning, the evidence is a smooth function of the kernel's parameters. Kernel learning maximises this function.
+α and β follow MacKay's fixed point with sums over the tied columns in place of single columns (Tipping 2001, eqs.
+16–18): γ_i = 1 − αΣ_ii, α ← Σγ_i / Σμ_i², β ← (N − Σγ)/‖t − Φμ‖². Kernel learning does not use the priors, the EM
+updates and the fixed α of ``core.priors``. If the noise variance is given, kernel learning uses it.
 
 **Slopes.** The evidence of Tipping's eq. 15, with W the weights of rows, is
 
@@ -14,8 +14,8 @@ dL = Σ_nm D_nm dΦ_nm with
 
     D = β W [ (t − Φμ)μᵀ − ΦΣ ],
 
-and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ, a sum over rows: a pass that weights any kernel's gradient by D. For several
-targets D is the sum over targets, each with its own t, μ, Σ and β.
+and ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ. This is a sum over rows, which a pass computes by weighting the gradient of
+the kernel with D. For several targets D is the sum over targets, each with separate t, μ, Σ and β.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALPHA_CEILING = 1e5
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, α of the leading ones (the bias), and the noise precision β ((T,) for several targets).
+    """α of all kernel columns, α of the leading columns, and the noise precision β, which is (T,) for several targets.
 
     β is 1 for classification.
     """
@@ -48,13 +48,13 @@ class Tied:
     beta: float | Float = 1.0
 
     def alphas(self, labels: Int) -> Float:
-        """α of the columns with these labels, (M,)."""
+        """Return α of the columns with these labels, (M,)."""
         return np.where(labels < 0, self.leading, self.alpha)
 
 
 @dataclass(frozen=True)
 class Held:
-    """α (M,) of each column, and β, fixed at the values of a fit."""
+    """α (M,) of each column and β, fixed at the values of an earlier fit."""
 
     alpha: Float
     beta: float | Float
@@ -62,16 +62,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Noise:
-    """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value.
+    """Constraints of β: the ``target_variance``, which defines the noise floor, or a ``fixed`` value of β.
 
-    For several targets all are (T,).
+    For several targets both are arrays (T,).
     """
 
     target_variance: float | Float
     fixed: float | Float | None = None
 
     def precision(self, statistics: GramStatistics, old: AnyPosterior) -> float | Float:
-        """MacKay's β, limited by the noise floor."""
+        """Return MacKay's β, limited by the noise floor."""
         if self.fixed is not None:
             return self.fixed
         floor = NOISE_FLOOR * np.atleast_1d(self.target_variance)
@@ -81,9 +81,9 @@ class Noise:
 
 
 def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) -> tuple[Tied, AnyPosterior]:
-    """Apply ``count`` updates of α and β on these statistics; returns them with the posterior.
+    """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
-    M³ flops each and per target, no pass. Raises ``NumericalError`` as ``posterior`` does.
+    An update takes M³ flops per target, and no pass. Raises ``NumericalError`` as ``posterior`` does.
     """
     labels, diagonal = statistics.labels, np.diagonal(statistics.gram)
     found = any_posterior(statistics, tied.alphas(labels), tied.beta)
@@ -98,7 +98,10 @@ def updates(statistics: GramStatistics, tied: Tied, count: int, noise: Noise) ->
 def retied(
     tied: Tied, labels: Int, determinedness: Float, square: Float, precision: Float, beta: float | Float
 ) -> Tied:
-    """α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading ones; γ, μ², data precisions are (M,) or (M, C)."""
+    """Update α ← Σγ_i/Σμ_i² over the kernel columns, and over the leading columns.
+
+    γ, μ² and the data precisions are (M,) or (M, C).
+    """
 
     def ratio(columns: NDArray[np.bool_], before: float) -> float:
         if not columns.any():
@@ -115,9 +118,9 @@ def retied(
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
-    """D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
+    """Return D (n, M), nats: the derivative of the evidence in each element of a block Φ (n, M) of the design.
 
-    ``target`` (n,), ``mean`` (M,) and ``covariance`` (M, M) are t, μ and Σ, ``weights`` (n,) those of rows.
+    ``target`` (n,), ``mean`` (M,) and ``covariance`` (M, M) are t, μ and Σ; ``weights`` (n,) are the row weights.
     """
     found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
     found *= -beta

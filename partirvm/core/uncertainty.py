@@ -1,29 +1,31 @@
-"""Uncertainty of α and β: wider predictive distributions by the delta method.
+"""Predictive distributions that include the uncertainty of α and β, by the delta method.
 
-α and β are point estimates that maximise the evidence. With θ = (log α_1 … log α_M, log β) approximately normal around
-the optimum, with covariance C, the mean μ(θ)ᵀφ of a prediction varies with θ, and its variance grows by φᵀJCJᵀφ,
-J = ∂μ/∂θ. In closed form, with A = diag(α),
+α and β are point estimates that maximise the evidence. Let θ = (log α_1 … log α_M, log β) be approximately normal
+around the optimum, with covariance C. The mean μ(θ)ᵀφ of a prediction varies with θ, so the predictive variance grows
+by φᵀJCJᵀφ with J = ∂μ/∂θ. In closed form, with A = diag(α),
 
     ∂μ/∂log α_j = −α_j μ_j Σ_:j,        ∂μ/∂log β = ΣAμ.
 
-So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is uncertain as well: Var(log σ²) = 2/ν is that
-of an estimate with ν degrees of freedom, so intervals use the quantiles of Student's t.
+So Σ grows by the matrix JCJᵀ, for all predictions. The noise variance is uncertain too. An estimate with ν degrees of
+freedom has Var(log σ²) = 2/ν, so intervals use the quantiles of Student's t with this ν.
 
-**C.** C is the inverse not of the negative Hessian of the evidence but of its expectation, Fisher's information
-½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ. For a single column the two agree at the optimum; but the Hessian
-is indefinite if an α is at its floor or not quite at its optimum, and the information never is. With S = A^½ΣA^½ and
-Γ = 1 − S, whose diagonal is γ, it depends only on Σ, α and the number of rows:
+**C.** C is the inverse of Fisher's information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ, which is the
+expectation of the negative Hessian of the evidence. The Hessian is indefinite if an α is at its floor or not exactly at
+the optimum. The information is never indefinite. For a single column, Hessian and information agree at the optimum.
+Let S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ. The elements of the information depend only on Σ, α and the number
+of rows:
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With M fully determined columns (Γ = 1) the last one is ½ (N − M), so that ν = N − M, as in linear regression.
+With M fully determined columns (Γ = 1) the last element is ½ (N − M), so that ν = N − M, as in linear regression.
 
-For a column that is hardly determined by the data, its α is hardly determined either, ½γ² ≈ 0. But μ is linear in log α
-only over a few units: at e^±3 × α a weight is either determined by the data alone, or zero. This is modelled by a
-normal prior of sd ``REACH`` around the optimum, on each element of θ.
+If the data hardly determine a weight, the information about its α is small too: ½γ² ≈ 0. But μ is linear in log α only
+over a few units, since at e^±3 × α a weight is either determined by the data alone, or zero. A normal prior with
+standard deviation ``REACH`` around the optimum, on each element of θ, models this.
 
-The uncertainty of the kernel's parameters is not included: their information would need passes over all rows, and a
-learned kernel maximises the tied evidence of a sample (``core.tied``), whose curvature differs from that of the fit.
+The uncertainty of the kernel's parameters is not included, since their information would need passes over all rows.
+Besides, a learned kernel maximises the tied evidence of a sample (``core.tied``), which has another curvature than the
+evidence of the fit.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ REACH = 3.0
 
 
 def information(alpha: Float, root: Float, n: int) -> Float:
-    """Fisher's information (M + 1, M + 1) of θ = (log α, log β) in n targets, without the prior.
+    """Return Fisher's information (M + 1, M + 1) of θ = (log α, log β) in n targets, without the prior.
 
-    ``alpha`` (M,), and ``root`` (M, M) of Σ, are those of a fit to all n rows.
+    ``alpha`` (M,) and ``root`` (M, M), a root of Σ, are from a fit to all n rows.
     """
     M = len(alpha)
     scaled = np.sqrt(alpha)[:, None] * root
@@ -64,10 +66,10 @@ def information(alpha: Float, root: Float, n: int) -> Float:
 def widened(
     alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool, known: Sequence[int] = ()
 ) -> tuple[Float, float]:
-    """A root (M, M) of Σ + JCJᵀ, and ν, of a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
+    """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    If β was given (``known_noise``) ν is infinite, otherwise at least one; ``known`` are columns whose α was given.
-    About 3 M³ flops.
+    ν is infinite if the user gave β (``known_noise``), and otherwise at least one. ``known`` are the columns whose α
+    the user gave. The cost is about 3 M³ flops.
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
@@ -89,7 +91,7 @@ def widened(
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
-    """Half width of the central interval at this level, in standard deviations, for Student's t or a normal.
+    """Return the half width of the central interval at this level, in standard deviations, for Student's t or normal.
 
     Raises ``UsageError`` unless the level lies between 0 and 1.
 

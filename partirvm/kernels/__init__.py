@@ -1,4 +1,4 @@
-"""Kernels and design matrices. Pure NumPy functions: coordinates in, blocks of the design matrix out."""
+"""Kernels and design matrices: pure NumPy functions that compute blocks of the design matrix from coordinates."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ KERNELS.update({kernel.name: kernel for kernel in (Sum, Product, OnColumns, Name
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel | Several:
-    """The kernel, or the several kernels, of this spec (``{"name": ..., parameters}``).
+    """Return the kernel, or the several kernels, of a spec (``{"name": ..., parameters}``).
 
     Raises ``UsageError`` for an unknown name.
     """

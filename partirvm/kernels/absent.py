@@ -1,4 +1,4 @@
-"""No kernel: rows offer no candidate basis functions, and the design has only its leading columns."""
+"""The placeholder for a fit without a kernel: there are no candidates, and the design has only its leading columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NoKernel(Fixed, Described):
-    """Placeholder for fits without a kernel; it has no values.
+    """Placeholder for fits without a kernel, which has no values.
 
     Examples
     --------
@@ -27,9 +27,9 @@ class NoKernel(Fixed, Described):
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        """Raises ``UsageError``: there are no centres."""
+        """Raise ``UsageError``, because there are no centres."""
         raise UsageError("there is no kernel, so it cannot be evaluated at centres")
 
     def diagonal(self, points: Float) -> Float:
-        """For no points, shape (0,)."""
+        """Return zeros, shape (n,). Without a kernel n is 0."""
         return np.zeros(len(points))

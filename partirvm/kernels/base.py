@@ -1,8 +1,8 @@
-"""The kernel interface: k(x, z), the gradient in its parameters, and its spec.
+"""The interface of a kernel k(x, z): its values, the gradient with respect to its parameters, and its spec.
 
-A kernel is a small frozen value. Its inputs are the model's coordinates (standardised if the fit standardises); it is
-independent of data, weights and files. ``spec`` and ``kernel_from_spec`` are inverse, and a spec is plain JSON, so that
-a model file contains no code.
+A kernel is a small frozen object. Its inputs are the model's coordinates (standardised if the fit standardises). A
+kernel does not depend on data, weights or files. ``spec`` and ``kernel_from_spec`` are inverse functions. A spec is
+plain JSON, so that a model file contains no code.
 
 Blocks are computed for a group of columns at a time, so that temporary arrays stay in the cache.
 """
@@ -21,10 +21,10 @@ from partirvm.errors import UsageError
 Float = NDArray[np.float64]
 
 GROUP = 16
-"""Columns that are computed together: a quarter of a MiB for 2,048 rows."""
+"""Number of columns that are computed together. For 2,048 rows the columns take 0.25 MiB."""
 
 PIECE_ROWS = 128
-"""Rows of one matrix product; divides ``PANEL_ROWS``. Larger products are not faster."""
+"""Number of rows of one matrix product, a divisor of ``PANEL_ROWS``. Larger products are not faster."""
 
 
 class PreparedKernel(Protocol):
@@ -33,14 +33,14 @@ class PreparedKernel(Protocol):
     def __call__(self, points: Float, out: Float, /) -> None:
         """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array.
 
-        Fastest if ``out`` is stored column by column.
+        The call is fastest if ``out`` is stored column by column.
         """
         ...
 
     def gradient(self, points: Float, values: Float, weights: Float, /) -> Float:
-        """Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
+        """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
 
-        ``values`` (n, m) are the output of a call for the same points; neither they nor ``weights`` (n, m) are changed.
+        ``values`` (n, m) is the output of a call for the same points. The arrays given are not changed.
         """
         ...
 
@@ -57,72 +57,73 @@ class Kernel(Protocol):
 
     @property
     def local(self) -> bool:
-        """True for a kernel that decreases with the distance."""
+        """True if the kernel decreases with the distance from its centre."""
         ...
 
     def prepare(self, centres: Float, /, origin: Float | None = None) -> PreparedKernel:
-        """Prepare for the centres (m, d), once for many blocks of points.
+        """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        ``origin`` (d,) is a point near the centres from which coordinates may be measured; if it is given, the bits of
-        a column must not depend on the other centres. Raises ``UsageError`` for another number of features than d.
+        ``origin`` (d,) is a point near the centres from which coordinates may be measured. If ``origin`` is given, the
+        bits of a column must not depend on the other centres. Raises ``UsageError`` if the kernel has parameters for
+        another number of features than d.
         """
         ...
 
     def diagonal(self, points: Float, /) -> Float:
-        """k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) of each point (n, d), shape (n,)."""
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Name and parameters as plain JSON. Raises ``UsageError`` for a kernel that exists only in this process."""
+        """Return name and parameters as plain JSON. Raises ``UsageError`` if the kernel exists only in this process."""
         ...
 
     def key(self) -> dict[str, Any]:
-        """The spec, or a substitute for it within this process: different kernels have different keys."""
+        """Return the spec, or a substitute valid only in this process. Different kernels have different keys."""
         ...
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], /) -> Self:
-        """The kernel of this spec. Raises ``UsageError`` for invalid parameters."""
+        """Return the kernel of a spec. Raises ``UsageError`` for invalid parameters."""
         ...
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the p parameters that can be learned, all ≥ 0; empty if there are none."""
+        """Names of the p learnable parameters, which are all ≥ 0; empty if there are none."""
         ...
 
     @property
     def logs(self) -> Float:
-        """Natural logarithms of the parameters, (p,); −∞ for a parameter that is 0, which stays 0."""
+        """Natural logarithms of the learnable parameters, (p,). A parameter of 0 has −∞ and stays 0."""
         ...
 
     def with_logs(self, logs: Float, /) -> Self:
-        """The kernel whose parameters have these logarithms (p,)."""
+        """Return the kernel whose learnable parameters have the given logarithms (p,)."""
         ...
 
     def relevances(self, n_features: int, /) -> Float | None:
-        """Relevance of each feature (n_features,): its gamma; None for a kernel without gamma."""
+        """Return the gamma of each feature (n_features,) as its relevance, or None for a kernel without gamma."""
         ...
 
     def per_feature(self, n_features: int, /) -> Self:
-        """The same kernel with one gamma per feature instead of one for all."""
+        """Return the kernel with one gamma per feature instead of one gamma for all features."""
         ...
 
     def rescaled(self, factor: float, /) -> Self:
-        """The kernel with every gamma multiplied by a factor."""
+        """Return the kernel with every gamma multiplied by a factor."""
         ...
 
 
 class Described:
-    """``spec``, ``key`` and ``from_spec`` of a frozen dataclass, from its name and its fields."""
+    """Base of kernels that are frozen dataclasses: derives ``spec``, ``key`` and ``from_spec`` from name and fields."""
 
     name: ClassVar[str]
 
     def spec(self) -> dict[str, Any]:
-        """Plain JSON: ``{"name": ..., field: value, ...}``."""
+        """Return plain JSON: ``{"name": ..., field: value, ...}``."""
         return self._described(lambda kernel: kernel.spec())
 
     def key(self) -> dict[str, Any]:
-        """The spec, with keys instead of specs for parts that have no spec."""
+        """Return the spec, in which the component kernels are given by their keys."""
         return self._described(lambda kernel: kernel.key())
 
     def _described(self, of: Callable[[Kernel], dict[str, Any]]) -> dict[str, Any]:
@@ -131,23 +132,23 @@ class Described:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Self:
-        """The kernel of this spec. Raises ``UsageError`` for invalid fields or values."""
+        """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
         known = fields(cls)  # type: ignore[arg-type]
         values = {name: value for name, value in spec.items() if name != "name"}
         needed = [field.name for field in known if field.default is MISSING]
         for name in (*values, *needed):
             if name not in values or name not in {field.name for field in known}:
                 what = "lacks" if name not in values else "has"
-                names = ", ".join(field.name for field in known) or "nothing but its name"
-                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; it takes {names}")
+                names = ", ".join(field.name for field in known) or "only the name"
+                raise UsageError(f"the spec of the {cls.name} kernel {what} {name!r}; its fields: {names}")
         return cls(**values)
 
     def per_feature(self, n_features: int) -> Self:
-        """The kernel itself, since it has no gamma."""
+        """Return the kernel unchanged, since it has no gamma."""
         return self
 
     def rescaled(self, factor: float) -> Self:
-        """The kernel itself, since it has no gamma."""
+        """Return the kernel unchanged, since it has no gamma."""
         return self
 
 
@@ -158,61 +159,62 @@ def _plain(value: Any, of: Callable[[Kernel], dict[str, Any]]) -> Any:
 
 
 class Fixed:
-    """A kernel without learnable parameters."""
+    """Base of kernels without learnable parameters."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: no parameter can be learned."""
         return ()
 
     @property
     def logs(self) -> Float:
-        """Empty, shape (0,)."""
+        """Empty array, shape (0,)."""
         return np.zeros(0)
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernel itself."""
+        """Return the kernel unchanged, since no parameter can be learned."""
         return self
 
     def relevances(self, n_features: int) -> Float | None:
-        """None: there is no gamma."""
+        """Return None, since there is no gamma."""
         return None
 
 
 class FixedGradient:
-    """The gradient of a prepared kernel without learnable parameters."""
+    """Base of prepared kernels without learnable parameters: their gradient is empty."""
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Shape (0,)."""
+        """Return an empty array, shape (0,)."""
         return np.zeros(0)
 
 
 @dataclass(frozen=True)
 class Products:
-    """Products of points with m centres, in groups of columns and pieces of rows.
+    """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
 
-    Every product has the same shape, padded with zeros: BLAS selects its algorithm, and with it the last bits, by the
-    shape of the whole product, and its AVX-512 kernels round the last rows of an odd number of rows differently. In
-    products of one even shape the bits of an element depend only on its point and its centre.
+    Smaller products are padded with zeros, so that all products have one even shape. Then the bits of an element depend
+    only on its point and its centre. The last bits would depend on the shape for two reasons. BLAS selects its
+    algorithm by the shape of the whole product, and the AVX-512 kernels of BLAS round the last rows of an odd number of
+    rows differently.
     """
 
     right: Float
 
     @property
     def size(self) -> int:
-        """Columns of a group."""
+        """Number of columns of a group."""
         return int(self.right.shape[1])
 
     @classmethod
     def of(cls, rows: Float, group: int = GROUP) -> Products:
-        """Products with these centres (m, k)."""
+        """Return the products with the centres ``rows`` (m, k)."""
         m, k = rows.shape
         right = np.zeros((-(-m // group), group, k))
         right.reshape(-1, k)[:m] = rows
         return cls(right)
 
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
-        """Write ``left`` (n, k) times the centres into ``out`` (n, m); ``finish`` changes each group (g, n)."""
+        """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each group (g, n)."""
 
         def write(some: slice, work: Float) -> None:
             if len(work) == self.size:
@@ -224,7 +226,7 @@ class Products:
         by_groups(out, write, self.size)
 
     def block(self, left: Float, some: slice) -> Float:
-        """``left`` (n, k) times a group of centres, (g, n)."""
+        """Return ``left`` (n, k) times a group of centres, (g, n)."""
         product = np.empty((self.size, len(left)))
         self._multiply(left, some, product)
         return product[: some.stop - some.start]
@@ -244,7 +246,9 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """The points (n, d) padded to a multiple of rows by repeating the last: a user's function may be a product, too.
+    """Pad the points (n, d) to a multiple of rows by repeating the last point.
+
+    A function given by the user may contain matrix products, whose last bits depend on the number of rows.
 
     >>> padded(np.array([[1.0], [2.0]]), 3).ravel().tolist()
     [1.0, 2.0, 2.0]
@@ -254,10 +258,10 @@ def padded(points: Float, multiple: int) -> Float:
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); place (g, n) takes columns as rows.
+    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); each row of place (g, n) is a column.
 
-    The place is a view of ``out`` if that is stored column by column; otherwise it is copied into ``out``, so that bits
-    do not depend on the layout.
+    If ``out`` is stored column by column, the place is a view of ``out``. Otherwise the place is a new array that is
+    copied into ``out``. So the bits do not depend on the layout.
     """
     columns = out.T
     direct = columns.strides[1] == columns.itemsize
@@ -269,5 +273,5 @@ def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROU
 
 
 def runs(m: int, size: int = GROUP) -> list[slice]:
-    """Slices of m columns in groups."""
+    """Return slices that cut m columns into groups of ``size`` columns."""
     return [slice(start, min(start + size, m)) for start in range(0, m, size)]

@@ -1,10 +1,11 @@
 """Explicit basis functions: B columns φ_b(x) that do not depend on the rows, with or without kernel columns.
 
-A basis is a small frozen value like a kernel: its inputs are the model's coordinates (standardised if the fit
-standardises), and it is independent of data and files. ``spec`` and ``basis_from_spec`` are inverse, a spec is plain
-JSON. Basis functions are *leading* columns of a design, like the bias: function b has the label −2 − b (``label_of``).
+A basis is a small frozen object like a kernel. Its inputs are the model's coordinates (standardised if the fit
+standardises). A basis does not depend on data or files. ``spec`` and ``basis_from_spec`` are inverse functions, and a
+spec is plain JSON. Basis functions are *leading* columns of a design, like the bias. Function b has the label −2 − b
+(``label_of``).
 
-Each function must be a pure function of a single row: it is called for blocks of rows of any composition.
+Each value must depend only on its own row, because the functions are called for arbitrary blocks of rows.
 """
 
 from __future__ import annotations
@@ -29,35 +30,35 @@ BIAS_NAME = "bias"
 
 @runtime_checkable
 class Basis(Protocol):
-    """B basis functions."""
+    """Interface of a set of B basis functions."""
 
     name: ClassVar[str]
 
     @property
     def size(self) -> int:
-        """B."""
+        """The number B of basis functions."""
         ...
 
     def __call__(self, points: Float, /) -> Float:
-        """φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
+        """Return φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
         ...
 
     def names(self, features: Sequence[str], /) -> tuple[str, ...]:
-        """A name for each function, (B,), given the names of the features; names need not be unique."""
+        """Return a name for each function, (B,), given the names of the features. Names need not be unique."""
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Plain JSON. Raises ``UsageError`` for a basis that exists only in this process."""
+        """Return plain JSON. Raises ``UsageError`` if the basis exists only in this process."""
         ...
 
     def key(self) -> dict[str, Any]:
-        """The spec, or a substitute for it within this process: different bases have different keys."""
+        """Return the spec, or a substitute that is valid only in this process. Different bases have different keys."""
         ...
 
 
 @dataclass(frozen=True)
 class LinearBasis:
-    """The d features themselves as basis functions.
+    """The basis whose functions are the d features.
 
     Examples
     --------
@@ -70,31 +71,32 @@ class LinearBasis:
 
     @property
     def size(self) -> int:
-        """d."""
+        """The number d of features."""
         return self.n_features
 
     def __call__(self, points: Float) -> Float:
-        """The points (n, d)."""
+        """Return the points (n, d) unchanged."""
         return points
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """The names of the features."""
+        """Return the names of the features."""
         return tuple(features)
 
     def spec(self) -> dict[str, Any]:
-        """Its name and d."""
+        """Return the name of the basis and the number d of features."""
         return {"name": self.name, "n_features": self.n_features}
 
     def key(self) -> dict[str, Any]:
-        """The spec."""
+        """Return the spec."""
         return self.spec()
 
 
 @dataclass(frozen=True)
 class NamedBasis:
-    """The B functions of ``"module:function"``, which takes points (n, d) and returns (n, B); imported at first use.
+    """The basis computed by ``"module:function"``, a function that maps points (n, d) to an array (n, B).
 
-    A model with this basis needs the module to predict. Loading a model imports nothing.
+    The function is imported at first use. A model with this basis can predict only where the module is installed.
+    Loading a model imports nothing.
 
     Examples
     --------
@@ -111,31 +113,31 @@ class NamedBasis:
 
     @property
     def size(self) -> int:
-        """B."""
+        """The number B of basis functions."""
         return self.n_functions
 
     def __call__(self, points: Float) -> Float:
-        """The values returned by the function, (n, B)."""
+        """Return the values of the function at points (n, d), shape (n, B)."""
         return _sized(named_function(self.function, "basis"), self.size, self.function, points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """The name of the function with the position."""
+        """Return the function's name with a position, such as ``sin[0]``, for each basis function."""
         return _numbered(self.function.rpartition(":")[2].rpartition(".")[2], self.size)
 
     def spec(self) -> dict[str, Any]:
-        """Its name, the function's name and B."""
+        """Return the name of the basis, the name of the function and the number B."""
         return {"name": self.name, "function": self.function, "n_functions": self.n_functions}
 
     def key(self) -> dict[str, Any]:
-        """The spec."""
+        """Return the spec."""
         return self.spec()
 
 
 @dataclass(frozen=True)
 class LocalBasis:
-    """The B functions of any callable, for fits in this process only: a job or a model file cannot store it.
+    """The basis computed by any callable, for fits in this process only: jobs and files cannot store the callable.
 
-    ``given`` are the names of the functions, (B,), if they have any.
+    ``given`` holds the names of the B functions, or None if they have no names.
     """
 
     function: Callable[[Any], Any]
@@ -145,53 +147,53 @@ class LocalBasis:
 
     @property
     def size(self) -> int:
-        """B."""
+        """The number B of basis functions."""
         return self.n_functions
 
     def __call__(self, points: Float) -> Float:
-        """The values returned by the function, (n, B)."""
+        """Return the values of the function at points (n, d), shape (n, B)."""
         return _sized(self.function, self.size, title_of(self.function), points)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """The given names, or the function's name with the position; ``f`` for a callable without name."""
+        """Return the given names, or the callable's name with a position; a callable without a name is called ``f``."""
         own = str(getattr(self.function, "__name__", "f"))
         return self.given or _numbered(own if own.isidentifier() else "f", self.size)
 
     def spec(self) -> dict[str, Any]:
-        """Raises ``UsageError``."""
+        """Raise ``UsageError``, since the callable exists only in this process."""
         raise UsageError(unportable(self.function))
 
     def key(self) -> dict[str, Any]:
-        """Its name and its address in memory."""
+        """Return the name of the basis, and the name and memory address of the callable."""
         return {"name": self.name, "function": f"{title_of(self.function)} at {id(self.function)}"}
 
 
 @dataclass(frozen=True)
 class Together:
-    """The functions of several bases, side by side."""
+    """The basis that joins the functions of several bases, in order."""
 
     parts: tuple[Basis, ...]
     name: ClassVar[str] = "together"
 
     @property
     def size(self) -> int:
-        """B, the sum over the parts."""
+        """The number B of basis functions, summed over the parts."""
         return sum(part.size for part in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """The values of all parts (n, B)."""
+        """Return the values of all parts (n, B)."""
         return np.hstack([part(points) for part in self.parts])
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """The names of all parts."""
+        """Return the names of the functions of all parts."""
         return tuple(name for part in self.parts for name in part.names(features))
 
     def spec(self) -> dict[str, Any]:
-        """Its name, and the specs of the parts."""
+        """Return the name of the basis and the specs of the parts."""
         return {"name": self.name, "parts": [part.spec() for part in self.parts]}
 
     def key(self) -> dict[str, Any]:
-        """Its name, and the keys of the parts."""
+        """Return the name of the basis and the keys of the parts."""
         return {"name": self.name, "parts": [part.key() for part in self.parts]}
 
 
@@ -200,7 +202,7 @@ BASES: tuple[type[Basis], ...] = (LinearBasis, NamedBasis, Together)
 
 
 def basis_from_spec(spec: dict[str, Any]) -> Basis:
-    """The basis of this spec. Raises ``UsageError`` for an unknown one."""
+    """Return the basis of a spec. Raises ``UsageError`` for an unknown name."""
     match spec:
         case {"name": LinearBasis.name, "n_features": count}:
             return LinearBasis(count)
@@ -212,7 +214,7 @@ def basis_from_spec(spec: dict[str, Any]) -> Basis:
 
 
 def label_of(function: Int) -> Int:
-    """Labels −2 − b of the columns of basis functions b; its own inverse.
+    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula returns b.
 
     >>> label_of(np.array([0, 5])).tolist(), label_of(np.array([-2, -7])).tolist()
     ([-2, -7], [0, 5])
@@ -221,7 +223,7 @@ def label_of(function: Int) -> Int:
 
 
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
-    """Label of each leading column by name: ``bias``, then the functions; repeated names get a number.
+    """Return a dict from name to label of the leading columns: ``bias``, then the functions; repeats get a number.
 
     >>> labels_by_name(Together((LinearBasis(2), LinearBasis(2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
@@ -237,7 +239,7 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
 
 
 def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Float:
-    """The values of a function at points (n, d), checked: finite numbers (n, B)."""
+    """Return the values (n, B) of a function at points (n, d), after a check that they are finite."""
     try:
         values = function(points)
         values = values.toarray() if hasattr(values, "toarray") else values  # some transformers return sparse matrices
@@ -256,7 +258,7 @@ def evaluated(function: Callable[[Any], Any], title: str, points: Float) -> Floa
 
 
 def _sized(function: Callable[[Any], Any], size: int, title: str, points: Float) -> Float:
-    """The (n, B) values of a function at points (n, d), independent of the other rows of the block."""
+    """Return the values (n, B) of a function at points (n, d), with bits independent of the size of the block."""
     found = evaluated(function, title, padded(points, PIECE_ROWS))[: len(points)]
     if found.shape[1] != size:
         raise UsageError(
@@ -271,7 +273,7 @@ def _numbered(name: str, size: int) -> tuple[str, ...]:
 
 
 def title_of(function: Any) -> str:
-    """Name of a callable in messages."""
+    """Return the name of a callable for messages."""
     owner = getattr(function, "__self__", None)
     if owner is not None and hasattr(owner, "transform"):
         return type(owner).__name__
@@ -279,7 +281,7 @@ def title_of(function: Any) -> str:
 
 
 def unportable(function: Any) -> str:
-    """The reason why a callable or a transformer cannot leave this process, with advice."""
+    """Return a message why a callable or a transformer cannot be stored, with advice."""
     transformer = hasattr(getattr(function, "__self__", function), "transform")
     what = "transformer" if transformer else "function"
     how = "write a function that computes the same" if transformer else "put it"

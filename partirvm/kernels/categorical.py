@@ -1,7 +1,7 @@
 """A kernel for categories: k(x, z) = exp(−Σ_j gamma_j [x_j ≠ z_j]).
 
-Codes are only compared for equality: a level that no centre has is equally far from all of them. Standardised codes are
-equal if the codes are.
+Codes are only compared for equality, so a level that no centre has differs equally from all centres. Two standardised
+codes are equal if and only if the codes are equal.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Categorical(Widths):
     Parameters
     ----------
     gamma : tuple of float
-        Decrease of log k for a different level in each column: one number for all, or one per column. Zero switches a
-        column off.
+        Decrease of log k for a different level in each column: one number for all columns, or one per column. A column
+        with gamma 0 is ignored.
 
     Examples
     --------
@@ -39,17 +39,17 @@ class Categorical(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedCategorical:
-        """Prepare for the centres (m, d); ``origin`` has no effect."""
+        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
         return PreparedCategorical(self, self.widths(centres.shape[1]), np.ascontiguousarray(centres.T))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) = 1 of each point (n, d), shape (n,)."""
+        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
         return np.ones(len(points))
 
 
 @dataclass(frozen=True)
 class PreparedCategorical:
-    """Evaluates one column of codes and one group of centres (d, m) at a time."""
+    """The kernel prepared for centres (d, m): one column of codes and one group of centres are evaluated at a time."""
 
     kernel: Categorical
     widths: Float
@@ -69,7 +69,7 @@ class PreparedCategorical:
         by_groups(out, write)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """∂k/∂ log gamma_j = −k gamma_j [x_j ≠ z_j], weighted and summed."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j [x_j ≠ z_j]."""
         X, other = np.ascontiguousarray(points.T), _flags(points)
         total = np.zeros(len(self.widths))
         for some in runs(self.centres.shape[1]):

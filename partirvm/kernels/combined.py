@@ -1,6 +1,6 @@
 """Weighted sums and products of kernels.
 
-They are computed for a group of columns at a time: first the values of all parts, then their combination.
+Blocks are computed for a group of columns at a time: first the values of all parts, then their sum or product.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from partirvm.kernels.widths import logs_of, values_of
 Float = NDArray[np.float64]
 
 SIZE = 64
-"""Columns whose parts are evaluated together: at least the group size of the parts."""
+"""Number of columns that are evaluated together; at least the group size of the component kernels."""
 
 
 @dataclass(frozen=True)
 class _Parts(Described):
-    """A kernel with component kernels ``parts``; their parameters are named ``parts[i].name``."""
+    """Base of kernels with component kernels ``parts``, whose parameters are named ``parts[i].name``."""
 
     parts: tuple[Kernel, ...]
 
@@ -45,46 +45,46 @@ class _Parts(Described):
 
     @property
     def logs(self) -> Float:
-        """The logarithms of all parts."""
+        """The logarithms of the parameters of all parts."""
         return np.concatenate([part.logs for part in self.parts])
 
     def with_logs(self, logs: Float) -> Self:
-        """Each part with its own logarithms."""
+        """Return the kernel whose parts have the given log parameters."""
         return replace(self, parts=with_own_logs(self.parts, logs))
 
     def per_feature(self, n_features: int) -> Self:
-        """Each part with one gamma per feature, if it has gamma."""
+        """Return the kernel whose parts have one gamma per feature; parts without gamma are unchanged."""
         return replace(self, parts=tuple(part.per_feature(n_features) for part in self.parts))
 
     def rescaled(self, factor: float) -> Self:
-        """Each part with every gamma multiplied by a factor."""
+        """Return the kernel with every gamma of every part multiplied by a factor."""
         return replace(self, parts=tuple(part.rescaled(factor) for part in self.parts))
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedParts:
-        """Prepare for the centres (m, d), one group at a time."""
+        """Prepare the parts for the centres (m, d), one group of centres at a time."""
         m = len(centres)
         chunks = [centres[some] for some in runs(m, SIZE)] or [centres]  # checks d even if there are no centres
         return PreparedParts(self, [[part.prepare(chunk, origin) for part in self.parts] for chunk in chunks], m)
 
     def join(self, values: Sequence[Float], work: Float) -> None:
-        """Write k to ``work`` (g, n), from the values of the parts, which may be overwritten."""
+        """Compute k from the values of the parts and write it to ``work`` (g, n); the values may be overwritten."""
         raise NotImplementedError
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """weights ∘ ∂k/∂k_i for each part i, and the gradient in the kernel's own log parameters."""
+        """Return weights ∘ ∂k/∂k_i for each part i, and the gradient in the kernel's own log parameters."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Sum(_Parts):
-    """k = Σ_i weights[i]·k_i.
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i.
 
     Parameters
     ----------
     parts : tuple of kernels
     weights : tuple of float
-        One number ≥ 0 per part, at least one of them positive; default: 1 each. They are learned as ``weights[i]``, and
-        precede the parameters of the parts.
+        One number ≥ 0 per part, at least one of them positive; default: 1 each. The weights are learned as
+        ``weights[i]``, and precede the parameters of the parts.
 
     Examples
     --------
@@ -115,33 +115,33 @@ class Sum(_Parts):
 
     @property
     def logs(self) -> Float:
-        """Logarithms of the weights, then of the parts' parameters."""
+        """The logarithms of the weights, then of the parts' parameters."""
         return np.concatenate([logs_of(self.weights), super().logs])
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernel with these log weights and parts."""
+        """Return the kernel with the given log weights and log parameters of the parts."""
         count = len(self.weights)
         return replace(super().with_logs(logs[count:]), weights=values_of(logs[:count], count))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) of each point (n, d), shape (n,)."""
         return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
 
     def relevances(self, n_features: int) -> Float | None:
-        """Weighted sum of the parts' gamma; None if a part has no gamma."""
+        """Return the weighted sum of the parts' gamma, or None if a part has no gamma."""
         found = [part.relevances(n_features) for part in self.parts]
         weighted = [weight * own for weight, own in zip(self.weights, found, strict=True) if own is not None]
         return np.sum(weighted, axis=0) if len(weighted) == len(found) else None
 
     def join(self, values: Sequence[Float], work: Float) -> None:
-        """Σ_i weights[i]·values[i]."""
+        """Write Σ_i weights[i]·values[i] to ``work``."""
         np.multiply(values[0], self.weights[0], out=work)
         for weight, own in zip(self.weights[1:], values[1:], strict=True):
             own *= weight
             work += own
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """∂k/∂k_i = weights[i], and ∂k/∂ log weights[i] = weights[i]·k_i."""
+        """Apply ∂k/∂k_i = weights[i] and ∂k/∂ log weights[i] = weights[i]·k_i."""
         own = [
             np.array([weight * np.einsum("mn,mn->", weights, part)])
             for weight, part in zip(self.weights, values, strict=True)
@@ -151,7 +151,7 @@ class Sum(_Parts):
 
 @dataclass(frozen=True)
 class Product(_Parts):
-    """k = Π_i k_i.
+    """Product of kernels, k = Π_i k_i.
 
     Examples
     --------
@@ -164,22 +164,22 @@ class Product(_Parts):
     name = "product"
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) of each point (n, d), shape (n,)."""
         return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
 
     def relevances(self, n_features: int) -> Float | None:
-        """Sum of the parts' gamma; None if a part has no gamma."""
+        """Return the sum of the parts' gamma, or None if a part has no gamma."""
         found = [own for part in self.parts if (own := part.relevances(n_features)) is not None]
         return np.sum(found, axis=0) if len(found) == len(self.parts) else None
 
     def join(self, values: Sequence[Float], work: Float) -> None:
-        """Π_i values[i]."""
+        """Write Π_i values[i] to ``work``."""
         work[...] = values[0]
         for own in values[1:]:
             work *= own
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """∂k/∂k_i is the product of the other parts; a quotient k/k_i would fail where k_i is 0."""
+        """Compute ∂k/∂k_i as the product of the other parts; the quotient k/k_i would fail for k_i = 0."""
         found = []
         for i in range(len(values)):
             slope = weights.copy()
@@ -207,7 +207,7 @@ class PreparedParts:
         by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """By the chain rule, from the values of the parts, which are evaluated again."""
+        """Return the gradient by the chain rule; the parts are evaluated again."""
         total, places = np.zeros(len(self.kernel.logs)), self._places(points)
         for some in runs(self.n_centres, SIZE):
             parts = self.prepared[some.start // SIZE]
@@ -224,7 +224,7 @@ class PreparedParts:
 
 
 def _values(parts: Sequence[PreparedKernel], points: Float, values: Float) -> list[Float]:
-    """The values of each part for a group of columns, written to ``values`` (parts, g, n)."""
+    """Evaluate each part for a group of columns and write the values to ``values`` (parts, g, n)."""
     for part, own in zip(parts, values, strict=True):
         part(points, own.T)
     return list(values)

@@ -1,10 +1,10 @@
-"""The design matrix Φ (N, M), defined by its centres and never held as a whole.
+"""The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
 Kernel column m is k(·, centre m). The *leading* columns come first: the constant 1 for the bias, and explicit basis
-functions (``kernels.bases``); without a kernel (``NoKernel``) there are no others. With K kernels each row offers one
-basis function per kernel, and the label ``row · K + kernel`` identifies both; with one kernel labels are row numbers. A
-``Design`` maps raw inputs to rows of Φ: it standardises them as the fit does, then evaluates basis functions and
-kernel. Its ``basis`` hash identifies everything except the centres.
+functions (``kernels.bases``). Without a kernel (``NoKernel``) there are only leading columns. With K kernels each row
+gives one basis function per kernel, with the label ``row · K + kernel``. With one kernel, labels are row numbers. A
+``Design`` maps raw inputs to rows of Φ. It standardises the inputs as the fit does, then evaluates basis functions and
+kernels. The hash ``Design.basis`` identifies everything except the centres.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 NONE = np.zeros(0, np.int64)
-"""Empty array: no positions of centres, or no labels of leading columns."""
+"""Empty integer array, used for no centres or no leading columns."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """M columns: the leading ones (``bias`` if present, and some ``functions``), then one kernel column per centre.
+    """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
 
-    ``centres`` (m, d) are rows of the data in raw units; ``labels`` (m,) int64 identify the row, and the kernel if
-    there are several. ``origin`` (d,), a point in the kernel's coordinates, makes the bits of a column independent of
-    the other columns; without it each design uses the origin with the smallest rounding errors. ``functions`` are the
-    B explicit basis functions, and ``active`` the numbers of those that are columns here, increasing.
+    ``centres`` (m, d) are rows of the data in raw units. ``labels`` (m,) int64 identify the row, and the kernel if
+    there are several. ``origin`` (d,) is a point in the kernel's coordinates that makes the bits of a column
+    independent of the other columns. If ``origin`` is None, each design uses the origin with the smallest rounding
+    errors. ``functions`` are the B explicit basis functions. ``active`` holds the numbers, increasing, of the basis
+    functions that are columns of this design.
     """
 
     kernel: Kernel | Several
@@ -51,7 +52,7 @@ class Design:
 
     @property
     def n_columns(self) -> int:
-        """M, including the leading columns."""
+        """The number M of columns, including the leading columns."""
         return self.n_leading + len(self.centres)
 
     @property
@@ -83,7 +84,7 @@ class Design:
 
     @cached_property
     def basis(self) -> str:
-        """Hash of kernel, basis functions and input scaling: columns of equal basis and label are equal functions."""
+        """Hash of kernel, basis functions and input scaling. Columns with equal hash and label are equal functions."""
         shift, scale = self.scaling.x_shift, self.scaling.x_scale
         facts = [self.kernel.key(), shift.tolist(), scale.tolist()]
         facts += [] if self.functions is None else [self.functions.key()]
@@ -92,7 +93,7 @@ class Design:
 
     @cached_property
     def identity(self) -> str:
-        """Hash of the basis and the origin: with an origin, columns of equal identity and label have equal bits."""
+        """Hash of the basis and the origin. With an origin, columns of equal identity and label have equal bits."""
         origin = b"" if self.origin is None else self.origin.tobytes()
         return hashlib.blake2b(self.basis.encode() + origin, digest_size=8).hexdigest()
 
@@ -104,14 +105,14 @@ class Design:
         return self.kernel.prepare(centres) if self.origin is None else self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
-        """Peak value k(z, z) of each kernel column, (m,)."""
+        """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
             return self.kernel.peaks(centres, self.which)
         return self.kernel.diagonal(centres)
 
     def block(self, X: Float, out: Float | None = None) -> Float:
-        """Φ at raw inputs X (n, d): an array (n, M) stored column by column, or ``out`` if that is given."""
+        """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by column."""
         block = np.empty((self.n_columns, len(X))).T if out is None else out
         self.lead(X, block)
         if len(self.centres):
@@ -119,7 +120,7 @@ class Design:
         return block
 
     def lead(self, X: Float, out: Float) -> None:
-        """Write only the leading columns, at raw inputs X (n, d), to their columns of ``out`` (n, M)."""
+        """Write the leading columns at raw inputs X (n, d) to the first columns of ``out`` (n, M)."""
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
@@ -128,24 +129,24 @@ class Design:
             out[:, int(self.bias) : self.n_leading] = values if whole else values[:, self.active]
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter of the kernel, (p,), at raw inputs X (n, d) with their block (n, M).
+        """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p of the kernel, shape (p,).
 
-        Fastest if arrays are stored column by column.
+        ``block`` (n, M) is Φ at the raw inputs X (n, d). The method is fastest if arrays are stored column by column.
         """
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def take(self, centres: Int, *, leading: Int | None = None) -> Design:
-        """The design with a subset of the centres, by position; the leading columns are kept unless given, by label."""
+        """Return the design with the centres at these positions and the leading columns of these labels, or all."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         return some if leading is None else some.led_by(leading)
 
     def led_by(self, leading: Int) -> Design:
-        """The design with the same centres and these leading columns, by label."""
+        """Return the design with the same centres and only the leading columns with these labels."""
         return replace(self, bias=bool((leading == BIAS).any()), active=np.sort(label_of(leading[leading < BIAS])))
 
     def join(self, other: Design) -> Design:
-        """The design with the centres of this one, then those of ``other``, and the leading columns of both."""
+        """Return the design with the centres of this design, then of ``other``, and the leading columns of both."""
         return replace(
             self,
             bias=self.bias or other.bias,
@@ -155,7 +156,10 @@ class Design:
         )
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
-        """The design whose centres are these rows, one column per kernel each: points (k, d), row numbers (k,)."""
+        """Return the design whose centres are rows with these points (k, d) and row numbers (k,).
+
+        Each centre has one column per kernel.
+        """
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE)

@@ -1,7 +1,8 @@
-"""Squared distances r² = Σ_j gamma_j (x_j − z_j)² of all pairs, as matrix products, and their gradient.
+"""Squared distances r² = Σ_j gamma_j (x_j − z_j)² of all pairs of points and centres, and their gradient.
 
-−r² = 2u·v − ‖v‖² − ‖u‖² with u = √gamma ∘ (x − origin), v = √gamma ∘ (z − origin): one product of coordinates extended
-by 1 and ‖u‖². Coordinates are measured from ``origin``, near the centres, so that inputs far from zero lose no digits.
+Let u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin). Then −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
+coordinates that are extended by 1 and ‖u‖². Coordinates are measured from ``origin``, a point near the centres, so
+that inputs far from zero lose no digits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from partirvm.kernels.base import GROUP, Products, runs
 Float = NDArray[np.float64]
 
 WIDE_GROUP, WIDE = 32, 100
-"""Centres per matrix product for ``WIDE`` features or more: larger products are faster there."""
+"""Number of centres per matrix product for ``WIDE`` features or more, for which larger products are faster."""
 
 
 @dataclass(frozen=True)
 class SquaredDistances:
-    """Squared distances to m centres; ``centres`` (m, d) are v, ``root`` (d,) is √gamma."""
+    """Squared distances to m centres. ``centres`` (m, d) holds the v of the centres, ``root`` (d,) is √gamma."""
 
     origin: Float
     root: Float
@@ -32,7 +33,7 @@ class SquaredDistances:
 
     @classmethod
     def of(cls, centres: Float, widths: Float, origin: Float | None) -> SquaredDistances:
-        """Distances to these centres (m, d), for gamma per feature (d,). The default origin is the centres' mean."""
+        """Return distances to centres (m, d), for gamma per feature (d,). The default origin is the centres' mean."""
         m, d = centres.shape
         root = np.sqrt(widths)
         if origin is None:
@@ -45,11 +46,11 @@ class SquaredDistances:
         return cls(origin, root, V, Products.of(rows, WIDE_GROUP if d >= WIDE else GROUP))
 
     def fill(self, points: Float, out: Float, finish: Callable[[Float], Any]) -> None:
-        """Write −r² into ``out`` (n, m), ≤ 0 up to rounding; ``finish`` changes each group (g, n) in place."""
+        """Write −r² (≤ 0 up to rounding) into ``out`` (n, m), and apply ``finish`` to each group (g, n) in place."""
         self.products.fill(self.widened(points), out, finish)
 
     def widened(self, points: Float) -> Float:
-        """Points (n, d) extended for the products, (n, d + 2)."""
+        """Return the points (n, d) extended by 1 and ‖u‖², (n, d + 2)."""
         n, d = points.shape
         left = np.empty((n, d + 2))
         U = np.multiply(points - self.origin, self.root, out=left[:, :d])
@@ -58,9 +59,10 @@ class SquaredDistances:
         return left
 
     def gradient(self, points: Float, slopes: Callable[[slice], Float]) -> Float:
-        """Σ_nm S_nm ∂r²_nm/∂ log gamma_j = Σ_nm S_nm (u_nj − v_mj)², shape (d,).
+        """Return Σ_nm S_nm ∂r²_nm/∂ log gamma_j = Σ_nm S_nm (u_nj − v_mj)², shape (d,).
 
-        ``slopes`` returns columns of S by position, (g, n) each; one product with [u, u∘u, 1] per group.
+        ``slopes`` returns the columns of S for a group of centres, (g, n). Each group takes one matrix product with
+        [u, u∘u, 1].
         """
         n, d = points.shape
         left = np.empty((n, 2 * d + 1))

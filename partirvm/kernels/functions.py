@@ -1,8 +1,9 @@
-"""Kernels defined by a Python function: a named one, which files and clusters can use, or any callable of this process.
+"""Kernels defined by a Python function: ``NamedFunction`` for files and clusters, ``LocalFunction`` for this process.
 
-``function(X, Z)`` takes points (n, d) and centres (m, d), in the model's coordinates, and returns the array k(x, z)
-(n, m). It must be a pure function of each pair, and not change its arguments. It is called for ``GROUP`` centres at a
-time, the last group padded, so that a column does not depend on the other columns.
+``function(X, Z)`` takes points (n, d) and centres (m, d) in the model's coordinates. It returns the array k(x, z)
+(n, m). Each element must depend only on its point and its centre, and the arguments must not be changed. The function
+is called for ``GROUP`` centres at a time, and the last group is padded. So a column does not depend on the other
+columns.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class _Computed(Fixed, Described):
-    """Base of both kinds. Only values of the function are available, so it has no learnable parameters."""
+    """Base of kernels defined by a function. Such a kernel has no learnable parameters, since no gradient is known."""
 
     local: ClassVar[bool] = False
 
     def callable(self) -> Function:
-        """The function."""
+        """Return the function."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """Name of the function in messages."""
+        """Return the name of the function for messages."""
         raise NotImplementedError
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedFunction:
-        """Prepare for the centres (m, d). Raises ``UsageError`` if there is no such function."""
+        """Prepare the kernel for the centres (m, d). Raises ``UsageError`` if the function cannot be imported."""
         return PreparedFunction(self.callable(), self.title(), centres)
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,): the diagonals of small square blocks."""
+        """Return k(x, x) of each point (n, d), shape (n,), from the diagonals of small square blocks."""
         function, found = self.callable(), np.empty(len(points))
         for some in runs(len(points)):
             found[some] = np.diagonal(_evaluated(function, self.title(), points[some], points[some]))
@@ -52,9 +53,9 @@ class _Computed(Fixed, Described):
 
 @dataclass(frozen=True)
 class NamedFunction(_Computed):
-    """The function ``"module:function"``, imported at first use, here and on every worker.
+    """Kernel computed by the function ``"module:function"``, which every process imports at first use.
 
-    A model with this kernel needs the module to predict. Loading a model imports nothing.
+    A model with this kernel can predict only where the module is installed. Loading a model imports nothing.
 
     Examples
     --------
@@ -72,17 +73,17 @@ class NamedFunction(_Computed):
         require_path(self.function, "kernel", "sklearn.metrics.pairwise:laplacian_kernel")
 
     def callable(self) -> Function:
-        """Import the function. Raises ``UsageError``, which states what is missing."""
+        """Import the function. Raises ``UsageError`` with the name of a missing module or function."""
         return named_function(self.function, "kernel")
 
     def title(self) -> str:
-        """Module and name."""
+        """Return the name in the form "module:function"."""
         return self.function
 
 
 @dataclass(frozen=True)
 class LocalFunction(_Computed):
-    """Any callable, for fits in this process only: it has no spec, so a job or a model file cannot store it.
+    """Kernel computed by any callable, for fits in this process only: a job or a model file cannot store the callable.
 
     Examples
     --------
@@ -99,27 +100,27 @@ class LocalFunction(_Computed):
             raise UsageError(f"the kernel is {self.function!r}, which is not callable")
 
     def callable(self) -> Function:
-        """The callable itself."""
+        """Return the callable."""
         return self.function
 
     def title(self) -> str:
-        """Its name."""
+        """Return the callable's name."""
         return str(getattr(self.function, "__qualname__", repr(self.function)))
 
     def spec(self) -> dict[str, Any]:
-        """Raises ``UsageError``."""
+        """Raise ``UsageError``, since the callable exists only in this process."""
         raise UsageError(
             f"the kernel is the function {self.title()!r} of this process, which a job, a cluster or a model "
             "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"
         )
 
     def key(self) -> dict[str, Any]:
-        """Its name and its address in memory."""
+        """Return the kernel's name, and the name and memory address of the callable."""
         return {"name": self.name, "function": f"{self.title()} at {id(self.function)}"}
 
 
 def require_path(path: Any, what: str, such_as: str) -> None:
-    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` names its role."""
+    """Raise ``UsageError`` unless ``path`` has the form "module:function"; ``what`` is the role in messages."""
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise UsageError(
             f"the {what} is the function {path!r}: it must be named as 'module:function', such as {such_as!r}"
@@ -127,7 +128,7 @@ def require_path(path: Any, what: str, such_as: str) -> None:
 
 
 def functions_in(value: Any) -> Iterator[str]:
-    """All functions "module:function" that a kernel, a basis, or the spec of one, imports when it is evaluated.
+    """Yield the name "module:function" of each function that a kernel, a basis or a spec imports when it is evaluated.
 
     >>> list(functions_in({"name": "sum", "parts": [{"name": "function", "function": "mine:kernel"}], "weights": []}))
     ['mine:kernel']
@@ -146,7 +147,7 @@ def functions_in(value: Any) -> Iterator[str]:
 
 
 def require_no_code(value: Any, place: str) -> None:
-    """Raise ``UsageError`` if a kernel, a basis, or the spec of one, imports a function."""
+    """Raise ``UsageError`` if a kernel, a basis or a spec would import a function."""
     found = ", ".join(dict.fromkeys(functions_in(value)))
     if found:
         raise UsageError(
@@ -156,7 +157,7 @@ def require_no_code(value: Any, place: str) -> None:
 
 
 def named_function(path: str, what: str) -> Callable[..., Any]:
-    """Import the function ``"module:function"``. Raises ``UsageError``, which states what is missing."""
+    """Import the function ``"module:function"``. Raises ``UsageError`` if the module or the function is missing."""
     module, _, names = path.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -177,7 +178,7 @@ def named_function(path: str, what: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class PreparedFunction(FixedGradient):
-    """A function prepared for centres (m, d)."""
+    """A kernel function prepared for centres (m, d)."""
 
     function: Function
     title: str
@@ -196,15 +197,15 @@ class PreparedFunction(FixedGradient):
 
 
 def _evaluated(function: Function, title: str, points: Float, centres: Float) -> Float:
-    """The values returned by the function, checked: finite numbers (n, m)."""
+    """Return the values of the function (n, m), after a check of their shape and that they are finite."""
     shapes = f"points {points.shape} and centres {centres.shape}"
     try:
         values = np.asarray(function(points, centres), dtype=np.float64)
     except Exception as error:
         raise UsageError(f"kernel {title} failed for {shapes}: {type(error).__name__}: {error}") from error
-    wanted = (len(points), len(centres))
-    if values.shape != wanted:
-        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {wanted}")
+    expected = (len(points), len(centres))
+    if values.shape != expected:
+        raise UsageError(f"kernel {title} returned the shape {values.shape} for {shapes}: it must return {expected}")
     bad = values.size - int(np.isfinite(values).sum())
     if bad:
         raise UsageError(f"kernel {title} returned {bad:,} values of {values.size:,} that are NaN or infinite")

@@ -20,8 +20,8 @@ class Gaussian(Widths):
     Parameters
     ----------
     gamma : tuple of float
-        Width parameters, in 1/unit² of the kernel's inputs: one for all features, or one per feature. Zero switches a
-        feature off; at least one must be positive.
+        Width parameters, in 1/unit² of the kernel's inputs: one for all features, or one per feature. A feature with
+        gamma 0 is ignored. At least one gamma must be positive.
 
     Examples
     --------
@@ -35,17 +35,17 @@ class Gaussian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedGaussian:
-        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         return PreparedGaussian(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) = 1 of each point (n, d), shape (n,)."""
+        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
         return np.ones(len(points))
 
 
 @dataclass(frozen=True)
 class PreparedGaussian:
-    """−r² as matrix products, then ``exp`` in place."""
+    """The kernel prepared for its centres: −r² is computed by matrix products, then ``exp`` is applied in place."""
 
     kernel: Gaussian
     distances: SquaredDistances
@@ -55,7 +55,7 @@ class PreparedGaussian:
         self.distances.fill(points, out, _exponential)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """∂k/∂ log gamma_j = −k gamma_j (x_j − z_j)², weighted and summed."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j (x_j − z_j)²."""
         return self.kernel.shared(-self.distances.gradient(points, lambda some: weights.T[some] * values.T[some]))
 
 

@@ -1,8 +1,8 @@
 """Kernels of the inner product s = Σ_j gamma_j x_j z_j: linear, polynomial and sigmoid, as in scikit-learn.
 
-They are not functions of a distance: they depend on the origin of the inputs (with ``standardize``, the mean of the
-training rows), and k(x, x) may be 0 or, for the sigmoid, negative. The sigmoid is not a Mercer kernel; an RVM does not
-require one.
+These kernels are not functions of a distance. They depend on the origin of the inputs (with ``standardize``, the mean
+of the training rows), and k(x, x) may be 0. For the sigmoid k(x, x) may also be negative: the sigmoid is not a Mercer
+kernel, and an RVM does not require a Mercer kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Linear(Fixed, Described):
-    """k(x, z) = x·z, without parameters: the prior of each weight already has a scale.
+    """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale.
 
     Examples
     --------
@@ -35,17 +35,17 @@ class Linear(Fixed, Described):
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLinear:
-        """Prepare for the centres (m, d); ``origin`` has no effect."""
+        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
         return PreparedLinear(Products.of(centres))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) = ‖x‖² of each point (n, d), shape (n,)."""
+        """Return k(x, x) = ‖x‖² for each point (n, d), shape (n,)."""
         return np.asarray(np.einsum("nd,nd->n", points, points))
 
 
 @dataclass(frozen=True)
 class PreparedLinear(FixedGradient):
-    """Products with the centres."""
+    """The linear kernel prepared for its centres: products of points and centres."""
 
     products: Products
 
@@ -56,17 +56,17 @@ class PreparedLinear(FixedGradient):
 
 @dataclass(frozen=True)
 class Inner(Widths):
-    """Base of polynomial and sigmoid: products with gamma ∘ z."""
+    """Base of the polynomial and the sigmoid kernel, which are functions of s = x·(gamma ∘ z)."""
 
     local = False
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedInner:
-        """Prepare for the centres (m, d); ``origin`` has no effect."""
+        """Prepare the kernel for the centres (m, d); ``origin`` has no effect."""
         scaled = centres * self.widths(centres.shape[1])
         return PreparedInner(self, scaled, Products.of(scaled))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) for each point (n, d), shape (n,)."""
         found: Float = points**2 @ self.widths(points.shape[1])
         self.value(found)
         return found
@@ -80,13 +80,13 @@ class Inner(Widths):
         raise NotImplementedError
 
     def complete(self, gradient: Float, slopes: float) -> Float:
-        """The gradient in all parameters, given that in log gamma of each feature (d,) and Σ weights ∂k/∂s."""
+        """Return the gradient in all parameters from ``gradient`` (d,) in log gamma and ``slopes``, Σ weights ∂k/∂s."""
         return self.shared(gradient)
 
 
 @dataclass(frozen=True)
 class Polynomial(Inner):
-    """k(x, z) = (Σ_j gamma_j x_j z_j + coef0)^degree.
+    """Polynomial kernel k(x, z) = (Σ_j gamma_j x_j z_j + coef0)^degree.
 
     Parameters
     ----------
@@ -118,38 +118,38 @@ class Polynomial(Inner):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """gamma and coef0."""
+        """The names of gamma and coef0."""
         return (*super().parameters, "coef0")
 
     @property
     def logs(self) -> Float:
-        """Their logarithms."""
+        """The logarithms of gamma and coef0."""
         return np.append(super().logs, logs_of((self.coef0,)))
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernel with these log gamma and log coef0."""
+        """Return the kernel with the given log gamma and log coef0."""
         *gamma, coef0 = values_of(logs, len(self.gamma) + 1)
         return replace(self, gamma=tuple(gamma), coef0=coef0)
 
     def value(self, work: Float) -> None:
-        """(s + coef0)^degree."""
+        """Replace s by (s + coef0)^degree."""
         work += self.coef0
         _raise(work, self.degree)
 
     def slope(self, work: Float) -> None:
-        """degree·(s + coef0)^(degree − 1)."""
+        """Replace s by degree·(s + coef0)^(degree − 1)."""
         work += self.coef0
         _raise(work, self.degree - 1)
         work *= self.degree
 
     def complete(self, gradient: Float, slopes: float) -> Float:
-        """∂k/∂ log coef0 = coef0 ∂k/∂s."""
+        """Return the gradient in log gamma, followed by the gradient in log coef0: ∂k/∂ log coef0 = coef0 ∂k/∂s."""
         return np.append(self.shared(gradient), self.coef0 * slopes)
 
 
 @dataclass(frozen=True)
 class Sigmoid(Inner):
-    """k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0); coef0, of either sign, is not learned.
+    """Sigmoid kernel k(x, z) = tanh(Σ_j gamma_j x_j z_j + coef0). ``coef0`` may be negative and is not learned.
 
     Examples
     --------
@@ -166,12 +166,12 @@ class Sigmoid(Inner):
         object.__setattr__(self, "coef0", float(self.coef0))
 
     def value(self, work: Float) -> None:
-        """tanh(s + coef0)."""
+        """Replace s by k = tanh(s + coef0)."""
         work += self.coef0
         np.tanh(work, out=work)
 
     def slope(self, work: Float) -> None:
-        """1 − k²."""
+        """Replace s by ∂k/∂s = 1 − k²."""
         self.value(work)
         work *= work
         np.subtract(1.0, work, out=work)
@@ -179,7 +179,7 @@ class Sigmoid(Inner):
 
 @dataclass(frozen=True)
 class PreparedInner:
-    """Products with ``centres`` (m, d), which are gamma ∘ z, then the function of s."""
+    """The kernel prepared for its centres: products with ``centres`` = gamma ∘ z (m, d), then the function of s."""
 
     kernel: Inner
     centres: Float
@@ -190,7 +190,7 @@ class PreparedInner:
         self.products.fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j, weighted and summed; s is evaluated again."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j; s is computed again."""
         total, slopes = np.zeros(points.shape[1]), 0.0
         for some in runs(len(self.centres), self.products.size):
             block = self.products.block(points, some)
@@ -202,7 +202,7 @@ class PreparedInner:
 
 
 def _raise(values: Float, power: int) -> None:
-    """Raise to an integer power ≥ 0 in place, by repeated squaring: ``**`` would use logarithms."""
+    """Raise values to an integer power ≥ 0 in place, by repeated squaring, since ``**`` would use logarithms."""
     if power == 0:
         values[...] = 1.0
         return

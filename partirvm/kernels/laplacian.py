@@ -34,7 +34,7 @@ class Laplacian(Widths):
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedLaplacian:
-        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         m, d = centres.shape
         if origin is None:
             origin = centres.mean(axis=0) if m else np.zeros(d)
@@ -42,13 +42,13 @@ class Laplacian(Widths):
         return PreparedLaplacian(self, origin, widths, np.ascontiguousarray(((centres - origin) * widths).T))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) = 1 of each point (n, d), shape (n,)."""
+        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
         return np.ones(len(points))
 
 
 @dataclass(frozen=True)
 class PreparedLaplacian:
-    """Evaluates one feature and one group of columns at a time; ``centres`` (d, m) are gamma ∘ (z − origin)."""
+    """The kernel prepared for ``centres`` = gamma ∘ (z − origin) (d, m): features are evaluated one by one."""
 
     kernel: Laplacian
     origin: Float
@@ -68,7 +68,7 @@ class PreparedLaplacian:
         by_groups(out, write)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """∂k/∂ log gamma_j = −k gamma_j |x_j − z_j|, weighted and summed."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = −k gamma_j |x_j − z_j|."""
         U, steps = self._scaled(points), np.empty((GROUP, len(points)))
         total = np.zeros(len(self.widths))
         for some in runs(self.centres.shape[1]):
@@ -82,6 +82,6 @@ class PreparedLaplacian:
 
 
 def _steps(u: Float, v: Float, steps: Float) -> Float:
-    """|u_n − v_m| for one feature, (g, n), in a buffer for a whole group."""
+    """Compute |u_n − v_m| for one feature, (g, n), in the buffer ``steps``."""
     found = np.subtract(u, v[:, None], out=steps[: len(v)])
     return np.abs(found, out=found)

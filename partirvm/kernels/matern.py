@@ -1,8 +1,8 @@
 """Matérn kernels of smoothness 3/2 and 5/2, for r² = Σ_j gamma_j (x_j − z_j)² (Rasmussen & Williams 2006, eq. 4.17).
 
-With s = √(2ν) r they are (1 + s) e⁻ˢ for ν = 3/2 and (1 + s + s²/3) e⁻ˢ for ν = 5/2; scikit-learn's length scale is
-1/√gamma. As functions of r² both are smooth at 0: ∂k/∂r² = −(3/2) e⁻ˢ and −(5/6)(1 + s) e⁻ˢ, so that no gradient
-divides by r, and rounding errors of r² near 0 are not amplified.
+With s = √(2ν) r the kernels are (1 + s) e⁻ˢ for ν = 3/2 and (1 + s + s²/3) e⁻ˢ for ν = 5/2. scikit-learn's length scale
+is 1/√gamma. The derivatives ∂k/∂r² are −(3/2) e⁻ˢ and −(5/6)(1 + s) e⁻ˢ. Both derivatives are finite at r = 0, so that
+no gradient divides by r, and rounding errors of r² near 0 are not amplified.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Matern(Widths):
-    """Base of both; ``gamma`` (1/unit² of the kernel's inputs) is one number, or one per feature."""
+    """Base of the Matérn kernels. ``gamma`` (1/unit² of the kernel's inputs) is one number, or one per feature."""
 
     local = True
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedMatern:
-        """Prepare for the centres (m, d). Coordinates are measured from ``origin`` (d,), default the centres' mean."""
+        """Prepare the kernel for centres (m, d). Coordinates are relative to ``origin``, default the centres' mean."""
         return PreparedMatern(self, SquaredDistances.of(centres, self.widths(centres.shape[1]), origin))
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) = 1 of each point (n, d), shape (n,)."""
+        """Return k(x, x) = 1 for each point (n, d), shape (n,)."""
         return np.ones(len(points))
 
     def value(self, work: Float) -> None:
@@ -43,7 +43,7 @@ class Matern(Widths):
 
 @dataclass(frozen=True)
 class Matern32(Matern):
-    """(1 + s) e⁻ˢ with s = √3 r: once differentiable functions.
+    """Matérn kernel (1 + s) e⁻ˢ with s = √3 r, for once differentiable functions.
 
     Examples
     --------
@@ -54,30 +54,30 @@ class Matern32(Matern):
     name = "matern32"
 
     def value(self, work: Float) -> None:
-        """(1 + s) e⁻ˢ."""
+        """Replace −r² by k = (1 + s) e⁻ˢ."""
         falling = _scaled(work, 3.0)
         work += 1.0
         work *= falling
 
     def slope(self, work: Float) -> None:
-        """−(3/2) e⁻ˢ."""
+        """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ."""
         np.multiply(_scaled(work, 3.0), -1.5, out=work)
 
 
 @dataclass(frozen=True)
 class Matern52(Matern):
-    """(1 + s + s²/3) e⁻ˢ with s = √5 r: twice differentiable functions."""
+    """Matérn kernel (1 + s + s²/3) e⁻ˢ with s = √5 r, for twice differentiable functions."""
 
     name = "matern52"
 
     def value(self, work: Float) -> None:
-        """(1 + s + s²/3) e⁻ˢ."""
+        """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
         falling = _scaled(work, 5.0)
         falling *= 1.0 + work * (1.0 + work / 3.0)
         work[...] = falling
 
     def slope(self, work: Float) -> None:
-        """−(5/6)(1 + s) e⁻ˢ."""
+        """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ."""
         falling = _scaled(work, 5.0)
         work += 1.0
         work *= falling
@@ -85,7 +85,7 @@ class Matern52(Matern):
 
 
 def _scaled(work: Float, factor: float) -> Float:
-    """Replace −r² by s = √(factor·r²); returns e⁻ˢ."""
+    """Replace −r² by s = √(factor·r²), and return e⁻ˢ."""
     np.minimum(work, 0.0, out=work)
     work *= -factor
     np.sqrt(work, out=work)
@@ -95,7 +95,7 @@ def _scaled(work: Float, factor: float) -> Float:
 
 @dataclass(frozen=True)
 class PreparedMatern:
-    """−r² as matrix products, then the function of r²."""
+    """The kernel prepared for its centres: −r² is computed by matrix products, then the function of r²."""
 
     kernel: Matern
     distances: SquaredDistances
@@ -105,7 +105,7 @@ class PreparedMatern:
         self.distances.fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """∂k/∂ log gamma_j = (∂k/∂r²) gamma_j (x_j − z_j)², weighted and summed; r² is evaluated again."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) gamma_j (x_j − z_j)²; r² is computed again."""
         widened = self.distances.widened(points)
 
         def slopes(some: slice) -> Float:

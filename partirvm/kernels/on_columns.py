@@ -1,4 +1,4 @@
-"""Apply a kernel to a subset of the columns: a part of a sum or product for mixed data."""
+"""A kernel on a subset of the columns, for example as a part of a sum or product for mixed data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OnColumns(Described):
-    """A kernel applied to some of the columns, by position; the other columns have no effect.
+    """Kernel applied to the columns at some positions; the other columns have no effect.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class OnColumns(Described):
         right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
         if not right or len(set(columns)) < len(columns):
             raise UsageError(
-                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0 on"
+                f"columns of a kernel are {list(columns)}: they must be different positions of features, from 0"
             )
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
@@ -46,13 +46,13 @@ class OnColumns(Described):
         return self.kernel.local
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedColumns:
-        """Prepare for the centres (m, d), using only the columns."""
+        """Prepare the kernel for the centres (m, d), of which only the given columns are used."""
         mine = self._mine(centres.shape[1])
         origin = None if origin is None else origin[mine]
         return PreparedColumns(self.kernel.prepare(centres[:, mine], origin), mine)
 
     def diagonal(self, points: Float) -> Float:
-        """k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) for each point (n, d), shape (n,)."""
         return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
 
     @property
@@ -66,11 +66,11 @@ class OnColumns(Described):
         return self.kernel.logs
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernel with these logarithms, on the same columns."""
+        """Return the kernel with the given log parameters, on the same columns."""
         return replace(self, kernel=self.kernel.with_logs(logs))
 
     def relevances(self, n_features: int) -> Float | None:
-        """The relevances of the kernel; 0 for the other columns."""
+        """Return the relevances of the kernel's columns, and 0 for the other columns."""
         own = self.kernel.relevances(len(self.columns))
         if own is None:
             return None
@@ -79,11 +79,11 @@ class OnColumns(Described):
         return found
 
     def per_feature(self, n_features: int) -> Self:
-        """The kernel with one gamma per column."""
+        """Return the kernel with one gamma per column."""
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
     def rescaled(self, factor: float) -> Self:
-        """The kernel with every gamma multiplied by a factor."""
+        """Return the kernel with every gamma multiplied by a factor."""
         return replace(self, kernel=self.kernel.rescaled(factor))
 
     def _mine(self, n_features: int) -> list[int]:
@@ -107,5 +107,5 @@ class PreparedColumns:
         self.inner(points[:, self.columns], out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """The gradient of the kernel."""
+        """Return the gradient in the kernel's log parameters."""
         return self.inner.gradient(points[:, self.columns], values, weights)

@@ -1,4 +1,4 @@
-"""Arguments of kernels with component kernels: kernels or their specs, and tuples."""
+"""Checks of the arguments of kernels that consist of component kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partirvm.kernels.registry import one_kernel
 
 
 def part_of(given: Any) -> Kernel:
-    """A component kernel, given as a kernel or as its spec."""
+    """Return a component kernel that is given as a kernel or as its spec."""
     if isinstance(given, dict):
         given = one_kernel(given)
     if not isinstance(given, Kernel):
@@ -28,7 +28,7 @@ def several(name: str, given: Any) -> tuple[Any, ...]:
 
 
 def with_own_logs(parts: tuple[Kernel, ...], logs: NDArray[np.float64]) -> tuple[Kernel, ...]:
-    """Split the concatenated logarithms of all parameters, and set those of each part."""
+    """Split the concatenated log parameters, and return the parts with these parameters."""
     ends = np.cumsum([len(part.logs) for part in parts])
     if len(logs) != ends[-1]:
         raise UsageError(f"{len(logs)} logarithms for {ends[-1]} parameters of a kernel")

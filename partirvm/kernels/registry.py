@@ -1,4 +1,4 @@
-"""The kernels by name. The package registers its kernels on import; kernels with component kernels use it, too."""
+"""The dictionary of all kernels by name. The package ``partirvm.kernels`` registers its kernels on import."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel
 
 ALIASES = {"rbf": "gaussian"}
-"""Alternative names of kernels: those of scikit-learn."""
+"""Alternative names of kernels, as in scikit-learn."""
 
 KERNELS: dict[str, type[Kernel]] = {}
-"""All kernels that have a spec, by name; this list is used by options, files and tests."""
+"""Dictionary of all kernels that have a spec, by name; used by options, files and tests."""
 
 
 def one_kernel(spec: dict[str, Any]) -> Kernel:
-    """The kernel of this spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
+    """Return the kernel of a spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}")

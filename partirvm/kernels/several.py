@@ -1,8 +1,8 @@
-"""Several kernels for the same centres: each centre offers one basis function per kernel.
+"""Several kernels for the same centres: each centre gives one basis function per kernel.
 
-A target with structure at several scales needs wide and narrow basis functions; the fit keeps those with evidence. This
-differs from a sum of kernels, whose parts share one weight per centre. Column m of a design belongs to kernel
-``labels[m] % K`` and to the centre in row ``labels[m] // K`` (``kernels.design``).
+A target with structure at several scales needs wide and narrow basis functions. The fit keeps the basis functions that
+raise the evidence. A sum of kernels is different, because its parts share one weight per centre. With K kernels, column
+m of a design belongs to kernel ``labels[m] % K`` and to the centre in row ``labels[m] // K`` (``kernels.design``).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SIZE = 64
-"""Columns of one kernel that are evaluated together, and then copied to their positions."""
+"""Number of columns of one kernel that are evaluated together, and then copied to their positions in the block."""
 
 
 @dataclass(frozen=True)
 class Several(Described):
-    """Several kernels per centre; not itself a ``Kernel``, and not allowed as a part of one.
+    """Several kernels per centre. This class is not a ``Kernel``, and cannot be a part of a kernel.
 
     Parameters
     ----------
     kernels : tuple of kernels, or their specs
         Their parameters are learned together, as ``kernels[k].name``.
     weights : tuple of float
-        Positive factors of the kernels; default: 1 each. They have no effect on fits with one α per column, but kernels
-        are learned with one α for all columns, and the weights let the amplitudes differ. All but the first are
-        learned, as ``weights[k]``, and precede the kernels' own parameters.
+        Positive factors of the kernels; default: 1 each. The weights have no effect on fits with one α per column.
+        Kernel learning uses one α for all columns, so weights let the amplitudes of the kernels differ. All weights
+        except the first are learned as ``weights[k]``, and precede the parameters of the kernels.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Several(Described):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, several(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
-            raise UsageError(f"two of the several kernels are equal: {', '.join(map(repr, self.kernels))}")
+            raise UsageError(f"several kernels must differ, but two are equal: {', '.join(map(repr, self.kernels))}")
         weights = tuple(self.weights) or (1.0,) * len(self.kernels)
         right = all(isinstance(value, numbers.Real) and np.isfinite(value) and value > 0 for value in weights)
         if not right or len(weights) != len(self.kernels):
@@ -67,14 +67,14 @@ class Several(Described):
         return all(kernel.local for kernel in self.kernels)
 
     def peaks(self, points: Float, which: Int) -> Float:
-        """k(x, x) of each point (n, d) for the kernel with its number in ``which`` (n,), shape (n,)."""
+        """Return k(x, x) of each point (n, d) for the kernel with the number ``which`` (n,), shape (n,)."""
         found = np.empty(len(points))
         for k, kernel in enumerate(self.kernels):
             found[which == k] = self.weights[k] * kernel.diagonal(points[which == k])
         return found
 
     def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedSeveral:
-        """Prepare for the centres (m, d), each for the kernel with its number in ``which`` (m,)."""
+        """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
         groups = []
         for k, kernel in enumerate(self.kernels):
             mine = np.flatnonzero(which == k)
@@ -91,37 +91,37 @@ class Several(Described):
 
     @property
     def logs(self) -> Float:
-        """Logarithms of these weights, then of the kernels' parameters."""
+        """The logarithms of all weights except the first, then of the kernels' parameters."""
         return np.concatenate([np.log(self.weights[1:]), *(kernel.logs for kernel in self.kernels)])
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernels with these log weights and log parameters."""
+        """Return the kernels with the given log weights and log parameters."""
         count = len(self.kernels) - 1
         weights = (self.weights[0], *np.exp(logs[:count]).tolist())
         return replace(self, kernels=with_own_logs(self.kernels, logs[count:]), weights=weights)
 
     def relevances(self, n_features: int) -> Float | None:
-        """The largest gamma of each feature over the kernels; None if a kernel has no gamma."""
+        """Return the largest gamma of each feature over the kernels, or None if a kernel has no gamma."""
         found = [own for kernel in self.kernels if (own := kernel.relevances(n_features)) is not None]
         return np.max(found, axis=0) if len(found) == len(self.kernels) else None
 
     def per_feature(self, n_features: int) -> Self:
-        """Each kernel with one gamma per feature, if it has gamma."""
+        """Return the kernels with one gamma per feature; kernels without gamma are unchanged."""
         return replace(self, kernels=tuple(kernel.per_feature(n_features) for kernel in self.kernels))
 
     def rescaled(self, factor: float) -> Self:
-        """Each kernel with every gamma multiplied by a factor."""
+        """Return the kernels with every gamma multiplied by a factor."""
         return replace(self, kernels=tuple(kernel.rescaled(factor) for kernel in self.kernels))
 
-    def seen(self, points: Float, k: int) -> Float:
-        """Points (n, d) with zeros in the columns that kernel k ignores: equal points have equal basis functions."""
+    def without_ignored(self, points: Float, k: int) -> Float:
+        """Return the points (n, d) with zeros in the columns that kernel k ignores."""
         own = self.kernels[k].relevances(points.shape[1])
         return points if own is None else np.where(own > 0, points, 0.0)
 
 
 @dataclass(frozen=True)
 class PreparedSeveral:
-    """Groups of columns of each kernel: their positions in the block, and the kernel prepared for their centres."""
+    """The kernels prepared for their centres: groups of positions in the block, each with a prepared kernel."""
 
     several: Several
     groups: tuple[list[tuple[Int, PreparedKernel]], ...]
@@ -137,7 +137,7 @@ class PreparedSeveral:
                 out.T[place] = values
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """The gradient of each kernel over its own columns; ∂Φ/∂ log weight = Φ."""
+        """Return the gradient in the log weights (∂Φ/∂ log weight = Φ) and in the log parameters of each kernel."""
         of_weights, of_kernels = np.zeros(len(self.groups)), []
         for k, (weight, group) in enumerate(zip(self.several.weights, self.groups, strict=True)):
             own = np.zeros(len(self.several.kernels[k].logs))
@@ -150,7 +150,7 @@ class PreparedSeveral:
 
 
 def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
-    """The kernel with every gamma multiplied by each factor: several kernels, or one for a single factor.
+    """Return copies of the kernel with every gamma multiplied by each factor; for one factor, a single kernel.
 
     Raises ``UsageError`` for a kernel without gamma.
 
@@ -160,7 +160,7 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     """
     if not any("gamma" in name for name in kernel.parameters):
         raise UsageError(
-            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave it out"
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave out gamma_multiples"
         )
     made = tuple(kernel.rescaled(factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)

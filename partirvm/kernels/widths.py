@@ -1,4 +1,4 @@
-"""``gamma``: base of kernels with one width parameter, or one per feature."""
+"""The base class of kernels with the width parameter ``gamma``: one number, or one number per feature."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MOST = 1e150
 
 @dataclass(frozen=True)
 class Widths(Described):
-    """Base of kernels whose first parameter is gamma: one number for all features, or one ≥ 0 per feature.
+    """Base of kernels whose first parameter is gamma: one number for all features, or one number ≥ 0 per feature.
 
-    Zero switches a feature off; at least one must be positive. Scalars, arrays and tuples are accepted.
+    A feature with gamma 0 is ignored. At least one gamma must be positive. Scalars, arrays and tuples are accepted.
     """
 
     gamma: tuple[float, ...]
@@ -32,39 +32,39 @@ class Widths(Described):
         object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
 
     def widths(self, n_features: int) -> Float:
-        """gamma of each feature, shape (n_features,). Raises ``UsageError`` if their number does not match."""
+        """Return gamma of each feature, (n_features,). Raises ``UsageError`` if the number of gammas does not match."""
         if len(self.gamma) not in (1, n_features):
             raise UsageError(f"gamma has {len(self.gamma)} values but the data have {n_features} features")
         return np.broadcast_to(np.asarray(self.gamma, dtype=float), (n_features,))
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """``("gamma",)``, or ``("gamma[0]", ...)``."""
+        """The names ``("gamma",)`` or ``("gamma[0]", ...)``."""
         return ("gamma",) if len(self.gamma) == 1 else tuple(f"gamma[{j}]" for j in range(len(self.gamma)))
 
     @property
     def logs(self) -> Float:
-        """log gamma; −∞ for a feature that is switched off."""
+        """The logarithms of gamma; −∞ for a feature that is ignored."""
         return logs_of(self.gamma)
 
     def with_logs(self, logs: Float) -> Self:
-        """The kernel with these log gamma."""
+        """Return the kernel with the given log gamma."""
         return replace(self, gamma=values_of(logs, len(self.gamma)))
 
     def relevances(self, n_features: int) -> Float | None:
-        """gamma of each feature."""
+        """Return the gamma of each feature, (n_features,)."""
         return self.widths(n_features).copy()
 
     def per_feature(self, n_features: int) -> Self:
-        """One gamma per feature."""
+        """Return the kernel with one gamma per feature."""
         return replace(self, gamma=tuple(self.widths(n_features).tolist()))
 
     def rescaled(self, factor: float) -> Self:
-        """Every gamma multiplied by a factor."""
+        """Return the kernel with every gamma multiplied by a factor."""
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def shared(self, gradient: Float) -> Float:
-        """The gradient in the parameters, given that in log gamma of each feature (d,)."""
+        """Return the gradient in the log parameters, given the gradient in log gamma of each feature (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 
@@ -83,14 +83,14 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
 
 
 def logs_of(values: tuple[float, ...]) -> Float:
-    """Natural logarithms, −∞ of 0."""
+    """Return natural logarithms, with −∞ for 0."""
     found = np.asarray(values, dtype=float)
     logs: Float = np.log(found, out=np.full(len(found), -np.inf), where=found > 0)
     return logs
 
 
 def values_of(logs: Float, count: int) -> tuple[float, ...]:
-    """The ``count`` numbers with these logarithms."""
+    """Return the exponentials of ``count`` logarithms. Raises ``UsageError`` for another number of logarithms."""
     if len(logs) != count:
         raise UsageError(f"{len(logs)} logarithms for {count} parameters of a kernel")
     return tuple(np.exp(logs).tolist())

@@ -1,4 +1,4 @@
-"""Fitted models for regression and classification, and their files."""
+"""Fitted models for regression and classification, and model files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partirvm.model.label_arrays import label_array, plain_labels
 from partirvm.model.rows import FAR
 
 AnyModel: TypeAlias = Model | ClassModel
-"""A fitted model of either kind."""
+"""A fitted model for regression or classification."""
 
 
 __all__ = [

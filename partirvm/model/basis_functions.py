@@ -17,9 +17,10 @@ Float = NDArray[np.float64]
 
 
 class Fitted(Protocol):
-    """Required attributes of a model: mean and α, (M,) or (M, C), and Σ = RRᵀ by its root, (M, M) or (C, M, M).
+    """Required attributes of a model.
 
-    For T targets that share vectors the mean is (M, T), α (M,) and the root (T, M, M).
+    ``mean`` and ``alpha`` are (M,) or (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or (C, M, M). For T targets that
+    share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
     """
 
     @property
@@ -36,13 +37,13 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class Bases:
-    """The bias and the B basis functions, including pruned ones: ``names`` (B + 1,), the bias first.
+    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias first.
 
-    ``weights``, (B + 1,), (B + 1, C) for C outputs or (B + 1, T) for T targets, refer to the standardised problem, 0 if
-    pruned; ``alpha`` likewise, but (B + 1,) if targets share it, ∞ if pruned. ``relevance`` (B + 1,) is the loss of log
-    evidence, in nats, if the function is deleted and everything else stays (Tipping & Faul 2003, eq. 27), summed over
-    outputs: 0 if pruned. Functions that can replace each other each have low relevance.
-    eq. 27), outputs together: 0 where pruned. Functions that can stand in for each other are each of little relevance.
+    ``weights`` refer to the standardised problem and are 0 for pruned functions. The shape of ``weights`` is (B + 1,),
+    (B + 1, C) for C outputs or (B + 1, T) for T targets. ``alpha`` has the same shape, or (B + 1,) if targets share α,
+    and is ∞ for pruned functions. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function is
+    deleted (Tipping & Faul 2003, eq. 27), summed over outputs. The relevance of a pruned function is 0. Functions that
+    can replace each other each have low relevance.
     """
 
     names: tuple[str, ...]
@@ -52,7 +53,7 @@ class Bases:
 
 
 def bases_of(model: Fitted) -> Bases:
-    """The bias and the basis functions of a model; without a basis only the bias."""
+    """Return the bias and the basis functions of a model; without a basis only the bias."""
     design, labels = model.design, labels_by_name(model.design.functions, model.columns.features)
     places = {label: place for place, label in enumerate(labels.values())}
     mine = np.array([places[label] for label in design.leading.tolist()], dtype=np.int64)

@@ -1,7 +1,8 @@
-"""A fitted classifier as a value: class probabilities at any rows.
+"""A fitted classification model, which predicts class probabilities at any rows.
 
-Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3), and linear predictors
-f_k = φᵀμ_k the variance φᵀΣ_kφ. ``moderate`` models account for it before the link (``core.link.moderated``).
+Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3). Linear predictors f_k have the
+mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is corrected for this variance before the link
+(``core.link.moderated``).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from partirvm.types import Columns
 Float = NDArray[np.float64]
 
 KINDS = ("decision", "probability")
-"""Quantities of an interval: the linear predictors, or the class probabilities."""
+"""Kinds of intervals: of the linear predictors, or of the class probabilities."""
 
 
 class ClassFit(Protocol):
-    """Fields of a fit used by the model: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
+    """Fields of a fit that a model needs: mean and α (M, C), log evidence in nats, number of rows, roots (C, M, M)."""
 
     @property
     def mean(self) -> Float: ...
@@ -44,11 +45,11 @@ class ClassFit(Protocol):
 
 @dataclass(frozen=True)
 class ClassModel:
-    """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, else C = K.
+    """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
 
-    ``mean`` (M, C), ``root`` (C, M, M) with Σ_k = R_k R_kᵀ, and ``alpha`` (M, C), infinite if predictor k lacks the
-    column; mean and root are zero there. ``likelihood`` is one of ``core.link.LINKS``. ``columns.classes`` are
-    the labels of the codes 0 … K−1.
+    ``mean`` is (M, C), ``alpha`` is (M, C), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ. If predictor k lacks
+    a column, α is infinite, and mean and root are zero. ``likelihood`` is one of ``core.link.LINKS``.
+    ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
     design: Design
@@ -63,7 +64,7 @@ class ClassModel:
 
     @classmethod
     def from_fit(cls, design: Design, fit: ClassFit, columns: Columns, likelihood: str, moderate: bool) -> ClassModel:
-        """The model of a dense fit. Raises ``DataError`` for labels that cannot be stored (``plain_labels``)."""
+        """Return the model of a dense fit. Raises ``DataError`` for labels that cannot be stored (``plain_labels``)."""
         assert columns.classes is not None
         return cls(
             design=design,
@@ -78,14 +79,14 @@ class ClassModel:
         )
 
     def digest(self) -> str:
-        """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
+        """Return a hash of all values that affect predictions. Models with equal digests predict the same bits."""
         columns = asdict(replace(self.columns, classes=plain_labels(self.classes)))
         facts = [self.design.kernel.spec(), self.design.bias, self.likelihood, self.moderate, columns]
         return digest(facts, self.design, (self.mean, self.root))
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels, (K,), in the order of their codes, which is the order of the columns of probabilities."""
+        """The labels (K,) in the order of their codes and of the columns of probabilities."""
         assert self.columns.classes is not None
         return self.columns.classes
 
@@ -96,7 +97,7 @@ class ClassModel:
 
     @property
     def n_vectors(self) -> int:
-        """Relevance vectors; the bias and basis functions are not counted."""
+        """Number of relevance vectors, without the bias and basis functions."""
         return len(self.design.centres)
 
     @property
@@ -105,25 +106,26 @@ class ClassModel:
         return len(self.design.scaling.x_shift)
 
     def decision_function(self, X: Any) -> Float:
-        """Linear predictors at raw inputs X (n, d), as passed to the link (moderated if the model moderates).
+        """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
 
-        Shape (n,) for two classes, where positive values predict the second class; otherwise (n, K), where the largest
-        value gives the class. Raises ``DataError`` if X has other features than the model, or non-finite values.
+        For two classes the shape is (n,), and positive values predict the second class. Otherwise the shape is (n, K),
+        and the largest value gives the class. Raises ``DataError`` if X has other features than the model, or
+        non-finite values.
         """
         f, _ = self.predictors(checked_rows(X, self.columns))
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict_proba(self, X: Any) -> Float:
-        """Probabilities (n, K) of the classes, in order, at raw inputs X (n, d). Errors as ``decision_function``."""
+        """Return class probabilities (n, K) at raw inputs X (n, d). Raises the errors of ``decision_function``."""
         return probabilities(self.likelihood, self.predictors(checked_rows(X, self.columns))[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,) of the most probable classes at raw inputs X (n, d). Errors as ``decision_function``."""
+        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``decision_function``."""
         labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     def interval(self, level: float, kind: str = "decision") -> ClassInterval:
-        """Central credible intervals at this level, of the linear predictors or of probabilities.
+        """Return central credible intervals at this level, of the linear predictors or of probabilities.
 
         ``kind`` is ``"decision"`` or ``"probability"``. Raises ``UsageError`` for another level or kind.
         """
@@ -132,10 +134,10 @@ class ClassModel:
         return ClassInterval(self, quantile(level), kind)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Names of ``values``: ``p_<class>`` for each class, in their order.
+        """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
 
-        With an ``interval`` after these ``lower_<class>`` for all, then ``upper_<class>``. Raises ``DataError`` where
-        two classes have the same text.
+        If ``interval`` is true, ``lower_<class>`` for all classes and then ``upper_<class>`` follow. Raises
+        ``DataError`` if two classes have the same text.
         """
         names = tuple(f"p_{label}" for label in self.classes)
         twice = [label for label in self.classes if names.count(f"p_{label}") > 1]
@@ -147,30 +149,31 @@ class ClassModel:
         return (*names, *(f"{end}_{label}" for end in ends for label in self.classes))
 
     def values(self, X: Float) -> tuple[Float, Float]:
-        """Probabilities (n, K) of raw inputs X (n, d), and nearness (n,)."""
+        """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,)."""
         f, near = self.predictors(X)
         return probabilities(self.likelihood, f), near
 
     def band(self, level: float) -> ClassInterval:
-        """The interval of this level that stands beside ``values``."""
+        """Return the interval at this level that is written beside ``values``."""
         return self.interval(level, "probability")
 
     @property
     def far_prediction(self) -> str:
-        """What is known of rows that are far from every relevance vector."""
-        return "probabilities are little more than those that the bias alone gives, everywhere the same"
+        """Text of the warning about predictions for rows that are far from every relevance vector."""
+        return "probabilities are close to the constant probabilities that the bias alone gives"
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
-        """Linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d) of float64."""
+        """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
         return f if variance is None else moderated(f, variance, LINKS[self.likelihood].moderation), near
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean and optionally variance, (n, C) each, of the linear predictors at raw inputs X (n, d); nearness (n,).
+        """Return mean and optionally variance, (n, C) each, of linear predictors at raw inputs X (n, d), and nearness.
 
-        Nearness is the largest kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far
-        from all relevance vectors; 1 without vectors. Raises ``DataError`` for another number of features.
+        Nearness (n,) is the largest kernel value of a row as a fraction of the kernel's peak. A row with nearness below
+        ``FAR`` is far from all relevance vectors. Without vectors, nearness is 1. Raises ``DataError`` for another
+        number of features.
         """
         heights, shape = self.design.peaks(), (len(X), self.mean.shape[1])
         f, near = np.empty(shape), np.empty(len(X))
@@ -188,7 +191,7 @@ class ClassModel:
 class ClassInterval:
     """Central credible intervals: φᵀμ_k ± ``quantile`` × (φᵀΣ_kφ)^½, of linear predictors or of probabilities.
 
-    The linear predictors are not moderated: their uncertainty is the width of the interval.
+    The linear predictors are not moderated, since the width of the interval shows their uncertainty.
     """
 
     model: ClassModel
@@ -196,7 +199,10 @@ class ClassInterval:
     kind: str
 
     def __call__(self, X: Float) -> tuple[Float, Float]:
-        """All lower ends, then all upper ends, (n, 2C) or for probabilities (n, 2K), and nearness (n,), at X (n, d)."""
+        """Return interval ends at X (n, d), and nearness (n,).
+
+        The ends, first all lower and then all upper ends, are (n, 2C), or (n, 2K) for probabilities.
+        """
         f, variance, near = self.model.moments(X)
         assert variance is not None
         half = self.quantile * np.sqrt(variance)

@@ -1,6 +1,6 @@
-"""Convert data frames to numeric rows: labels of categorical columns become the codes of the model's columns.
+"""Conversion of data frames to numeric rows: labels of categorical columns are replaced by the model's codes.
 
-Arrays contain codes, data frames contain labels. pandas is never imported; only methods of its frames are called.
+Arrays contain codes, and data frames contain labels. pandas is not imported; only methods of data frames are called.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from partirvm.model.label_arrays import plain_labels
 from partirvm.quoting import quoted
 
 Levels = dict[str, tuple[Any, ...]]
-"""Levels of each categorical column by name, in the order of their codes."""
+"""Type of the levels of each categorical column by name, in the order of the codes."""
 
 
 def levels_of(frame: Any) -> Levels:
-    """The levels of the categorical columns of a pandas frame, used or not; empty for anything else.
+    """Return all levels of the categorical columns of a pandas data frame; empty for other inputs.
 
     Raises ``DataError`` for levels that are not text, numbers or booleans.
     """
@@ -37,11 +37,11 @@ def levels_of(frame: Any) -> Levels:
 
 
 def coded_frame(X: Any, levels: Levels) -> Any:
-    """A data frame with codes in place of the labels of these columns; anything else unchanged.
+    """Replace the labels of these columns of a data frame by codes. Other inputs are returned unchanged.
 
-    An unknown label gets the code after the last level, and counts as a level of its own; a missing label becomes NaN.
-    Raises ``DataError`` for another categorical column, which is numeric in the model; for other columns of text,
-    dates or times (all are listed); and for an integer that float64 cannot represent.
+    Unknown labels get the code after the last level, and a missing label becomes NaN. Raises ``DataError`` for a
+    categorical column that is numeric in the model, for other columns of text, dates or times (all are listed), and for
+    an integer that float64 cannot represent.
     """
     X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
@@ -64,7 +64,7 @@ def coded_frame(X: Any, levels: Levels) -> Any:
 
 
 def _check_text(rows: NDArray[Any]) -> None:
-    """Raise ``DataError`` for text in an array of rows (n, d) or (n,), unless it is written as a number."""
+    """Raise ``DataError`` for text in an array of rows (n, d) or (n,), except text that is a number."""
     for place, value in np.ndenumerate(rows) if rows.dtype.kind in "OUS" else ():
         if isinstance(value, str | bytes) and not _number(value):
             column = f", column 'x{place[1]}'" if len(place) > 1 else ""
@@ -75,7 +75,7 @@ def _check_text(rows: NDArray[Any]) -> None:
 
 
 def _check_numbers(frame: Any, coded: set[Any]) -> None:
-    """Raise ``DataError`` for columns of text, dates or times, except ``coded`` ones."""
+    """Raise ``DataError`` for columns of text, dates or times, except the columns ``coded``."""
     dates, texts, example = [], [], ""
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         kind = getattr(dtype, "kind", "O")
@@ -108,7 +108,7 @@ def _listed(names: list[str], most: int = 20) -> str:
 
 
 def _number(value: Any) -> bool:
-    """True for a number, or text that is written as a number."""
+    """Return True for a number, and for text that is a number."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -117,7 +117,7 @@ def _number(value: Any) -> bool:
 
 
 def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Codes of a column of labels (n,), NaN for missing labels."""
+    """Return the codes of a column of labels (n,), with NaN for missing labels."""
     place = {level: float(code) for code, level in enumerate(levels)}
     if hasattr(column.dtype, "categories"):
         table = [place.get(label, float(len(levels))) for label in column.dtype.categories.tolist()]

@@ -1,4 +1,4 @@
-"""Class labels as JSON values, and as arrays of their common type."""
+"""Conversion of class labels to JSON values, and to arrays of the common type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTEGERS = np.iinfo(np.int64)
 
 
 def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
-    """Labels as Python's text, int, float or bool; NumPy scalars are converted.
+    """Return labels as Python str, int, float or bool. NumPy scalars are converted.
 
     Raises ``DataError`` for any other type, and for NaN and infinite numbers.
 
@@ -32,9 +32,9 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Plain labels as an array (K,) of str, bool, int64 or float64 if all have that type; of objects otherwise.
+    """Return plain labels as an array (K,) of their common type, str, bool, int64 or float64, or otherwise of objects.
 
-    Integers mixed with floats become floats if they are exact: DATA store 1.0 as 1.
+    Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
 
     >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
     ['U', 'b', 'i', 'f', 'O']

@@ -1,7 +1,7 @@
-"""Row handling common to both kinds of models: checks, panels through the design, hashes.
+"""Functions on rows for regression and classification models: checks, panels of the design, and hashes.
 
-Rows are processed in panels, and products in pieces (``core.rowwise``), so that the prediction of a row does not depend
-on the other rows.
+Rows are processed in panels, and products are computed for pieces of panels (``core.rowwise``). So the prediction of a
+row does not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ from partirvm.types import PANEL_ROWS, Columns
 Float = NDArray[np.float64]
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
-"""Rows of a panel: a multiple of the piece size, so that only the last piece is copied."""
+"""Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
 
 FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """X, an array, nested lists or a data frame, as float64; categorical columns of a frame contain labels, not codes.
+    """Return X, an array, nested lists or a data frame, as a float64 array.
 
-    Raises ``DataError`` for other names or non-numeric values.
+    Categorical columns of a data frame contain labels, not codes. Raises ``DataError`` for other feature names and for
+    non-numeric values.
     """
-    X, wanted = pandas_frame(X), columns.features
-    found = tuple(str(name) for name in getattr(X, "columns", wanted))
-    if found != wanted and wanted != tuple(f"x{column}" for column in range(len(wanted))):
+    X, expected = pandas_frame(X), columns.features
+    found = tuple(str(name) for name in getattr(X, "columns", expected))
+    if found != expected and expected != tuple(f"x{column}" for column in range(len(expected))):
         raise DataError(
-            f"the model was trained on the features [{listed_values(wanted)}], but the given rows have "
+            f"the model was trained on the features [{listed_values(expected)}], but the given rows have "
             f"[{listed_values(found)}]"
         )
     coded = coded_frame(X, columns.categories)
     try:
         rows = np.asarray(coded, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"X cannot be used, it must be rows of numbers: {error}") from error
+        raise DataError(f"X cannot be converted to rows of numbers: {error}") from error
     if not np.isfinite(rows).all():
         raise DataError("X has values that are NaN or infinite: remove or fill them")
     return rows
 
 
 def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
-    """Panels of raw inputs X (n, d): the slice of rows, and their block (rows, M) of the design, writable.
+    """Yield panels of raw inputs X (n, d): the slice of rows, and the writable block (rows, M) of the design.
 
     Raises ``DataError`` if X has another number of features than the design.
     """
@@ -67,7 +68,7 @@ def panels(design: Design, X: Float) -> Iterator[tuple[slice, Float]]:
 
 
 def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float | None) -> None:
-    """Raise ``DataError`` if predictions (n, …) of finite inputs X (n, d) are not finite; states the first such row."""
+    """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""
     wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
     if variance is not None:
         wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
@@ -75,14 +76,17 @@ def check_predictions(X: Float, columns: Columns, mean: Float, variance: Float |
         row = int(np.argmax(wrong))
         column = int(np.argmax(np.abs(X[row])))
         raise DataError(
-            f"the prediction of row {row:,} of {len(X):,} (counted from 0) is not finite, nor are those of "
-            f"{int(wrong.sum()) - 1:,} other rows: their inputs are too large for the kernel or basis, there "
-            f"{columns.features[column]!r} is {X[row, column]:.3g}; leave these rows out, or check their units"
+            f"the predictions of {int(wrong.sum()):,} of {len(X):,} rows are not finite, the first is row {row:,} "
+            f"(counted from 0) with {columns.features[column]!r} = {X[row, column]:.3g}: the inputs are too large for "
+            "the kernel or basis; leave these rows out, or check their units"
         )
 
 
 def nearness(design: Design, block: Float, heights: Float) -> Float | float:
-    """Largest kernel value of each row as a fraction of its peak, (n,); 1 without local kernels. Changes ``block``."""
+    """Return the largest kernel value of each row (n,), relative to the kernel's peak. ``block`` is overwritten.
+
+    Without local kernels the value is 1.
+    """
     if not (len(design.centres) and design.kernel.local):
         return 1.0
     kernels = block[:, design.n_leading :]
@@ -91,7 +95,7 @@ def nearness(design: Design, block: Float, heights: Float) -> Float | float:
 
 
 def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
-    """Hash of the JSON ``facts``, of the design except its kernel and bias, and of these arrays."""
+    """Return a hash of the JSON ``facts``, of the design except its kernel and bias, and of these arrays."""
     scaling = design.scaling
     if design.functions is not None:
         facts = [*facts, design.functions.spec(), design.active.tolist()]

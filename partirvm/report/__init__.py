@@ -1,1 +1,1 @@
-"""Output for users: progress, tables, summaries, pictures. Reads only."""
+"""Output for users: progress, tables, summaries and pictures. This package writes no jobs and no data."""

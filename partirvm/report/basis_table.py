@@ -1,7 +1,7 @@
 """Relevance of the explicit basis functions: a table on a job's page, and a line of text.
 
-A function's relevance is the loss of evidence, in nats, if it is deleted and everything else stays. Pruned functions
-have no relevance, and are listed by name.
+The relevance of a function is the loss of evidence, in nats, if only this function is deleted. Pruned functions have no
+relevance, and are listed by name.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from partirvm.report.fit_history import minus
 from partirvm.report.tables import Row, Table
 
 MOST = 50
-"""Maximum number of functions in the table; the others are counted."""
+"""Maximum number of functions in the table. A note states the number of the other functions."""
 
 NAMED = 6
 """Maximum number of functions named in a line."""
 
 LISTED = 60
-"""Maximum number of pruned functions named."""
+"""Maximum number of pruned functions that are named."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A basis function, or the bias: its ``weights``, one per linear predictor, and its relevance in nats."""
+    """A basis function, or the bias, with its ``weights``, one per linear predictor, and its relevance in nats."""
 
     name: str
     weights: Sequence[float]
@@ -39,12 +39,12 @@ class Function:
 
 
 def ranked(functions: Sequence[Function]) -> list[Function]:
-    """The functions that were not pruned, by decreasing relevance."""
+    """Return the functions that were not pruned, by decreasing relevance."""
     return sorted((each for each in functions if not each.pruned), key=lambda each: -each.relevance)
 
 
 def line(functions: Sequence[Function]) -> str:
-    """The number of functions that were not pruned, and the most relevant ones.
+    """Return a line with the number of functions that were not pruned and the names of the most relevant functions.
 
     >>> line([Function("bias", [0.0], 0.0), Function("age", [0.2], 41.26), Function("height", [-1.0], 950.0)])
     '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
@@ -58,7 +58,7 @@ def line(functions: Sequence[Function]) -> str:
 
 
 def table(functions: Sequence[Function]) -> dict[str, Any] | None:
-    """The table and its notes, for a page; None if there are no functions."""
+    """Return the table and its notes for a page, or None if there are no functions."""
     if not functions:
         return None
     kept, gone = ranked(functions), [each.name for each in functions if each.pruned]
@@ -77,7 +77,7 @@ def table(functions: Sequence[Function]) -> dict[str, Any] | None:
 
 
 def figure(value: float) -> str:
-    """A number with three significant digits.
+    """Format a number with three significant digits.
 
     >>> figure(0.01234), figure(41.26), figure(1234.5)
     ('0.0123', '41.3', '1,234')

@@ -10,9 +10,9 @@ from partirvm.report.progress import PlainProgress, Progress
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
-    """The progress display for a stream, default stderr: live on a terminal, plain elsewhere, none if ``quiet``.
+    """Return the progress display for a stream, default stderr: live on a terminal, otherwise plain, none if ``quiet``.
 
-    ``spell`` rewrites the messages, which name options as Python does.
+    ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
     """
     if quiet:
         return Progress()

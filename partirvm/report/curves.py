@@ -1,6 +1,6 @@
 """Curves as SVG: small line charts with round tick values and labels at the line ends.
 
-The strings are XML for embedding in HTML. Colours come from the page: every line has a CSS class.
+The strings are XML for embedding in HTML. Every line has a CSS class, and the page sets the colours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 WIDTH, HEIGHT = 400, 224
 TOP, BOTTOM = 12, 40
 CHARACTER, WIDE, NARROW = 7.6, 10.2, 4.2
-"""Approximate widths of label characters, in units of the view box: most characters, − and %, points and blanks."""
+"""Approximate widths, in units of the view box, of most characters, of − and %, and of points and blanks."""
 
 LINE = 13
 """Height of a line of text."""
@@ -28,7 +28,7 @@ MARKED, MOST = 60, 240
 
 @dataclass(frozen=True)
 class Point:
-    """A value; ``low`` and ``high`` are the ends of its range, ``tip`` is its tooltip."""
+    """A point of a line: ``low`` and ``high`` are the ends of the range of its value, ``tip`` is the tooltip."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A line: label, CSS class, points in order of x; with ``ring`` the last point is marked."""
+    """A line with its label, CSS class and points in order of x. If ``ring`` is true, the last point is marked."""
 
     name: str
     style: str
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from ``low`` to ``high`` and the ticks on it."""
+    """A scale from ``low`` to ``high`` with ticks."""
 
     low: float
     high: float
@@ -57,14 +57,14 @@ class Axis:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """Relative position of a value, 0 at the low end and 1 at the high end."""
+        """Return the relative position of a value, 0 at the low end and 1 at the high end."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
 def nice_step(span: float, most: int, *, whole: bool = False) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that divides a span into at most ``most`` steps.
+    """Return the smallest of 1, 2, 2.5 and 5 times a power of ten that divides a span into at most ``most`` steps.
 
     >>> nice_step(0.87, 5), nice_step(11, 5), nice_step(3, 5, whole=True)
     (0.2, 2.5, 1)
@@ -78,7 +78,7 @@ def nice_step(span: float, most: int, *, whole: bool = False) -> float:
 
 
 def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, tight: bool = False) -> Axis:
-    """An axis whose ends are ticks, unless ``tight``; it starts at 0 if the values are not far from it.
+    """Return a linear axis, which starts at 0 if the values are near 0. Its ends are ticks unless ``tight`` is true.
 
     >>> linear_axis([0.1, 0.87]).ticks
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -98,7 +98,7 @@ def linear_axis(values: Sequence[float], *, most: int = 5, whole: bool = False, 
 
 
 def magnitude_axis(values: Sequence[float]) -> Axis:
-    """A linear axis, or a logarithmic one if positive values differ by a large factor.
+    """Return a linear axis, or a logarithmic axis if positive values differ by a large factor.
 
     >>> magnitude_axis([0.1, 30.0]).ticks
     (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -118,7 +118,7 @@ def magnitude_axis(values: Sequence[float]) -> Axis:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Short numbers with a common unit; on a linear axis also with equal numbers of digits.
+    """Return the tick labels: short numbers with a common unit, on a linear axis with the same number of decimals.
 
     >>> tick_labels([0.0, 0.25, 0.5]), tick_labels([-20000.0, 0.0]), tick_labels([0.5, 5.0, 50.0])
     (['0', '0.25', '0.50'], ['−20 k', '0'], ['0.5', '5', '50'])
@@ -137,9 +137,9 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 class Chart:
     """Settings shared by all lines of a chart.
 
-    ``name`` is the accessible label; with ``whole`` x values are integers, otherwise they start at 0; with
-    ``magnitudes`` the y axis may be logarithmic, with ``counts`` it starts at 0; ``figure`` formats the value at a
-    line's end, and ``last`` is the label of the end of the x axis.
+    ``name`` is the accessible label. If ``whole`` is true, x values are integers; otherwise the x axis starts at 0. If
+    ``magnitudes`` is true, the y axis may be logarithmic. If ``counts`` is true, the y axis starts at 0. ``figure``
+    formats the value at the end of a line, and ``last`` is the label at the end of the x axis.
     """
 
     name: str
@@ -151,11 +151,11 @@ class Chart:
     last: str = ""
 
     def vertical(self, values: Sequence[float]) -> Axis:
-        """The y axis."""
+        """Return the y axis for these values."""
         return magnitude_axis(values) if self.magnitudes else linear_axis([0.0] * self.counts + list(values))
 
     def horizontal(self, values: Sequence[float]) -> Axis:
-        """The x axis; no tick is drawn near the label of its end."""
+        """Return the x axis for these values, without a tick near the label at its end."""
         axis = linear_axis([0.0] * (not self.whole) + list(values), most=6, whole=self.whole, tight=True)
         if not self.last:
             return axis
@@ -163,7 +163,7 @@ class Chart:
 
 
 def text_width(text: str) -> float:
-    """Approximate width of a label, in units of the view box.
+    """Return the approximate width of a label, in units of the view box.
 
     >>> round(text_width("−1.5 k"), 1)
     41.4
@@ -172,7 +172,7 @@ def text_width(text: str) -> float:
 
 
 def draw(chart: Chart, series: Sequence[Series]) -> str:
-    """A chart as SVG. Non-finite values are left out; a chart without values is empty."""
+    """Return a chart as SVG. Non-finite values are left out. A chart without values is an empty string."""
     lines = [_thinned(_finite(line)) for line in series]
     lines = [line for line in lines if line.points]
     points = [point for line in lines for point in line.points]
@@ -222,20 +222,20 @@ def _finite(line: Series) -> Series:
 
 
 def _thinned(line: Series) -> Series:
-    """The line with at most as many points as can be distinguished: every k-th point, and the last."""
+    """Return the line with every k-th point and the last point, at most ``MOST`` points."""
     every = -(-len(line.points) // MOST)
     points = line.points[:-1:every] + line.points[-1:] if every > 1 else line.points
     return Series(line.name, line.style, points, line.ring)
 
 
 def _end_lines(line: Series, figure: Callable[[float], str], *, alone: bool) -> tuple[str, ...]:
-    """The label at the end of a line: its name, unless there is only one line, and its last value."""
+    """Return the label at the end of a line: the name of the line (unless it is ``alone``) and the last value."""
     value = figure(line.points[-1].y)
     return (value,) if alone else (line.name, value)
 
 
 def _ranges(line: Series, place: Callable[[float, float], tuple[float, float]], beside: float) -> list[str]:
-    """The ranges of the points, slightly shifted in x so that those of two lines do not overlap."""
+    """Return the ranges of the points as SVG, shifted in x by ``beside`` so that ranges of two lines do not overlap."""
     parts = []
     for point in line.points:
         if point.low is not None and point.high is not None and point.low < point.high:
@@ -245,7 +245,7 @@ def _ranges(line: Series, place: Callable[[float, float], tuple[float, float]], 
 
 
 def _marks(line: Series, places: list[tuple[float, float]]) -> list[str]:
-    """The line and a mark at each point."""
+    """Return the line and a mark at each point, as SVG."""
     style = escape(line.style)
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     parts = [f'<path class="line {style}" d="M{path}"/>']
@@ -260,7 +260,7 @@ def _marks(line: Series, places: list[tuple[float, float]]) -> list[str]:
 
 
 def _apart(centres: list[float], rows: list[int]) -> list[float]:
-    """Vertical positions of labels with these numbers of rows near these heights, inside the chart, not overlapping."""
+    """Return vertical positions of labels near these heights, inside the chart and without overlaps."""
     order = sorted(range(len(centres)), key=lambda k: centres[k])
     tops = [0.0] * len(centres)
     free = 0.0

@@ -1,4 +1,4 @@
-"""History of a fit on its page: curves over rounds and over time, and a table."""
+"""The history of a fit on the page of its job: curves over rounds and over time, and a table."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from partirvm.report.tables import Row, Table
 from partirvm.report.text import NAMED, format_rate, rows_per_second
 
 SHORT, EACH = 14, 6
-"""Maximum rows of a table shown at once; of longer tables, this many from each end."""
+"""Maximum number of rows of a table, and number of first and last rows shown of a longer table."""
 
 UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 Value = Callable[[Stage], Range | None]
-"""The value of a stage that a curve shows."""
+"""Type of a function that returns the value of a stage for a curve."""
 
 
 def minus(figure: str) -> str:
-    """A figure with a true minus sign.
+    """Return a number's text with a true minus sign.
 
     >>> minus("-1,234")
     '−1,234'
@@ -33,7 +33,7 @@ def minus(figure: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """A kind of chart: title, unit, value of a stage, formatting of values, and its ``Chart``.
+    """A kind of chart: title, unit, function for the value of a stage, formatting of values, and ``Chart`` settings.
 
     Values are multiplied by ``scale``.
     """
@@ -47,16 +47,16 @@ class Curve:
 
 
 def curves(found: Sequence[Stage], kind: Kind) -> list[dict[str, Any]]:
-    """Errors, vectors and evidence, over rounds or levels (left) and over time (right)."""
+    """Return the charts of errors, vectors and evidence, over rounds or levels (left) and over time (right)."""
     if len(found) < 2:
         return []
     levels = any(stage.kind == "level" for stage in found)
     same = comparable(found)
-    seen = f", over {same[0].rows:,} rows" if same else ""
+    rows_used = f", over {same[0].rows:,} rows" if same else ""
     number = {"vectors": _vectors}
     vectors = Curve("Relevance vectors", "all of a level" * levels, _count, number, Chart("", "", counts=True))
     nats = {"evidence": _value("log_evidence")}
-    evidence = Curve("Log evidence", "nats" + seen, _evidence, nats, Chart("", ""))
+    evidence = Curve("Log evidence", "nats" + rows_used, _evidence, nats, Chart("", ""))
     drawn = [*((_error(measure), found) for measure in kind.curves), (vectors, found), (evidence, same)]
     figures = (
         _figure(curve, over, "level" if levels else "round", timed)
@@ -68,7 +68,7 @@ def curves(found: Sequence[Stage], kind: Kind) -> list[dict[str, Any]]:
 
 
 def _error(measure: Measure) -> Curve:
-    """The chart of a measure."""
+    """Return the kind of chart for a measure."""
     lines: dict[str, Value] = {rows: _value(Quantity(rows, measure).key) for rows in SIDES}
     chart = Chart("", "", magnitudes=True)
     return Curve(measure.title, measure.unit, measure.figure, lines, chart, measure.scale)
@@ -91,7 +91,7 @@ def _evidence(nats: float) -> str:
 
 
 def _figure(curve: Curve, found: Sequence[Stage], step: str, timed: bool) -> dict[str, Any]:
-    """One chart with its heading and unit."""
+    """Return one chart with its heading and unit."""
     from markupsafe import Markup
 
     name, size = next((one for one in UNITS if found[-1].seconds >= 2 * one[1]), UNITS[-1])
@@ -133,7 +133,7 @@ def _range_text(value: Range, figure: Callable[[float], str]) -> str:
 def history(
     entries: Sequence[Entry], found: Sequence[Stage], plan: dict[str, Any] | None, kind: Kind, *, over: bool
 ) -> dict[str, Any] | None:
-    """The table of rounds or levels, shortened in the middle if long, and a table of all fits, folded."""
+    """Return the table of rounds or levels, shortened in the middle if long, and a folded table of all fits."""
     if not entries:
         return None
     every, brief = columns(kind, kind.every), kind.brief(entries)
@@ -147,7 +147,7 @@ def history(
 
 
 def _rounds(entries: Sequence[Entry], every: Sequence[Column], brief: Sequence[Quantity], kind: Kind) -> Table:
-    """One line per fit, with the most important columns."""
+    """Return a table with one row per fit and the most important columns."""
     chosen = BRIEF | {quantity.label for quantity in brief} | ({kind.steps} if not kind.noise else set())
     short = [column for column in every if column[0] in chosen]
     shown = entries if len(entries) <= SHORT else (*entries[:EACH], *entries[-EACH:])
@@ -175,18 +175,18 @@ def _memory(entry: Entry) -> str:
 
 
 Column = tuple[str, Callable[[Entry], str]]
-"""Title and cell text of a column."""
+"""Type of a column: its title, and a function that returns the text of a cell."""
 
 BRIEF = {"fit", "candidates", "vectors", "log evidence", "elapsed", "ended"}
-"""Columns of the short table, in addition to the errors."""
+"""Titles of the columns of the short table, in addition to the errors."""
 
 
 def columns(kind: Kind, quantities: Sequence[Quantity]) -> tuple[Column, ...]:
-    """Columns of the table of all fits of this kind."""
+    """Return the columns of the table of all fits of this kind."""
     noise: tuple[Column, ...] = (("noise sd", _noise),) if kind.noise else ()
     return (
         ("fit", _name),
-        ("rows seen", lambda entry: f"{entry['rows']:,}"),
+        ("rows used", lambda entry: f"{entry['rows']:,}"),
         ("candidates", lambda entry: f"{entry['candidates']:,}"),
         ("vectors", lambda entry: f"{entry['vectors']:,}"),
         (kind.steps, lambda entry: f"{entry['iterations']:,}"),
@@ -211,7 +211,7 @@ def _fit_row(entry: Entry, columns: Sequence[Column]) -> Row:
 def _levels(
     found: Sequence[Stage], plan: dict[str, Any] | None, quantities: Sequence[Quantity], *, over: bool
 ) -> Table:
-    """One line per level."""
+    """Return a table with one row per level."""
     header = ("level", "fits", "candidates", "vectors", *(quantity.label for quantity in quantities), "elapsed")
     rows = []
     for stage in found:

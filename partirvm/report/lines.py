@@ -1,4 +1,4 @@
-"""Selection of history lines to print: one per level of split-and-merge, and not all of many rounds."""
+"""Selection of the history lines to print: one per level of split-and-merge, and some of many rounds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from partirvm.report.quantities import Entry
 from partirvm.report.text import heuristic_line, table_header, table_line
 
 FIRST = 10
-"""Number of first rounds that are always printed."""
+"""Number of rounds at the start that are always printed."""
 
 PAUSE = 1.0
-"""Minimum seconds of the fit between later lines."""
+"""Minimum time between later lines, in seconds of the fit."""
 
 
 class Line(NamedTuple):
-    """A line to print; ``heading`` is the heading of its table."""
+    """A line to print, and the ``heading`` of its table."""
 
     text: str
     heading: bool = False
 
 
 class Lines:
-    """Converts history entries to lines of text. The last entry of a fit or a level is always printed."""
+    """Converter of history entries to lines of text. The last entry of a fit or a level is always printed."""
 
     def __init__(self) -> None:
         self._planned: tuple[int, ...] = ()
@@ -33,11 +33,11 @@ class Lines:
         self._held: Entry | None = None
 
     def on_plan(self, plan: Any) -> None:
-        """Set the plan: the number of fits per level."""
+        """Store the plan, which has the number of fits per level."""
         self._planned = tuple(cost.fits for cost in plan.rounds)
 
     def of(self, entry: Entry) -> list[Line]:
-        """Lines to print for this history entry."""
+        """Return the lines to print for a history entry."""
         if entry["kind"] == "heuristic":
             return [Line(heuristic_line(entry))]
         if entry["kind"] == "kernel":
@@ -48,7 +48,7 @@ class Lines:
         return [*self._end_level(), *self._round(entry)]
 
     def rest(self) -> list[Line]:
-        """The lines held back, at the end."""
+        """Return the lines that were not printed yet, at the end of a fit."""
         held, self._held = self._held, None
         return [*self._end_level(), *([Line(table_line(held))] if held else [])]
 

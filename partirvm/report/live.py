@@ -1,4 +1,4 @@
-"""The live view of a terminal: one panel redrawn a few times a second, with finished rounds above it."""
+"""The live view on a terminal: a panel that is redrawn a few times a second, below the lines of finished rounds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from partirvm.report.text import format_rate, plan_line
 from partirvm.strategies import schedule_of
 
 REFRESH = 8
-"""Redraws per second."""
+"""Number of redraws per second."""
 
 
 class LiveProgress(Progress):
-    """Draws the latest state. Callbacks only store values, so a fit never waits for the terminal."""
+    """Live view of the latest state. Callbacks only store values, so a fit never waits for the terminal."""
 
     def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
         self._spell = spell
@@ -43,7 +43,7 @@ class LiveProgress(Progress):
         self._remaining: Remaining | None = None
         self._lines = Lines()
         self._console = Console(file=stream, highlight=False)
-        # The view draws itself once on creation, so all its values must be set before.
+        # The view is drawn once on creation, so all values must be set before.
         self._live = Live(
             get_renderable=self._draw,
             console=self._console,
@@ -98,7 +98,7 @@ class LiveProgress(Progress):
             self._remaining.on_record(entry)
 
     def _show(self, lines: list[Line]) -> None:
-        """Print lines above the panel, truncated to the terminal width: the panel also shows the last columns."""
+        """Print lines above the panel, truncated to the terminal width. The panel shows the last columns too."""
         for line in lines:
             style = "bold" if line.heading else ""
             self._console.print(
@@ -154,7 +154,7 @@ class LiveProgress(Progress):
         return _grid(*((*a, *b) for a, b in zip_longest(left, right, fillvalue=("", ""))))
 
     def _place(self, plan: dict[str, Any]) -> tuple[str, str]:
-        """The current round or level."""
+        """Return the name and the number of the current round or level."""
         schedule = schedule_of(plan["strategy"])
         if schedule.merges:
             level = 0 if self._remaining is None else self._remaining.stage

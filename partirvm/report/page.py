@@ -1,4 +1,4 @@
-"""A fit job as one self-contained HTML page. Plain values in, a string out.
+"""A fit job as one self-contained HTML page, made from plain values.
 
 This module computes the values; ``page.html.jinja`` is the template.
 
@@ -34,7 +34,7 @@ from partirvm.report.text import heuristic_line, plan_line, size_text
 from partirvm.strategies import schedule_of
 
 TONES = ("queued", "running", "aborting", "aborted", "failed", "interrupted", "done", "cancelled")
-"""Job states with a colour."""
+"""Job states that have a colour on the page."""
 
 UNDER_WAY = ("queued", "running", "aborting")
 
@@ -43,13 +43,13 @@ UNDER_WAY = ("queued", "running", "aborting")
 class JobFacts:
     """Facts of a job: plain values from its events.
 
-    ``reason`` is why it ended (a termination's value, or the error) and ``advice`` the corresponding sentence;
-    ``status_advice`` is the advice for its state. ``queued``, ``began`` and ``ended`` are seconds since 1970, or None;
-    ``seconds`` is the working time, without the time between an end and a resume.
+    ``reason`` is the reason for the end (a termination's value, or the error), and ``advice`` is the corresponding
+    sentence. ``status_advice`` is the advice for the job's state. ``queued``, ``began`` and ``ended`` are seconds since
+    1970, or None. ``seconds`` is the running time, without the time between an end and a resume.
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
-    ``Plan.to_json()``, and ``history`` are the driver's entries. ``relevance`` is the relevance of each feature, by
-    name, as a fraction of the largest; None if the model has no relevances, or there is no model. ``bases``
-    are the bias and the basis functions, if the fit has any.
+    ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
+    name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
+    ``bases`` are the bias and the basis functions of the fit.
     """
 
     location: str
@@ -69,7 +69,7 @@ class JobFacts:
 
 
 def page(job: JobFacts) -> str:
-    """The complete page of a job, without scripts or external resources."""
+    """Return the complete page of a job, without scripts or external resources."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -103,17 +103,17 @@ def page(job: JobFacts) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """Escape control characters of a text; markup contains none."""
+    """Escape the control characters of a text. Markup is returned unchanged, since it has no control characters."""
     return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 
 def _over(job: JobFacts) -> bool:
-    """True if the job has ended (it may be resumed)."""
+    """Return True if the job has ended. An ended job may be resumed."""
     return job.status not in UNDER_WAY
 
 
 def _times(job: JobFacts) -> list[tuple[str, str]]:
-    """Times of the main events."""
+    """Return the times of the main events."""
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     if job.ended is None and job.history:
         times.append(("last fit", job.history[-1].get("time")))
@@ -121,7 +121,7 @@ def _times(job: JobFacts) -> list[tuple[str, str]]:
 
 
 def _moment(when: float) -> str:
-    """A point in time, in UTC.
+    """Format a point in time, in UTC.
 
     >>> _moment(1785600000.0)
     '2026-08-01 16:00:00 UTC'
@@ -135,7 +135,7 @@ def _peak(job: JobFacts) -> str:
 
 
 def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
-    """The headline figures of the model so far: name, value, note."""
+    """Return the main figures of the current model: name, value and note of each."""
     models = [entry for entry in job.history if leaves_model(entry)]
     if not models:
         return []
@@ -150,14 +150,14 @@ def _figures(job: JobFacts, kind: Kind) -> list[tuple[str, str, str]]:
 
 
 def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
-    """The headline figures specific to regression or classification: errors, each with the second measure as note."""
+    """Return the main figures of regression or classification: the errors, with the second measure in the note."""
     shown = kind.brief([entry])
     cells = []
     for quantity in shown:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
-        untold = [one for one in others if one not in shown and one.of(entry) is not None]
-        unit = quantity.measure.unit.removeprefix("% ")  # the figure includes it
-        measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in untold)
+        remaining = [one for one in others if one not in shown and one.of(entry) is not None]
+        unit = quantity.measure.unit.removeprefix("% ")  # the figure includes the percent sign
+        measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in remaining)
         note = "; ".join([unit, *measures])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"
         cells.append((name, minus(quantity.text(entry)), note))
@@ -166,13 +166,13 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
 
 
 def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
-    """The data and the strategy."""
+    """Return facts about the data and the strategy."""
     spec, plan = job.spec, job.plan
     facts = [("Data", str(spec.get("data", MISSING)))]
     if spec.get("validation"):
         facts.append(("Held-out data", str(spec["validation"])))
     if plan is None:
-        return [*facts, ("Plan", "none yet: it is made when the fit begins")]
+        return [*facts, ("Plan", "none yet: the fit has not begun")]
     fits = sum(stage.fits for stage in found)
     facts += [
         ("Size", size_text(plan)),
@@ -183,15 +183,15 @@ def _facts(job: JobFacts, found: Sequence[Stage]) -> list[tuple[str, str]]:
 
 
 def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
-    """P, and how it was chosen."""
+    """Return the partition size P and the method by which P was chosen."""
     size = f"P = {plan['partition_size']:,}"
-    asked = (job.spec.get("parameters") or {}).get("partition_size", "auto")
+    requested = (job.spec.get("parameters") or {}).get("partition_size", "auto")
     if not plan["partition_size"]:
         return "none: without a kernel no row is a candidate"
     if schedule_of(plan["strategy"]).one_fit:
         return f"{size}: all rows at once"
-    if asked != "auto":
-        return f"{size}, as asked" if asked == plan["partition_size"] else f"{size}; {asked} was asked"
+    if requested != "auto":
+        return f"{size}, as requested" if requested == plan["partition_size"] else f"{size}; requested: {requested}"
     measured = [entry for entry in job.history if entry["kind"] == "heuristic" and "heuristic_size" in entry]
     if measured:
         return f"{size}, by {heuristic_line(measured[0])}"
@@ -201,20 +201,20 @@ def _partition_size(job: JobFacts, plan: dict[str, Any]) -> str:
 
 
 def _notes(job: JobFacts) -> list[str]:
-    """Notes of the plan, and warnings about the last model."""
+    """Return the notes of the plan, and warnings about the last model."""
     notes = [str(note) for note in (job.plan or {}).get("notes", ())]
     last = job.history[-1] if job.history else {}
     if last.get("floored"):
         notes.append("the noise variance is at its floor: the model may interpolate its training rows")
     if last.get("dropped"):
-        notes.append(f"{counted(last['dropped'], 'vector')} were dropped at a limit: a working set may do better")
+        notes.append(f"{counted(last['dropped'], 'vector')} were dropped at a limit: a working set may be better")
     if last.get("duplicates"):
         notes.append(f"{counted(last['duplicates'], 'chosen row')} are duplicates of another row, and were left out")
     return [note[:1].upper() + note[1:] for note in notes]
 
 
 def _plan(job: JobFacts) -> dict[str, Any] | None:
-    """The planned work, and the measured values beside the expected ones."""
+    """Return the planned work, and a table of expected and measured values."""
     plan = job.plan
     if plan is None:
         return None
@@ -231,8 +231,8 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
     passes = sum(entry.get("passes", 0) for entry in fits)
     seconds = fits[-1]["seconds"] - (before[-1]["seconds"] if before else 0.0) if fits else None
     if before:
-        looks = sum(entry.get("passes", 0) for entry in before)
-        facts.append(("Before it", f"{looks:,} passes in {format_duration(before[-1]['seconds'])}"))
+        passes_before = sum(entry.get("passes", 0) for entry in before)
+        facts.append(("Before the plan", f"{passes_before:,} passes in {format_duration(before[-1]['seconds'])}"))
     rows = [
         ("Passes", f"{plan['passes']:,}", f"{passes:,}" if fits else MISSING),
         ("Time", format_duration(plan["seconds"]), MISSING if seconds is None else format_duration(seconds)),
@@ -243,7 +243,7 @@ def _plan(job: JobFacts) -> dict[str, Any] | None:
 
 
 def measured_before(history: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Split history: entries of planning (kernel learning, heuristic fit), and entries of the fit itself.
+    """Split the history into entries of planning (kernel learning, heuristic fit) and entries of the fit.
 
     >>> kinds = [("kernel", None), ("heuristic", None), ("round", None), ("kernel", True)]
     >>> [len(part) for part in measured_before([{"kind": kind, "taken": taken} for kind, taken in kinds])]
@@ -268,20 +268,20 @@ def _limits(plan: dict[str, Any]) -> str:
 
 
 def _parameters(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """Parameters that differ from the defaults, and all parameters, folded."""
-    asked, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
-    if not asked:
+    """Return the parameters that differ from the defaults, and a folded table of all parameters."""
+    given, usual = (json.loads(json.dumps(each)) for each in (spec.get("parameters") or {}, asdict(Request())))
+    if not given:
         return None
-    rows = [Row((name, value(asked[name]), value(usual.get(name, MISSING)))) for name in asked]
+    rows = [Row((name, value(given[name]), value(usual.get(name, MISSING)))) for name in given]
     return {
-        "changed": [(name, value(asked[name])) for name in asked if name not in usual or asked[name] != usual[name]],
-        "summary": f"All {counted(len(asked), 'parameter')}",
+        "changed": [(name, value(given[name])) for name in given if name not in usual or given[name] != usual[name]],
+        "summary": f"All {counted(len(given), 'parameter')}",
         "table": Table(("parameter", "value", "default"), rows, "words"),
     }
 
 
 def value(parameter: Any) -> str:
-    """A parameter as text; long lists, such as one width per feature, are truncated.
+    """Format a parameter as text. Long lists, such as one width per feature, are truncated.
 
     >>> value(None), value(0.5), value([1.0, 2.0])
     ('none', '0.5', '1.0, 2.0')

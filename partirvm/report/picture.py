@@ -1,6 +1,6 @@
-"""The demo's picture: a landscape, its prediction by a model, and the history of the fit. Arrays in, a figure out.
+"""The picture of the demo: a landscape, its prediction by a model, and the history of the fit.
 
-Drawn with the Agg canvas and without matplotlib's global state, so it works without a screen and has no side effects.
+The figure is drawn from arrays with matplotlib's Agg canvas. This needs no screen and does not change global state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WIDTH, DPI = 1600, 150
 """Width and height in pixels, and pixels per inch."""
 
 LEFT, TOP, PITCH, MAP, GAP, FOOT = 92, 108, 504, 414, 76, 58
-"""Layout in pixels: left margin, head, distance of columns, width of a map, space between rows, foot."""
+"""Layout in pixels: left margin, height of the head, distance of columns, width of a map, row spacing, foot."""
 
 VERTICAL = 3.0
 """Exaggeration of heights in the shaded relief."""
@@ -31,9 +31,9 @@ INK, TRAIN, HELD_OUT, VECTORS = "#222222", "#3b6ea8", "#c8553d", "#8a8a8a"
 class Landscape:
     """The content of the picture.
 
-    ``elevation``, ``mean`` and ``std`` are grids (rows from north to south, columns from west to east) in metres;
-    ``extent`` is west, east, south, north in degrees; ``vectors`` (M, 2) are longitudes and latitudes; ``history``
-    holds a fit's rounds; ``title`` and ``subtitle`` are headings.
+    ``elevation``, ``mean`` and ``std`` are grids in metres, with rows from north to south and columns from west to
+    east. ``extent`` is west, east, south and north in degrees. ``vectors`` (M, 2) are the longitudes and latitudes of
+    the relevance vectors. ``history`` holds the rounds of a fit. ``title`` and ``subtitle`` are headings.
     """
 
     elevation: Float
@@ -47,7 +47,7 @@ class Landscape:
 
     @property
     def aspect(self) -> float:
-        """Ratio of the page heights of a degree of latitude and a degree of longitude: the map is not distorted."""
+        """Ratio of a degree of latitude to a degree of longitude on the page, for maps without distortion."""
         _, _, south, north = self.extent
         return float(1 / np.cos(np.radians((south + north) / 2)))
 
@@ -73,20 +73,20 @@ class Sheet:
         FigureCanvasAgg(self.figure)
 
     def axes(self, row: int, column: int, left: int = 0, width: int = MAP) -> Any:
-        """Axes at a grid position, ``left`` pixels from its edge, with this width."""
+        """Return axes at a grid position, ``left`` pixels from the left edge of the position, with this width."""
         x, y = LEFT + column * PITCH + left, TOP + row * (self.high + GAP)
         bottom = self.height - y - self.high
         return self.figure.add_axes((x / WIDTH, bottom / self.height, width / WIDTH, self.high / self.height))
 
     def map(self, row: int, column: int, landscape: Landscape, title: str) -> Any:
-        """Axes for a map, with degrees only at the outer edges of the page."""
+        """Return axes for a map, with degrees only at the outer edges of the page."""
         axis = self.axes(row, column)
         _dress(axis, landscape, title)
         axis.tick_params(labelleft=column == 0)
         return axis
 
     def bar(self, row: int, column: int, mappable: Any) -> None:
-        """A colour bar beside a map."""
+        """Draw a colour bar beside a map."""
         bar = self.figure.colorbar(mappable, cax=self.axes(row, column, MAP + 9, 12), extend="both")
         bar.outline.set_linewidth(0.5)
         bar.ax.tick_params(length=2, pad=2)
@@ -98,7 +98,7 @@ STYLE |= {"font.size": 7.5, "axes.titlesize": 8.5, "axes.titleweight": "bold", "
 
 
 def draw(landscape: Landscape) -> Any:
-    """The figure: terrain, prediction, standard deviation; relevance vectors, error, and errors per round."""
+    """Return the figure: terrain, prediction, standard deviation; relevance vectors, error, and errors per round."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def _range(values: Float) -> tuple[float, float]:
 
 
 def _relief(sheet: Sheet, column: int, landscape: Landscape, heights: Float, title: str) -> None:
-    """Heights in colour, shaded by a light from the north-west; one range of colours for all reliefs."""
+    """Draw heights in colour, shaded by light from the north-west. All reliefs have the same range of colours."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LightSource, Normalize
 
@@ -142,7 +142,7 @@ def _relief(sheet: Sheet, column: int, landscape: Landscape, heights: Float, tit
 
 
 def _earth() -> Any:
-    """Only the land colours of ``gist_earth``."""
+    """Return the land colours of the colour map ``gist_earth``."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -164,7 +164,7 @@ def _map(
 
 
 def _vectors(sheet: Sheet, landscape: Landscape, title: str) -> None:
-    """The positions of the relevance vectors, on a grey relief."""
+    """Draw the positions of the relevance vectors on a grey relief."""
     from matplotlib.colors import LightSource
 
     east, north = landscape.metres
@@ -191,9 +191,9 @@ def _dress(axis: Any, landscape: Landscape, title: str) -> None:
 
 
 def rounds(axis: Any, history: list[Entry], title: str, unit: str) -> None:
-    """Training and held-out error after each round, and the number of vectors as bars.
+    """Draw training and held-out error after each round, and the number of vectors as bars.
 
-    RMSE in this unit for regression, log loss in nats per row for classification.
+    The error is the RMSE in this unit for regression, and the log loss in nats per row for classification.
     """
     from matplotlib.patches import Patch
 

@@ -1,8 +1,8 @@
-"""Progress on stderr: a live view on a terminal, plain lines when piped, nothing when quiet.
+"""Progress on stderr: a live view on a terminal, plain lines if stderr is redirected, nothing if quiet.
 
-A ``Progress`` is a driver's ``Watcher``, also used by ingest, prediction and evaluation. Callbacks only store values
-and never block: the live view is drawn by its own thread a few times a second. As a context manager it restores the
-terminal, whatever exception is raised inside.
+A ``Progress`` is a driver's ``Watcher``, which ingest, prediction and evaluation use too. Callbacks only store values
+and never block, since a separate thread draws the live view. A ``Progress`` is a context manager, which restores the
+terminal after any exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from partirvm.report.lines import Lines
 from partirvm.report.text import format_rate, plan_line
 
 HEARTBEAT = 60.0
-"""Seconds after which plain progress prints the state of a long phase."""
+"""Interval in seconds at which plain progress prints the state of a long phase."""
 
 TITLES = {
     "gram": "kernel products",
@@ -36,11 +36,11 @@ TITLES = {
     "predict": "predicting",
     "evaluate": "evaluating",
 }
-"""Names of the phases for users."""
+"""Names of the phases in the output."""
 
 
 class Progress(Watcher):
-    """Silent progress; the base of the others.
+    """Silent progress, and base of the other progress displays.
 
     ``rounds`` counts the models saved so far, ``steps`` the Newton steps of the current classification fit.
     """
@@ -48,28 +48,28 @@ class Progress(Watcher):
     rounds = steps = 0
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
-        """One iteration of a dense fit; in classification, which has no noise variance, each needs a pass."""
+        """Count one iteration of a dense fit. In classification each iteration needs a pass."""
         self.steps = info.iteration if math.isnan(info.noise_variance) else 0
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A fit has ended; a round, or the last fit, leaves a model."""
+        """Process the history entry of a finished fit, and count the saved models."""
         self.rounds += entry["kind"] in ("round", "early", "final")
         self.steps = 0
 
     def title(self, phase: str) -> str:
-        """The present title of a phase."""
+        """Return the current title of a phase."""
         if phase == "newton" and self.steps:
             return f"Newton pass {self.steps + 1}"
         return TITLES.get(phase, phase)
 
     def on_plan(self, plan: Any) -> None:
-        """The plan of the fit that is about to start."""
+        """Receive the plan of the fit before its start."""
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
-        """Number of rows that ingest has read or written; ``total`` is None if unknown."""
+        """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
-        """Number of tiles done by prediction or evaluation."""
+        """Receive the number of tiles that prediction or evaluation has finished."""
 
     def note(self, message: str) -> None:
         """Print a message."""
@@ -83,11 +83,11 @@ class Progress(Watcher):
         self.close()
 
     def close(self) -> None:
-        """End the display; safe to call twice."""
+        """End the display. A second call has no effect."""
 
 
 class PlainProgress(Progress):
-    """Lines without control codes: one per round or level, one per other phase, and periodic ones in long phases."""
+    """Progress as plain lines: one per round, level or other phase, and periodic lines in long phases."""
 
     def __init__(self, stream: TextIO, *, spell: Callable[[str], str] = str) -> None:
         self._stream, self._spell = stream, spell
@@ -159,6 +159,6 @@ class PlainProgress(Progress):
 
 
 def _aligned(number: int, noun: str) -> str:
-    """A number with a noun, aligned as a column."""
+    """Format a number with a noun, aligned as a column."""
     figure, word = counted(number, noun).split()
     return f"{figure:>12} {word:<5}"

@@ -1,8 +1,8 @@
-"""Quantities that measure a fit: which ones a history entry has, their names, and their formatting.
+"""The quantities that measure the quality of a fit: their keys in history entries, their names and their formatting.
 
-A regression entry has RMSE and NLPD, a classification entry log loss and error. All views use this module, so none
-depends on the kind of target. Keys are those of ``strategies.instructions.Record``; an entry of an earlier version
-may lack some, and an entry of the other kind has None for them.
+A regression entry has RMSE and NLPD, and a classification entry has log loss and error. All views use this module, so
+that no view depends on the kind of target. Keys are the fields of ``strategies.instructions.Record``. An entry of an
+earlier version may lack keys. In a regression entry the classification keys are None, and vice versa.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Entry = dict[str, Any]
-"""One entry of a fit's history, as the driver records it."""
+"""Type of an entry of a fit's history, as recorded by the driver."""
 
 MISSING = "–"
 
 MEASURED = ("heuristic", "kernel")
-"""Kinds of entries that belong to planning, not to a round."""
+"""Kinds of history entries that belong to planning and not to a round."""
 
 
 def format_error(value: float | None) -> str:
-    """A real number with four significant digits.
+    """Format a real number with four significant digits.
 
     >>> format_error(0.123456), format_error(14.0), format_error(None)
     ('0.1235', '14', '–')
@@ -30,7 +30,7 @@ def format_error(value: float | None) -> str:
 
 
 def format_share(value: float | None) -> str:
-    """A fraction in per cent.
+    """Format a fraction in per cent.
 
     >>> format_share(0.07523), format_share(0.0005), format_share(0.0), format_share(None)
     ('7.52 %', '0.05 %', '0 %', '–')
@@ -39,7 +39,7 @@ def format_share(value: float | None) -> str:
 
 
 def format_evidence(value: float | None) -> str:
-    """Nats: without decimals if there are many.
+    """Format a log evidence in nats; from 1,000 nats on without decimals.
 
     >>> format_evidence(-123456.7), format_evidence(-12.345)
     ('-123,457', '-12.35')
@@ -53,8 +53,8 @@ def format_evidence(value: float | None) -> str:
 class Measure:
     """A measure of prediction quality.
 
-    ``key`` is the end of the keys of its quantities; ``name`` is used in sentences and ``title`` above curves; ``unit``
-    is the unit of the figures, which are ``scale`` times the values of the history on an axis.
+    ``key`` is the last part of the keys of its quantities. ``name`` is used in sentences, and ``title`` above curves.
+    Figures are ``scale`` × the values in the history, in the unit ``unit``.
     """
 
     key: str
@@ -78,21 +78,21 @@ class Quantity:
 
     @property
     def key(self) -> str:
-        """Its key in a history entry."""
+        """Key of the quantity in a history entry."""
         return ("train_" if self.rows == "training" else "held_out_") + self.measure.key
 
     @property
     def label(self) -> str:
-        """Its label."""
+        """Label of the quantity, such as ``"training RMSE"``."""
         return f"{self.rows} {self.measure.name}"
 
     def of(self, entry: Entry) -> float | None:
-        """Its value; None if there is none."""
+        """Return the value of the quantity in a history entry, or None if there is no value."""
         value = entry.get(self.key)
         return None if value is None else float(value)
 
     def text(self, entry: Entry) -> str:
-        """Its value, formatted."""
+        """Return the formatted value of the quantity in a history entry."""
         return self.measure.figure(self.of(entry))
 
 
@@ -106,9 +106,10 @@ ERROR = Measure("error", "error", "Error", "% of rows in a wrong class", format_
 class Kind:
     """The kind of target of a fit: regression or classification.
 
-    ``head`` is the first measure of a sentence, ``beside`` the second; ``every`` are all quantities; a short table
-    shows ``validated`` with held-out rows, otherwise ``alone``. ``curves`` are drawn. ``noise`` is true if there is a
-    noise variance, ``steps`` is the name of the iterations of a fit, ``evidence`` the unit of the log evidence.
+    A sentence has the measure ``head`` first and ``beside`` second. ``every`` holds all quantities. A short table shows
+    the quantities ``validated`` if there are held-out rows, and otherwise ``alone``. ``curves`` are the measures with a
+    chart. ``noise`` is true if there is a noise variance. ``steps`` is the name of the iterations of a fit, and
+    ``evidence`` is the unit of the log evidence.
     """
 
     head: Measure
@@ -123,19 +124,19 @@ class Kind:
 
     @property
     def first(self) -> Measure:
-        """The measure for a table with room for only one."""
+        """Measure for a table with room for a single measure."""
         return self.alone[0].measure
 
     def brief(self, entries: Sequence[Entry]) -> tuple[Quantity, ...]:
-        """The quantities of a short table of these entries."""
+        """Return the quantities of a short table of these entries."""
         return self.validated if any(held_out(entry) for entry in entries) else self.alone
 
     def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
-        """The measures of an entry on these rows, as part of a sentence; empty if it has none.
+        """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
 
-        >>> CLASSES.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
+        >>> CLASSIFICATION.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
         '7.52 % (log loss 0.1916)'
-        >>> NUMBERS.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
+        >>> REGRESSION.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
         '0.25 (RMSE; NLPD -0.5)'
         """
         head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)
@@ -151,7 +152,7 @@ def _both(measure: Measure) -> tuple[Quantity, Quantity]:
     return Quantity("training", measure), Quantity("held-out", measure)
 
 
-NUMBERS = Kind(
+REGRESSION = Kind(
     head=RMSE,
     beside=NLPD,
     alone=_both(RMSE)[:1],
@@ -162,7 +163,7 @@ NUMBERS = Kind(
     steps="iterations",
     evidence="nats",
 )
-CLASSES = Kind(
+CLASSIFICATION = Kind(
     head=ERROR,
     beside=LOG_LOSS,
     alone=(Quantity("training", LOG_LOSS), Quantity("training", ERROR)),
@@ -176,30 +177,30 @@ CLASSES = Kind(
 
 
 def leaves_model(entry: Entry) -> bool:
-    """True if a history entry belongs to a saved model; a part of a level is saved if it is the best so far."""
+    """Return True if a history entry belongs to a saved model; a fit of a level is saved if it is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
-KEYS = tuple(quantity.key for kind in (NUMBERS, CLASSES) for quantity in kind.every)
-"""All quantities of both kinds."""
+KEYS = tuple(quantity.key for kind in (REGRESSION, CLASSIFICATION) for quantity in kind.every)
+"""Keys of all quantities of regression and classification."""
 
 
 def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
-    """The kind of a history entry, or of a job's progress; by default the kind of the plan."""
-    if any(quantity.of(entry) is not None for quantity in CLASSES.every):
-        return CLASSES
-    if any(quantity.of(entry) is not None for quantity in NUMBERS.every):
-        return NUMBERS
-    return CLASSES if classes_text(plan or {}) else NUMBERS
+    """Return the kind of a history entry or of a job's progress, by default the kind of the plan."""
+    if any(quantity.of(entry) is not None for quantity in CLASSIFICATION.every):
+        return CLASSIFICATION
+    if any(quantity.of(entry) is not None for quantity in REGRESSION.every):
+        return REGRESSION
+    return CLASSIFICATION if classes_text(plan or {}) else REGRESSION
 
 
 def held_out(entry: Entry) -> bool:
-    """True if a history entry has held-out errors."""
+    """Return True if a history entry has held-out errors."""
     return any(entry.get(key) is not None for key in KEYS if key.startswith("held_out_"))
 
 
 def classes_text(plan: dict[str, Any]) -> str:
-    """Classes and linear predictors of a plan's JSON, which has ``outputs`` for a class target.
+    """Return the number of classes and outputs of a plan's JSON as text; empty for regression, without ``outputs``.
 
     >>> classes_text({"outputs": 3}), classes_text({"outputs": 1}), classes_text({})
     ('3 classes, 3 outputs', '2 classes, 1 output', '')

@@ -1,7 +1,7 @@
-"""Relevance of features: bars on a job's page, and in matplotlib axes. Names and numbers in, pictures out.
+"""Relevance of features as bars, on a job's page and in matplotlib axes.
 
-The relevance of feature j is gamma_j·var_j as a fraction of the largest. Features below ``OFF`` are switched off: they
-have no bar, and are listed by name.
+The relevance of feature j is gamma_j·var_j, with the variance var_j of the feature, as a fraction of the largest
+relevance. Features below ``OFF`` are switched off. They have no bar, and are listed by name.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from partirvm.report.curves import CHARACTER, WIDE, WIDTH, text_width
 from partirvm.types import OFF
 
 MOST = 20
-"""Maximum number of bars; less relevant features are counted."""
+"""Maximum number of bars. A text states the number of less relevant features."""
 
 PITCH, THICK = 21, 13
 """Spacing of bars and their thickness, in units of the view box."""
 
 LISTED = 60
-"""Maximum number of switched-off features named at once."""
+"""Maximum number of switched-off features that are named."""
 
 LETTERS = 18
-"""Characters of a name beside its bar; the tooltip has the full name."""
+"""Maximum number of characters of a name beside its bar. The tooltip has the full name."""
 
 INK, SERIES, GRID = "#222222", "#357a5b", "#dddddd"
 
@@ -36,7 +36,11 @@ STYLE |= {"font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axe
 
 @dataclass(frozen=True)
 class Ranking:
-    """Features by decreasing relevance: ``shown`` ones, the number of ``more``, and the names of those ``off``."""
+    """Features by decreasing relevance.
+
+    ``shown`` are the features with bars, ``more`` is the number of less relevant features without a bar, and ``off``
+    are the names of the features that are switched off.
+    """
 
     shown: tuple[tuple[str, float], ...]
     more: int
@@ -44,13 +48,13 @@ class Ranking:
 
     @property
     def rest(self) -> str:
-        """Text about the features without a bar; empty if all have one."""
+        """Text about the features without a bar; empty if all features have bars."""
         parts = [f"{counted(self.more, 'feature')} of less relevance"] if self.more else []
         return " and ".join(parts + ([f"{counted(len(self.off), 'feature')} switched off"] if self.off else []))
 
 
 def ranking(relevance: Mapping[str, float]) -> Ranking:
-    """Rank features; the order of equally relevant ones is kept.
+    """Rank features by relevance. Features of equal relevance keep their order.
 
     >>> ranking({"age": 0.2, "height": 1.0, "shoe": 1e-4})
     Ranking(shown=(('height', 1.0), ('age', 0.2)), more=0, off=('shoe',))
@@ -61,7 +65,7 @@ def ranking(relevance: Mapping[str, float]) -> Ranking:
 
 
 def informative(relevance: Mapping[str, float]) -> bool:
-    """True if relevances differ: one width for all standardised features is not informative.
+    """Return True if relevances differ; one width for all standardised features is not informative.
 
     >>> informative({"age": 1.0, "height": 1.0, "constant": 0.0}), informative({"age": 1.0, "height": 0.4})
     (False, True)
@@ -71,7 +75,7 @@ def informative(relevance: Mapping[str, float]) -> bool:
 
 
 def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
-    """The bars for a page, and the features without bar; None if relevances do not differ."""
+    """Return the bars for a page and the features without bar, or None if relevances do not differ."""
     from markupsafe import Markup
 
     if not informative(relevance):
@@ -87,7 +91,7 @@ def bars(relevance: Mapping[str, float]) -> dict[str, Any] | None:
 
 
 def _drawing(found: Ranking) -> str:
-    """One bar per feature shown, with its name on the left and its value on the right."""
+    """Draw one bar per feature as SVG, with the name on the left and the value on the right."""
     names = [_short(name) for name, _ in found.shown]
     left = 8 + max(map(_name_width, names))
     room = WIDTH - left - text_width("0.000") - 8
@@ -106,7 +110,7 @@ def _drawing(found: Ranking) -> str:
 
 
 def figure(value: float) -> str:
-    """A relevance with two significant digits, and at most three decimals.
+    """Format a relevance with two significant digits and at most three decimals.
 
     >>> figure(1.0), figure(0.4321), figure(0.0123), figure(0.001)
     ('1', '0.43', '0.012', '0.001')
@@ -115,7 +119,7 @@ def figure(value: float) -> str:
 
 
 def _name_width(name: str) -> float:
-    """Approximate width; assumes wide letters."""
+    """Return the approximate width of a name with wide letters."""
     return sum(1.15 * WIDE if one in "mwMW&<>@%" else CHARACTER for one in name)
 
 
@@ -124,7 +128,7 @@ def _short(name: str) -> str:
 
 
 def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | None = None) -> None:
-    """Write the bars as PNG; another ending of ``path`` selects another format of matplotlib.
+    """Write the bars to a PNG file, or to another format of matplotlib according to the ending of ``path``.
 
     ``model`` is as for ``plot_relevance``.
     """
@@ -144,7 +148,7 @@ def draw_relevance(model: Any, path: str | os.PathLike[str], *, title: str | Non
 
 
 def plot_relevance(axis: Any, model: Any) -> None:
-    """Draw the bars into matplotlib axes: the largest first, at most ``MOST``; features without bar are counted below.
+    """Draw at most ``MOST`` bars into matplotlib axes, largest first; the label states how many features have no bar.
 
     ``model`` is a fitted estimator, or relevances by name, such as from ``Job.relevance()``. Raises ``AttributeError``
     for an estimator whose kernel has no relevances.
@@ -166,7 +170,7 @@ def plot_relevance(axis: Any, model: Any) -> None:
 
 
 def relevance_of(model: Any) -> Mapping[str, float]:
-    """Relevances by name of a fitted estimator; a mapping is returned unchanged."""
+    """Return the relevances of a fitted estimator by feature name; a mapping is returned unchanged."""
     if isinstance(model, Mapping):
         return model
     values = model.feature_relevance_

@@ -1,4 +1,4 @@
-"""Remaining time of a fit: the plan's proportions, scaled by the measured time of the finished part."""
+"""The remaining time of a fit: planned times, scaled by the measured time of the finished part."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from partirvm.strategies import schedule_of
 
 @dataclass(frozen=True)
 class StageCost:
-    """Planned cost of a round, or of a level of ``fits`` fits of which ``batch`` run in parallel.
+    """Planned cost of a stage: a round, or a level of ``fits`` fits of which ``batch`` run in parallel.
 
-    Seconds refer to the whole stage; ``passes`` is the number of successive passes of a fit, or of a batch.
+    Seconds refer to the whole stage. ``passes`` is the number of successive passes of a fit or of a batch of fits.
     """
 
     pass_seconds: float
@@ -25,13 +25,14 @@ class StageCost:
 
     @property
     def seconds(self) -> float:
-        """Seconds of passes and dense fits together."""
+        """Planned seconds of passes and dense fits together."""
         return self.pass_seconds + self.solve_seconds
 
     def done(self, fits: int, over: float, passes: float, solved: float) -> float:
-        """Planned seconds of the finished part: ``fits`` fits, or ``over`` of them before the running batch.
+        """Return the planned seconds of the finished part of the stage.
 
-        ``passes`` of the running batch and the fraction ``solved`` of its dense fits are done.
+        ``fits`` fits have ended, and ``over`` fits ended before the running batch. In the running batch, ``passes``
+        passes and the fraction ``solved`` of the dense fits are finished.
         """
         batch = min(self.batch, self.fits - over)
         under_way = min(passes / self.passes, 1.0) * self.pass_seconds + solved * self.solve_seconds
@@ -40,7 +41,7 @@ class StageCost:
 
 @dataclass
 class Remaining:
-    """Tracks the finished part of the plan. ``stages`` is empty if the number of rounds is unknown."""
+    """Tracker of the finished part of a plan. ``stages`` is empty if the number of rounds is unknown."""
 
     stages: tuple[StageCost, ...]
     began: float = field(default_factory=time.monotonic)
@@ -53,18 +54,18 @@ class Remaining:
 
     @classmethod
     def of(cls, plan: Any) -> Remaining:
-        """For a plan; empty unless the plan has a number of rounds."""
+        """Return the tracker for a plan, without stages if the plan has no number of rounds."""
         if schedule_of(plan.strategy).open_ended(plan.max_rounds):
             return cls(())
         return cls(tuple(_stage(cost, plan) for cost in plan.rounds))
 
     @property
     def stage(self) -> int:
-        """The current round or level, from 0; at most the last one."""
+        """Number of the current round or level, counted from 0, at most the number of the last round or level."""
         return min(self._stage, max(len(self.stages) - 1, 0))
 
     def on_tiles(self, done: int, total: int) -> None:
-        """``done`` of ``total`` tiles of a pass, or of several parallel passes, are finished."""
+        """Receive that ``done`` of ``total`` tiles of a pass, or of several parallel passes, are finished."""
         if self._fits > self._over:
             self._begin(self._stage, self._fits)
         share = done / total
@@ -73,11 +74,11 @@ class Remaining:
         self._share = share
 
     def on_solves(self, done: int, total: int) -> None:
-        """``done`` of ``total`` parallel dense fits are finished."""
+        """Receive that ``done`` of ``total`` parallel dense fits are finished."""
         self._solved = done / total
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        """A history entry: a fit has ended."""
+        """Process the history entry of a finished fit."""
         if entry["kind"] in MEASURED or self._stage >= len(self.stages):
             return
         self._fits += 1
@@ -91,7 +92,7 @@ class Remaining:
         self._passes, self._share, self._solved = 0, 0.0, 0.0
 
     def seconds(self, now: float | None = None) -> float | None:
-        """Approximate seconds left; None if unknown (yet)."""
+        """Return the approximate remaining seconds, or None if the remaining time is unknown (yet)."""
         if self._stage >= len(self.stages):
             return None
         total = sum(stage.seconds for stage in self.stages)

@@ -1,4 +1,4 @@
-"""Stages of a history: one per round, and one per level of split-and-merge."""
+"""The stages of a fit's history: one per round, or one per level of split-and-merge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partirvm.strategies.fit_rows import FIT_ROWS
 
 @dataclass(frozen=True)
 class Range:
-    """Minimum, median and maximum of a level's values; all three are equal for a round."""
+    """Minimum, median and maximum of the values of a level. For a round, the three are equal."""
 
     low: float
     middle: float
@@ -24,8 +24,8 @@ class Range:
 class Stage:
     """A round, a level, or the last fit.
 
-    ``x`` is the number of the round or the level. ``seconds`` is the time of its end;
-    ``candidates`` and ``vectors`` are totals over its fits, ``values`` the errors and evidence, by key.
+    ``x`` is the number of the round or the level. ``seconds`` is the time at the end of the stage. ``candidates`` and
+    ``vectors`` are totals over the fits of the stage. ``values`` holds the errors and the evidence by key.
     """
 
     kind: str
@@ -40,13 +40,13 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Name for use in sentences."""
+        """Name of the stage for use in sentences."""
         names = {"final": "last fit", "early": "early model", "level": f"level {self.x}"}
         return names.get(self.kind, f"round {self.x}")
 
 
 def stages(history: Iterable[Entry]) -> list[Stage]:
-    """The stages in order of their start; the heuristic fit is not a stage."""
+    """Return the stages in order of their start. The heuristic fit is not a stage."""
     found: list[Stage] = []
     level: list[Entry] = []
     for entry in history:
@@ -61,7 +61,7 @@ def stages(history: Iterable[Entry]) -> list[Stage]:
 
 
 def _place(entry: Entry, before: Sequence[Stage]) -> int:
-    """Position of a final fit that is not a round: after the others."""
+    """Return the position of a final fit that is not a round, which is after all other stages."""
     if entry["kind"] != "final" or not before:
         return int(entry["number"])
     return max(before[-1].x + 1, int(entry["number"])) if before[-1].kind != "level" else before[-1].x + 1
@@ -88,14 +88,14 @@ def _spread(entries: Sequence[Entry], name: str) -> Range | None:
 
 
 def comparable(found: Sequence[Stage]) -> list[Stage]:
-    """The stages whose evidence is comparable: fits over the same rows as the first; none if rows differ throughout."""
+    """Return the stages with comparable evidence: fits over equal numbers of rows, or none if all numbers differ."""
     if not found or not FIT_ROWS[found[0].fit_rows].shared:
         return []
     return [stage for stage in found if stage.rows == found[0].rows]
 
 
 def planned_fits(plan: dict[str, Any], level: int) -> int:
-    """Fits of a level of split-and-merge: partitions, then pairs; an odd part moves to the next level.
+    """Return the number of fits of a level of split-and-merge: partitions, then pairs of models.
 
     >>> [planned_fits({"partitions": 7}, level) for level in range(4)]
     [7, 3, 2, 1]

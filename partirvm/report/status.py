@@ -1,4 +1,4 @@
-"""A job's status as text, a table of jobs, and lines while following a job. Plain values in, strings out."""
+"""The status of a job as text, a table of jobs, and the lines printed while a job is followed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from partirvm.report.text import plan_line
 
 
 def moment(seconds: float) -> str:
-    """A point in time in local time; with the date if it is not today."""
+    """Format a point in time in local time, with the date unless it is today."""
     then = time.localtime(seconds)
     today = time.localtime()[:3] == then[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
 
 
 def status_text(progress: dict[str, Any]) -> str:
-    """The state of a job, from ``Job.progress()``."""
+    """Return the state of a job as text, given ``Job.progress()``."""
     kind = kind_of(progress)
     over = Status(progress["status"]).final
     since = moment(progress["since"])
@@ -54,7 +54,7 @@ _RIGHT = {"fits", "vectors", "training", "held-out", "time"}
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
-    """One line per job, from ``Job.progress()``; jobs that cannot be read have only ``job`` and ``error``."""
+    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read."""
     rows = [_COLUMNS, *(_row(job) for job in jobs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [">" if name in _RIGHT else "<" for name in _COLUMNS]
@@ -85,7 +85,7 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 class Follower:
-    """Converts successive states of a job to lines: each change of status, plan and round once."""
+    """Converter of successive states of a job to lines: each change of status, plan or round is printed once."""
 
     def __init__(self) -> None:
         self._lines = Lines()
@@ -94,7 +94,7 @@ class Follower:
         self._printed: list[Any] = []
 
     def of(self, state: JobState) -> list[str]:
-        """Lines for the changes in this state."""
+        """Return the lines for the changes since the last state."""
         lines: list[str] = []
         begun = state.status, state.attempt
         if state.status is not Status.QUEUED and state.plan is not None and self._key(state.plan) != self._plan:

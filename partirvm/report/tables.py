@@ -1,4 +1,4 @@
-"""Tables of a job's page as plain values; the template turns them into HTML."""
+"""Tables of a job's page as plain values, which the template converts to HTML."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """Cell texts and the CSS class; a row of class ``gap`` has one cell across the table."""
+    """A row with its cell texts and CSS class. A row of class ``gap`` has one cell across the table."""
 
     cells: Sequence[str]
     style: str = ""
 
 
 class Table(NamedTuple):
-    """Column titles, rows, and the CSS class."""
+    """A table with column titles, rows and CSS class."""
 
     header: Sequence[str]
     rows: Sequence[Row]

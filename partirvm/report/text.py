@@ -1,4 +1,4 @@
-"""Text about a fit: one line per round while it runs, a summary at its end. Plain values in, strings out."""
+"""Text about a fit: one line per round during the fit, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from partirvm.strategies.fit_rows import FIT_ROWS
 
 
 def format_rate(rows: float | None) -> str:
-    """Rows per second.
+    """Format a number of rows per second.
 
     >>> format_rate(1234567), format_rate(98765), format_rate(12), format_rate(None)
     ('1.23 M', '98.8 k', '12', '–')
@@ -39,7 +39,7 @@ def format_rate(rows: float | None) -> str:
 
 
 def rows_per_second(entry: Entry) -> float | None:
-    """Rows per second read by the passes of a round; None if it had no pass."""
+    """Return the rows per second that the passes of a round read, or None for a round without passes."""
     seconds = entry["pass_seconds"]
     return entry["pass_rows"] / seconds if seconds > 0 else None
 
@@ -54,7 +54,7 @@ class Column:
 
 
 NAMED = {"final": "last", "early": "early"}
-"""Kinds of entries with a name instead of a number; "early" is the model of a run that reached its time limit."""
+"""Names of entries without a number; "early" is the model of a run that reached its time limit."""
 
 _BEFORE = (
     Column("round", 5, lambda entry: NAMED.get(entry["kind"], str(entry["number"]))),
@@ -70,39 +70,39 @@ _AFTER = (
 
 
 def round_columns(entry: Entry) -> tuple[Column, ...]:
-    """Columns of the table of rounds that starts with this entry: errors of its kind, held-out ones if present."""
+    """Return the columns of the table of rounds that starts with this entry, with held-out errors if present."""
     errors = (Column(one.label, len(one.label), one.text) for one in kind_of(entry).brief([entry]))
     return (*_BEFORE, *errors, *_AFTER)
 
 
 def table_header(entry: Entry) -> str:
-    """Header of the table of rounds that starts with this entry."""
+    """Return the header of the table of rounds that starts with this entry."""
     return "  ".join(f"{column.title:>{column.width}}" for column in round_columns(entry))
 
 
 def table_line(entry: Entry) -> str:
-    """One round's line of the table."""
+    """Return the line of one round in the table."""
     return "  ".join(f"{column.cell(entry):>{column.width}}" for column in round_columns(entry))
 
 
 def heuristic_line(entry: Entry) -> str:
-    """The measured sparseness, and the resulting partition size.
+    """Return the measured sparseness and the resulting partition size as text.
 
     >>> entry = {"vectors": 27, "rows": 222, "partition_size": 32, "heuristic_size": 45}
     >>> heuristic_line(entry)
-    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, held to 32'
+    'sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45, limited to 32'
     """
     chosen, found = entry["partition_size"], entry["heuristic_size"]
     size = f"P = {found:,}"
     if chosen != found:
-        size += f", {'held' if chosen < found else 'raised'} to {chosen:,}"
+        size += f", {'limited' if chosen < found else 'raised'} to {chosen:,}"
     rows = counted(entry["rows"], "random row")
     rho = entry["vectors"] / entry["rows"]
     return f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"
 
 
 def plan_line(plan: dict[str, Any]) -> str:
-    """The plan of a fit from its JSON: two lines, and one for each note."""
+    """Return the plan of a fit, given as JSON, as two lines and one line for each note."""
     threads = counted(plan["threads"], "thread")
     if plan["workers"] > 1:
         threads = f"{plan['workers']} workers of {threads}"
@@ -115,19 +115,19 @@ def plan_line(plan: dict[str, Any]) -> str:
 
 
 def size_text(plan: dict[str, Any]) -> str:
-    """Rows, features and classes of a plan's JSON."""
+    """Return the numbers of rows, features and classes of a plan's JSON as text."""
     size = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}"
     classes = classes_text(plan)
     return f"{size}, {classes}" if classes else size
 
 
 def _likelihood(plan: dict[str, Any]) -> str:
-    """The rows used by intermediate fits, if not all."""
+    """Return a text about the rows of intermediate fits, unless these use all rows."""
     return FIT_ROWS[plan["fit_rows"]].text(plan.get("sample_rows"))
 
 
 def summary(facts: dict[str, Any]) -> str:
-    """The result of a fit: the values of ``fit --json`` as text."""
+    """Return the result of a fit, the values of ``fit --json``, as text."""
     kind = kind_of(facts)
     fits = counted(facts["fits"], "fit") + schedule_of(facts["strategy"]).fits_text(facts["rounds"])
     lines = [
@@ -150,7 +150,7 @@ def _units(facts: dict[str, Any]) -> str:
 
 
 def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Further lines of a summary, after the errors."""
+    """Return the lines of a summary that follow the errors."""
     evidence = format_evidence(facts["log_evidence"])
     if "targets" in facts:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
@@ -161,10 +161,10 @@ def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
-    """The result of a fit, as printed by ``fit --json``: its model's history entry, its end, and its plan's JSON.
+    """Return the result of a fit for ``fit --json``: the model's history entry, the end, and the plan's JSON.
 
-    ``rounds`` counts the levels of split-merge, including the last merge; ``fits`` all dense fits except the
-    heuristic's, ``passes`` the passes of all of them.
+    For split-and-merge ``rounds`` is the number of levels, including the last merge. ``fits`` is the number of dense
+    fits except the heuristic fit, and ``passes`` is the total number of passes of these fits.
     """
     last = next((entry for entry in reversed(history) if leaves_model(entry)), history[-1])
     kind = kind_of(last)

@@ -21,7 +21,8 @@ def fresh(new: Design, present: Design) -> Int:
     found = [np.zeros(0, np.int64)]
     for k in range(len(kernel.kernels)):
         own = np.flatnonzero(new.which == k)
-        points, others = kernel.seen(new.centres[own], k), kernel.seen(present.centres[present.which == k], k)
+        points = kernel.without_ignored(new.centres[own], k)
+        others = kernel.without_ignored(present.centres[present.which == k], k)
         found.append(own[distinct(points, others)])
     return np.sort(np.concatenate(found))
 

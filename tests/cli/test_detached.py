@@ -186,7 +186,7 @@ def test_nobody_answers(data, tmp_path):
         *("fit", str(data / "rough.zarr"), "job", "--scheduler", address, "--detach"), cwd=tmp_path, timeout=60
     )
     assert status == 2
-    assert f"no Dask scheduler answers at '{address}'" in err
+    assert f"no Dask scheduler responds at '{address}'" in err
 
 
 def tour_commands() -> list[str]:

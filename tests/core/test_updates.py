@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.core.posterior import STRANGERS
+from partirvm.core.posterior import WEAK_CORRELATION
 from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import (
@@ -219,7 +219,7 @@ def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
     assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
     sd = np.sqrt(np.diagonal(Sigma))
     correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
-    assert correlation.max() < STRANGERS
+    assert correlation.max() < WEAK_CORRELATION
     groups = gone[gone < 18] // 6
     assert len(set(groups)) == len(groups), "two near-copies went at once"
     before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)

@@ -72,7 +72,7 @@ def test_the_commands_of_the_readme(cluster):
     ("config", "scheme", "said"),
     some(
         [
-            (None, "tls", "no certificate to show to the Dask scheduler"),
+            (None, "tls", "no client certificate for the Dask scheduler"),
             (None, "tcp", "closed the connection"),
             ("certificates/client", "tcp", "encryption required by Dask configuration"),
             ("other/client", "tls", "do not accept each other's certificates"),

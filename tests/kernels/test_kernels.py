@@ -268,7 +268,7 @@ def test_refusals_name_the_kernel_and_the_value():
         Laplacian((-1.0,))
     with pytest.raises(UsageError, match=r"degree of the polynomial kernel is 0: it must be a whole number ≥ 1"):
         Polynomial(1.0, 0)
-    with pytest.raises(UsageError, match=r"spec of the linear kernel has 'gamma'; it takes nothing but its name"):
+    with pytest.raises(UsageError, match=r"spec of the linear kernel has 'gamma'; its fields: only the name"):
         kernel_from_spec({"name": "linear", "gamma": [1.0]})
     with pytest.raises(UsageError, match=r"weights of the sum kernel are \[1.0\]: they must be 2 numbers ≥ 0"):
         Sum((Gaussian(1.0), Gaussian(2.0)), (1.0,))

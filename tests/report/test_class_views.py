@@ -27,7 +27,7 @@ from partirvm.report.lines import Lines
 from partirvm.report.live import LiveProgress
 from partirvm.report.page import JobFacts, page
 from partirvm.report.progress import PlainProgress, Progress
-from partirvm.report.quantities import CLASSES, KEYS, NUMBERS, format_error, format_share, kind_of
+from partirvm.report.quantities import CLASSIFICATION, KEYS, REGRESSION, format_error, format_share, kind_of
 from partirvm.report.remaining import Remaining
 from partirvm.report.stages import stages
 from partirvm.report.status import jobs_table, status_text
@@ -120,11 +120,11 @@ def test_histories_of_these_tests_are_as_drivers_write_them(fitted):
 def test_the_kind_of_a_line():
     """By what it holds; before there is a line, by the plan; a job of an earlier version is one of numbers."""
     line = class_fits.entry(1.0)
-    assert kind_of(line) is CLASSES
-    assert kind_of(class_fits.regression(line)) is NUMBERS
-    assert kind_of(class_fits.regression(line), {"outputs": 3}) is NUMBERS
-    assert kind_of({}) is NUMBERS
-    assert kind_of({}, {"outputs": 1}) is CLASSES
+    assert kind_of(line) is CLASSIFICATION
+    assert kind_of(class_fits.regression(line)) is REGRESSION
+    assert kind_of(class_fits.regression(line), {"outputs": 3}) is REGRESSION
+    assert kind_of({}) is REGRESSION
+    assert kind_of({}, {"outputs": 1}) is CLASSIFICATION
 
 
 @pytest.mark.parametrize("held_out", [False, True])

@@ -137,7 +137,7 @@ def test_the_heuristic_in_a_line():
     """ρ = 27/222, and P as it was found and as it was held."""
     measured = {"vectors": 27, "rows": 222, "partition_size": 45, "heuristic_size": 45}
     assert heuristic_line(measured) == "sparseness: 27 of 222 random rows became vectors (ρ = 0.122) → P = 45"
-    assert heuristic_line({**measured, "heuristic_size": 1200}).endswith("→ P = 1,200, held to 45")
+    assert heuristic_line({**measured, "heuristic_size": 1200}).endswith("→ P = 1,200, limited to 45")
 
 
 def facts(**changes):
