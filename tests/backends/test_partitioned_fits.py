@@ -25,6 +25,7 @@ TWICE = [
     ("working-set", "partition"),
     ("incremental", "sample"),
     ("incremental", "full"),
+    ("working-set", "full"),
     ("split-merge", "partition"),
 ]
 """Cases of which each half is in another one."""

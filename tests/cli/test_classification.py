@@ -220,7 +220,10 @@ WRONG = {
     "validation of one": ("fit {train} new --validation other.zarr", r"one of the classes .*tin.*`--like`"),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
     "validation of a number": ("fit {train} new --validation number.zarr", r"is a number.*`--like`"),
-    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"names 'tin', but the classes of the data are .*'"),
+    "weight of an unknown label": (
+        "fit {train} new --class-weight tin=2",
+        r"names 'tin', but the classes of the data are .*'",
+    ),
     "weight that is none": ("fit {train} new --class-weight lots", r"'lots' is not LABEL=WEIGHT"),
     "two weights": ("fit {train} new --class-weight {name}=1,{name}=2", r"has two weights"),
     "negative weight": ("fit {train} new --class-weight {name}=-1", r"is -1\.0: it must be a number ≥ 0"),

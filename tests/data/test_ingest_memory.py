@@ -193,6 +193,7 @@ def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, 
     assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room
 
 
+@pytest.mark.slow
 def test_without_a_limit_a_large_process_can_ingest(tmp_path: Path) -> None:
     """Only a limit that was given can refuse what the process held before."""
     X = np.random.default_rng(0).standard_normal((100, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from fault_cases import assert_same_end, carry, carry_counting, queued, wait_for
 
 from partirvm.jobs.state import Status
@@ -13,6 +14,7 @@ LEARNS = Request(gamma="learn-per-feature", strategy="working-set", partition_si
 """A second of learning, then rounds."""
 
 
+@pytest.mark.slow
 def test_kills_change_no_bits(breeder, data, tmp_path):
     """Twice in the middle of learning, which begins anew, then after a round: the kernel, the model and the history of
     the undisturbed job."""

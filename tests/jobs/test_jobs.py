@@ -483,6 +483,7 @@ def test_a_folder_of_jobs(data, tmp_path):
         jobs.jobs_in(str(tmp_path / "nothing"))
 
 
+@pytest.mark.slow
 def test_many_at_once_tear_nothing(data, tmp_path):
     """Two who resume, three who watch, one who aborts: one driver at a time, and a history that adds up."""
     job = broken_off(data, str(tmp_path / "job"), LONG)
