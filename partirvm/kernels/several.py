@@ -160,7 +160,8 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     """
     if not any("gamma" in name for name in kernel.parameters):
         raise UsageError(
-            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: leave out gamma_multiples"
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: "
+            "leave out gamma_multiples"
         )
     made = tuple(kernel.rescaled(factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)
