@@ -39,7 +39,7 @@ class Model:
     refer to the target's own units; ``n_rows`` is the number of training rows. For T targets that share columns and α,
     ``mean`` is (M, T), ``root`` (T, M, M), ``noise_variance`` (T,), and predictions (n, T); the evidence is that of all
     targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
-    part (``core.left_out``); it is None for too few rows, for a given noise and for several targets. For an
+    part (``core.left_out``); it is None for a given noise, for several targets and after ``partial_fit``. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of
     given α.
@@ -87,8 +87,9 @@ class Model:
     def digest(self) -> str:
         """Hash of everything that predictions depend on: models of equal digest predict the same bits."""
         noise = np.asarray(self.noise_variance).tolist()
-        facts = [self.design.kernel.spec(), self.design.bias, noise, asdict(self.columns)]
-        return digest(facts, self.design, (self.mean, self.root))
+        stated = [self.n_rows, self.known_noise, self.known_alpha, self.calibration and asdict(self.calibration)]
+        facts = [self.design.kernel.spec(), self.design.bias, noise, asdict(self.columns), stated]
+        return digest(facts, self.design, (self.mean, self.root, self.alpha))
 
     @property
     def n_vectors(self) -> int:

@@ -17,6 +17,7 @@ import pytest
 import zarr
 
 from partirvm import RVMRegressor, load_model
+from partirvm.core.left_out import Calibration
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
@@ -415,3 +416,16 @@ def test_a_pointer_that_cannot_be_written_keeps_the_model_before(job, monkeypatc
     np.testing.assert_array_equal(store.model().mean, made(seed=0).mean)
     store.save(made(seed=2))
     np.testing.assert_array_equal(store.model().mean, made(seed=2).mean)
+
+
+def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
+    """Equal but for the quantiles, models state other deviations, and have another digest."""
+    model = replace(made(), calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 1.9)))
+    save_model(model, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert found.calibration == model.calibration
+    assert found.digest() == model.digest()
+    wider = replace(model, calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 2.9)))
+    assert wider.digest() != model.digest()
+    X = np.random.default_rng(2).normal(size=(5, 3))
+    assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
