@@ -2,7 +2,7 @@
 
 ``tile_statistics(passes, source, number)`` reads one tile and returns its contribution to each of the passes that use
 it. Within a tile, rows are processed in *panels* of a fixed size, so that the whole design of a tile is never in
-memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not depend on it.
+memory. Tiles and panels do not depend on the machine. With one BLAS thread per task, the bits do not either.
 """
 
 from __future__ import annotations

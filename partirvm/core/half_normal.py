@@ -1,9 +1,9 @@
 """A half-normal prior on each inverse length scale of a kernel, each with a separate, bounded precision.
 
-A Gaussian kernel has the inverse length scale √γ_j for feature j. The prior is on s_j = √(γ_j/Σγ), the length scales
-relative to each other. A prior on absolute inverse lengths would increase all length scales together until the kernel
-is constant, because few rows hardly distinguish a wide kernel from a wider kernel with larger weights. The prior is
-p(s_j) ∝ √β_j exp(−½β_j s_j²), with the optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance
+A Gaussian kernel has the inverse length scale √γ_j for feature j. The prior is on s_j = √(γ_j/Σγ), the inverse length
+scales relative to each other. A prior on absolute inverse lengths would increase all length scales together until the
+kernel is constant, because few rows hardly distinguish a wide kernel from a wider kernel with larger weights. The prior
+is p(s_j) ∝ √β_j exp(−½β_j s_j²), with the optimal precision β_j ≤ 1/``LEAST``² (MacKay's automatic relevance
 determination; PFCVM has such a prior):
 
     −log p = log(s_j/``LEAST``) + ½   where s_j > ``LEAST``,      ½ (s_j/``LEAST``)²   below,

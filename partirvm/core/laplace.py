@@ -160,7 +160,7 @@ class LaplaceState:
         return found
 
     def take(self, columns: Int) -> LaplaceState:
-        """Return the state with the columns at these positions; the quadratic is measured without the other weights."""
+        """Return the state with only the columns at these positions, with their part of gradient and curvature."""
         alpha, weights, block = self.alpha[columns], self.weights[columns], self.block.take(columns)
         return settled(replace(self, labels=self.labels[columns]), alpha, weights, block)
 

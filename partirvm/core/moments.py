@@ -82,7 +82,7 @@ class ColumnMoments:
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """True for columns (columns,) whose values differ by at most one unit in the last place, which is rounding."""
+        """Array (columns,), True if the values of a column differ by at most one unit in the last place (rounding)."""
         with np.errstate(all="ignore"):
             return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 

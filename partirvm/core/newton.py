@@ -240,7 +240,7 @@ def _back(search: Search, rule: StopRule, fall: float) -> tuple[Search, Terminat
     """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
     The step keeps α. Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel
-    1983, §6.3.2). The pairs are discarded.
+    1983, §6.3.2). The pairs for the secant equation are discarded.
     """
     state = replace(search.current, passes=search.current.passes + 1)
     step, aim = 1.0, search.aim

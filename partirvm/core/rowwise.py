@@ -1,7 +1,7 @@
 """Products of design rows whose bits depend only on the row, not on its position or on other rows.
 
-BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS process 24 rows at a time,
-and round the remaining rows, and columns past a multiple of 8, differently. So rows are processed in pieces of one
+BLAS selects its algorithm by the shape of the whole product. The AVX-512 kernels of OpenBLAS process 24 rows at a time.
+Remaining rows, and columns past a multiple of 8, are rounded differently. So rows are processed in pieces of one
 fixed height, a multiple of 24. Predictions need this, since the same row may be predicted alone, in a table, or in a
 tile. Passes do not need this, since the panel of a row never changes.
 """

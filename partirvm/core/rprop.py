@@ -48,13 +48,13 @@ OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
 
 REVIVED = 1 / 3
-"""Minimum fraction of its start to which a gamma is revived. Lower gammas return to the old optimum."""
+"""Fraction of the start. A revival raises gammas to at least this fraction; lower ones return to the old optimum."""
 
 AWAKE = 1e-2
-"""Fraction of the largest gamma to which a gamma that is off is raised when a kernel is learned again."""
+"""Fraction of the largest gamma. Before a kernel is learned again, gammas that are off are raised to it."""
 
 RAISED = 1 / 10
-"""Fraction of its start to which a gamma that was off is raised when the number of centres increases."""
+"""Fraction of the start. When the number of centres increases, gammas that were off are raised to it."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Several(Described):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, several(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
-            raise UsageError(f"several kernels must differ, but two are equal: {', '.join(map(repr, self.kernels))}")
+            raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
         weights = tuple(self.weights) or (1.0,) * len(self.kernels)
         right = all(isinstance(value, numbers.Real) and np.isfinite(value) and value > 0 for value in weights)
         if not right or len(weights) != len(self.kernels):
@@ -160,8 +160,7 @@ def multiples(kernel: Kernel, factors: tuple[float, ...]) -> Kernel | Several:
     """
     if not any("gamma" in name for name in kernel.parameters):
         raise UsageError(
-            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: "
-            "leave out gamma_multiples"
+            f"gamma_multiples is {list(factors)}, but the kernel {kernel.name!r} has no gamma: omit gamma_multiples"
         )
     made = tuple(kernel.rescaled(factor) for factor in factors)
     return made[0] if len(made) == 1 else Several(made)

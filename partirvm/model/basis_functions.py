@@ -43,7 +43,7 @@ class Bases:
     (B + 1, C) for C outputs or (B + 1, T) for T targets. ``alpha`` has the same shape, or (B + 1,) if targets share α,
     and is ∞ for pruned functions. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function is
     deleted (Tipping & Faul 2003, eq. 27), summed over outputs. The relevance of a pruned function is 0. Functions that
-    can replace each other each have low relevance.
+    can replace each other all have low relevance.
     """
 
     names: tuple[str, ...]

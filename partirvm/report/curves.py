@@ -1,4 +1,4 @@
-"""Curves as SVG: small line charts with round tick values and labels at the line ends.
+"""Curves as SVG: small line charts with rounded tick values and labels at the line ends.
 
 The strings are XML for embedding in HTML. Every line has a CSS class, and the page sets the colours.
 """

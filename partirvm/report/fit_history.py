@@ -23,7 +23,7 @@ Value = Callable[[Stage], Range | None]
 
 
 def minus(figure: str) -> str:
-    """Return a number's text with a true minus sign.
+    """Replace the hyphen of a negative number's text by a minus sign.
 
     >>> minus("-1,234")
     '−1,234'

@@ -1,4 +1,4 @@
-"""Selection of the history lines to print: one per level of split-and-merge, and some of many rounds."""
+"""Selection of the history lines to print: one per level of split-and-merge, and only some if there are many rounds."""
 
 from __future__ import annotations
 

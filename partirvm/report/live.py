@@ -98,7 +98,7 @@ class LiveProgress(Progress):
             self._remaining.on_record(entry)
 
     def _show(self, lines: list[Line]) -> None:
-        """Print lines above the panel, truncated to the terminal width. The panel shows the last columns too."""
+        """Print lines above the panel, truncated to the terminal width. The panel shows the cut columns."""
         for line in lines:
             style = "bold" if line.heading else ""
             self._console.print(
