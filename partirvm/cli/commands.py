@@ -1,4 +1,7 @@
-"""The commands. Each parses, calls and prints; heavy modules are imported inside."""
+"""The commands. Each command parses its options, calls the library and prints the result.
+
+Modules that are slow to import are imported inside the commands.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,11 @@ def partirvm() -> None:
 
     The first turns a table into DATA, a Zarr folder of checked and shuffled rows. The second trains a model tile by
     tile, under the memory limit, and keeps it in the folder JOB. The third writes a mean and a standard deviation for
-    every row, or the probability of every class where DATA were made with --classes. In between, `plan` tells what a
-    fit would cost, and `evaluate` measures a model on data that it has not seen. `partirvm demo` shows it all in a
-    few minutes.
+    every row, or the probability of every class if DATA were made with --classes. `plan` estimates the cost of a fit,
+    and `evaluate` measures the errors of a model on other data. `partirvm demo` runs all these steps in a few minutes.
 
-    A fit can be stopped early, its model used, and the fit resumed later, even after a crash; on a Dask cluster it runs
-    on by itself, and can be watched from anywhere that sees the folder JOB.
+    A fit can be stopped early, its model used, and the fit resumed later, even after a crash. A fit on a Dask cluster
+    keeps running after the command has ended. `status` shows it on every machine that can read the folder JOB.
     """
 
 
@@ -126,18 +128,17 @@ def ingest(
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
-    Missing values, text where numbers should be, whole numbers beyond 2^53 that double precision would round and the
-    like are refused with their place. Labels of classes and categories may be any text or integer. CSV is UTF-8 with
-    commas and a header. Predictions come back in
-    the order that the rows have in SOURCE.
+    Missing values, text in a column of numbers, and whole numbers beyond 2^53 (double precision would round them) are
+    refused; the message names the row and the column. Labels of classes and categories may be any text or integer. CSV
+    is UTF-8 with commas and a header. Predictions are written in the order of the rows in SOURCE.
 
-    Several targets get one set of vectors in a fit, with weights and a noise of each. They are columns of a table, or
-    the columns y0, y1, … of a two-dimensional y.
+    A fit of several targets has one set of relevance vectors, and weights and a noise variance for each target. The
+    targets are columns of a table, or the columns y0, y1, … of a two-dimensional y.
 
-    With --append the rows go after those of DATA that are there: `update` then goes on with a job of these.
+    With --append the new rows are added after the existing rows of DATA. `update` then updates a job with them.
 
-    New rows need no target: with --like and the DATA of the training, a SOURCE that lacks it makes unlabelled DATA,
-    which `predict` takes. `fit` and `evaluate` refuse them.
+    Rows for prediction need no target. With --like and the DATA of the training, a SOURCE without the target column
+    makes unlabelled DATA. `predict` accepts unlabelled DATA; `fit` and `evaluate` refuse them.
 
     \b
     Examples:
@@ -314,25 +315,24 @@ def predict(
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
-    OUTPUT is a .zarr, .parquet or .csv by its ending, with the columns mean and std: the expected target and the
-    standard deviation of a new measurement of it, noise included; of several targets mean_TARGET of each, then
-    std_TARGET of each. A model of classes writes label, the most probable
-    class, and p_CLASS, the probability of every class in their order. With --interval follow lower and upper, between
-    which a new measurement lies with that probability, or of classes lower_CLASS and upper_CLASS, between which the
-    probability of each lies as far as the model knows. Row i of OUTPUT belongs to row i of the table
-    that DATA was made of. DATA need no target: `partirvm ingest new.csv new.zarr --like trips.zarr` makes them of new
-    rows, where trips.zarr are the DATA of the training.
+    The ending of OUTPUT (.zarr, .parquet or .csv) selects the format. Regression writes the columns mean and std: the
+    expected target and the standard deviation of a new measurement, with noise. For several targets the columns are
+    mean_TARGET, then std_TARGET. Classification writes label, the most probable class, and p_CLASS, the probability of
+    each class. --interval adds lower and upper, the ends of an interval that contains a new measurement with the given
+    probability. For classification it adds lower_CLASS and upper_CLASS, the ends of a credible interval of each
+    probability. Row i of OUTPUT belongs to row i of the table that DATA was made of. DATA need no target: if trips.zarr
+    are the DATA of the training, `partirvm ingest new.csv new.zarr --like trips.zarr` makes DATA of new rows.
 
     Labels are written as they are, in CSV between quotation marks. A label such as =1+1 is text for a program, but a
-    spreadsheet would calculate it: import the column as text there, or write .parquet.
+    spreadsheet would calculate it: import the column as text into the spreadsheet, or write .parquet.
 
-    OUTPUT appears under its name when it is whole. Until then what is predicted is kept beside it, in a hidden folder
-    such as .predictions.csv.partial: after Ctrl-C, a kill or the loss of the cluster the same command goes on with it.
-    A folder that nobody will go on with can be deleted. What is done already is left alone.
+    OUTPUT gets its name when it is complete. Unfinished predictions are kept in a hidden folder next to OUTPUT, such as
+    .predictions.csv.partial. After Ctrl-C, a kill or the loss of the cluster, the same command continues from this
+    folder. The folder can be deleted if the command will not be repeated. Finished predictions are not changed.
 
-    Far from all relevance vectors std falls back to that of the noise. With --augment TRAIN_DATA, which must be the
-    DATA that JOB was fitted to, it grows there instead, up to that of the target. For every 1,920 rows, or fewer where
-    memory is short, this takes a pass over TRAIN_DATA. It is for targets that are numbers.
+    Far from all relevance vectors std falls to the standard deviation of the noise. With --augment TRAIN_DATA, which
+    must be the DATA that JOB was fitted to, std grows there instead, up to the standard deviation of the target.
+    --augment takes one pass over TRAIN_DATA per 1,920 rows (fewer if memory is short), and works for regression only.
 
     \b
     Examples:

@@ -190,7 +190,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path):
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
     _, err = leaver.communicate(timeout=120)
-    assert (leaver.returncode, err) == (0, f"stopped looking; {job} goes on\n")
+    assert (leaver.returncode, err) == (0, f"Stopped following the job {job}, which is still running.\n")
     seen = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
     assert re.search(r"^\d\d:\d\d:\d\d  running: by process \d+ on", seen, re.MULTILINE)
