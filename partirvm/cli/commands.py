@@ -1,4 +1,7 @@
-"""The commands. Each parses, calls and prints; heavy modules are imported inside."""
+"""The commands. Each command parses its options, calls the library and prints the result.
+
+Modules that are slow to import are imported inside the commands.
+"""
 
 from __future__ import annotations
 

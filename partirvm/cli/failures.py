@@ -30,7 +30,7 @@ class ExitStatus(IntEnum):
 
 
 def status_of(error: BaseException) -> ExitStatus:
-    """The exit status of an error: 2 if the user can correct it, 4 for a failure.
+    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure.
 
     >>> status_of(click.UsageError("no such option")).name, status_of(ZeroDivisionError()).name
     ('USAGE', 'FAILED')
@@ -54,16 +54,16 @@ def explain(error: BaseException) -> None:
 
 
 def message_of(error: BaseException) -> str:
-    """One paragraph for people.
+    """Return the message of an error as one paragraph.
 
     >>> message_of(PartirvmError("no row is left: check the weights"))
     'no row is left: check the weights'
     >>> message_of(PartirvmError("raise memory_limit"))
     'raise --memory-limit'
 
-    Notes of the error, which state what is left to continue with, come last.
+    The notes of the error come last; they say from what the work can continue.
     """
-    cause = error.__cause__ if isinstance(error, click.Abort) else error  # click makes it of a KeyboardInterrupt
+    cause = error.__cause__ if isinstance(error, click.Abort) else error  # click raises Abort for a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "; ".join(["interrupted", *(notes or ["nothing was left behind"])])
@@ -87,7 +87,7 @@ def _what(error: BaseException) -> str:
 
 
 def failed_at_work(error: ClusterError) -> JobFailedError:
-    """The error for a cluster that broke down after the work had begun, which is not an input error."""
+    """Return the error of a cluster that failed after the work had begun. It is not a usage error."""
     failed = JobFailedError(str(error))
     for note in getattr(error, "__notes__", []):
         failed.add_note(note)

@@ -1,8 +1,8 @@
 """Messages for the command line: the options that a message names, written as flags.
 
-Messages name options as Python does (``max_rounds``, ``solver="fast"``), since the code that makes them serves both
-faces. The command line prints errors, warnings, plans and results of a fit through ``as_flags``. Names in quotes, in
-paths and in calls belong to the user's data or to Python; they stay.
+Messages name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the Python API
+share the code that writes the messages. The command line passes errors, warnings, plans and results of a fit through
+``as_flags``. Names in quotes, in paths and in calls belong to the user's data or to Python and are not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from partirvm.options import TABLE
 FLAGS = {option.name: option.flag for option in TABLE.values()}
 FLAGS |= {"allow_code": "--allow-code", "augment": "--augment", "storage_options": "--storage-options"}
 del FLAGS["classify"]
-"""Flags by the names that Python has for them."""
+"""Dict from the Python name of an option to its flag."""
 
 _BEFORE, _AFTER = r"(?<![\w'\"`/.\-=])", r"(?![\w'\"`/(=\-]|\.\w)"
 _ANY = "|".join(FLAGS)
@@ -24,7 +24,7 @@ _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)
 
 
 def as_flags(message: str) -> str:
-    """The message with flags in place of names of options.
+    """Replace the Python names of options in a message by their flags.
 
     >>> as_flags("max_rounds was reached: raise it, or use solver='fast'")
     '--max-rounds was reached: raise it, or use --solver fast'
@@ -37,7 +37,7 @@ def as_flags(message: str) -> str:
 
 
 def help_of(text: str) -> str:
-    """The text of an option in the table, which both faces have, as the help of its flag: words without quotes.
+    """Turn the text of an option in the table into the help of its flag, without quotes around values.
 
     >>> help_of('Rows of fit_rows="sample"; "auto" is 20·P.')
     'Rows of --likelihood sample; auto is 20·P.'

@@ -34,7 +34,9 @@ class Signals:
         for number in SIGNALS:
             self._before[number] = signal.signal(number, _interrupt)
             if self._before[number] is signal.SIG_IGN and number == signal.SIGINT:
-                signal.signal(number, signal.SIG_IGN)  # a shell runs it in the background: Ctrl-C means others
+                signal.signal(
+                    number, signal.SIG_IGN
+                )  # a background process of a shell: Ctrl-C is meant for other processes
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -45,11 +47,11 @@ class Signals:
 
 
 class Interruption:
-    """Counts Ctrl-C and polite kills, once ``listen`` has been called and until the block ends.
+    """Counter of SIGINT and SIGTERM between the call of ``listen`` and the end of the block.
 
-    The second raises ``KeyboardInterrupt``; later ones are ignored. If there was one, they are ignored after the block,
-    too, until ``Signals`` ends. ``announce`` is called with a message for people by the first ``poll`` after the first
-    signal.
+    The second signal raises ``KeyboardInterrupt``; later signals are ignored. After at least one signal, signals are
+    also ignored after the block, until ``Signals`` ends. The first ``poll`` after the first signal calls ``announce``
+    with a message for the user.
     """
 
     def __init__(self, announce: Callable[[str], None]) -> None:
@@ -59,12 +61,12 @@ class Interruption:
         self._announced = False
 
     def listen(self) -> None:
-        """Take over the signals."""
+        """Replace the handlers of SIGINT and SIGTERM by this counter."""
         for number in SIGNALS:
-            self._before[number] = signal.signal(number, self._hear)
+            self._before[number] = signal.signal(number, self._on_signal)
 
     def poll(self) -> bool:
-        """Whether the fit has to stop."""
+        """Return whether the fit must stop."""
         if self._count and not self._announced:
             self._announced = True
             self._announce(
@@ -82,16 +84,16 @@ class Interruption:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         if self._count == 2:
-            # A flag would be seen at the next poll, where the first signal ends the fit anyway. Only an exception ends
-            # a wait for threads, for a store or for a cluster before that.
+            # The first signal already ends the fit at the next poll. Only an exception can end a wait for threads,
+            # for a store or for a cluster before the next poll.
             _interrupt(number, frame)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """End what runs. Objects that it leaves half made must not print tracebacks when they are collected."""
+    """Raise ``KeyboardInterrupt``, and silence tracebacks of incomplete objects when they are collected."""
     _ignore()
     sys.unraisablehook = lambda unraisable: None
     raise KeyboardInterrupt

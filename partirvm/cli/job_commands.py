@@ -52,12 +52,12 @@ def status(job: str, follow: bool, as_json: bool) -> int:
         found = opened.progress()
         show(found, as_flags(status_text(found)), as_json)
         return ExitStatus.DONE
-    follower, told = Follower(), 0
+    follower, printed = Follower(), 0
     try:
         for state in opened.follow():
             if as_json:
-                lines = [json.dumps(entry) for entry in state.history[told:]]
-                told = max(told, len(state.history))
+                lines = [json.dumps(entry) for entry in state.history[printed:]]
+                printed = max(printed, len(state.history))
             else:
                 lines = [as_flags(line) for line in follower.of(state)]
             for line in lines:
@@ -143,7 +143,7 @@ def abort(job: str, reason: str, as_json: bool) -> None:
     from partirvm import jobs
 
     opened = jobs.open_job(job)
-    _tell_end(job, opened.abort(reason).value, opened, as_json)
+    _show_end(job, opened.abort(reason).value, opened, as_json)
 
 
 @click.command()
@@ -162,10 +162,10 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
     from partirvm import jobs
 
     opened = jobs.open_job(job)
-    _tell_end(job, opened.cancel(reason).value, opened, as_json)
+    _show_end(job, opened.cancel(reason).value, opened, as_json)
 
 
-def _tell_end(job: str, status: str, opened: Any, as_json: bool) -> None:
+def _show_end(job: str, status: str, opened: Any, as_json: bool) -> None:
     found = opened.progress()
     if status == "aborting":
         show(found, f"{job}: the request to end the job is stored", as_json, f"partirvm wait {job}")
@@ -311,31 +311,31 @@ def _facts(job: Any) -> Any:
     from partirvm.report.basis_table import Function
     from partirvm.report.page import JobFacts
 
-    state, told, spec = job.state(), job.progress(), job.store.spec()
-    asked = job.asked()
-    validation = asked.pop("validation")
+    state, progress, spec = job.state(), job.progress(), job.store.spec()
+    parameters = job.asked()
+    validation = parameters.pop("validation")
     return JobFacts(
         location=job.location,
         status=state.status.value,
         status_advice=state.status.advice,
         reason=state.reason,
-        advice=told["advice"],
+        advice=progress["advice"],
         queued=state.queued,
         began=state.began,
         ended=state.ended,
-        seconds=told["seconds"],
-        spec={**spec, "parameters": asked, "data": job.data(), "validation": validation},
+        seconds=progress["seconds"],
+        spec={**spec, "parameters": parameters, "data": job.data(), "validation": validation},
         plan=state.plan,
         history=state.history,
-        relevance=_told(job.relevance),
-        bases=[Function(**each) for each in _told(job.bases) or ()],
+        relevance=_or_none(job.relevance),
+        bases=[Function(**each) for each in _or_none(job.bases) or ()],
     )
 
 
-def _told(ask: Callable[[], Any]) -> Any:
-    """The answer, or None if the model cannot be read: the page shows everything else in any case."""
+def _or_none(read: Callable[[], Any]) -> Any:
+    """Return the result of ``read``, or None if the model cannot be read; the page then leaves this part out."""
     try:
-        return ask()
+        return read()
     except PartirvmError:
         return None
 

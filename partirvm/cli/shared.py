@@ -1,4 +1,4 @@
-"""What the commands share: clusters, places, printing, and a fit with progress in the foreground."""
+"""Functions that several commands use: clusters, paths, printing, and a fit with progress in the foreground."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEMO = "demo"
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[Any]:
-    """A client of the scheduler at this address for the length of the block; None for this process."""
+    """Yield a client of the scheduler at this address and close it after the block; yield None without an address."""
     if address is None:
         yield None
         return
@@ -33,19 +33,19 @@ def cluster(address: str | None) -> Iterator[Any]:
 
 
 def place(name: str, client: Any) -> str:
-    """A place as the workers of a cluster need it: absolute, since they may run in another folder."""
+    """Return the path that a fit uses: absolute on a cluster, because its workers may run in another folder."""
     return name if client is None or "://" in name else str(Path(name).absolute())
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result and the commands that may follow (the demo prints those itself)."""
+    """Print a result and the commands that may follow (the demo prints its commands elsewhere)."""
     echo(json.dumps(facts) if as_json else text)
     if following and not as_json and click.get_current_context().obj is not DEMO:
         echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
 def ended(status: str) -> int:
-    """The exit status for the status of a job."""
+    """Return the exit status for the status of a job."""
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(status, ExitStatus.FAILED)
 
 
@@ -53,9 +53,9 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, ``on_plan`` and ``aborted``, and returns what ``jobs.fit`` returns, or None if another
-    process has done it. Before there is a plan Ctrl-C ends a new fit at once, since nothing is written yet; a
-    ``resumed`` job exists, and gets an abort request. Without a usable model the exit status is 4, and a message states
-    the reason.
+    process has finished the job. Before the plan is made, Ctrl-C ends a new fit at once: nothing is written yet.
+    A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
+    message states the reason.
     """
     from partirvm import jobs
     from partirvm.report.basis_table import Function, line
@@ -98,9 +98,9 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     plan = fitted.plan.to_json() if fitted.plan else jobs.Job(job).state().plan or {}
     facts = fit_facts(job, fitted.model.columns.target, fitted.history, fitted.outcome, plan)
     facts |= targets_json(fitted.model)
-    told = basis_functions_json(fitted.model)
-    facts |= {"basis": told} if told else {}
-    text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in told])}" if told else "")
+    bases = basis_functions_json(fitted.model)
+    facts |= {"basis": bases} if bases else {}
+    text = summary(facts) + (f"\n{'basis':<16}{line([Function(**each) for each in bases])}" if bases else "")
     aborted = facts["reason"] == "aborted"
     show(
         facts,
@@ -114,7 +114,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
 
 
 def _done_elsewhere(job: str, as_json: bool) -> int:
-    """Print the status of a job that another process has taken over and ended in the meantime."""
+    """Print the status of a job that another process took over and ended."""
     from partirvm import jobs
     from partirvm.report.status import status_text
 

@@ -1,4 +1,4 @@
-"""The way of all text from the command line to stdout and stderr."""
+"""Printing of all text of the command line to stdout and stderr."""
 
 from __future__ import annotations
 

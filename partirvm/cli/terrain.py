@@ -1,7 +1,7 @@
-"""The demo's data. The steps between them are the ordinary verbs of the command line.
+"""Data of the demo. The steps of the demo are ordinary commands of the command line.
 
 The data are the elevation model of the Jacksboro fault that matplotlib bundles: 344 × 403 cells of longitude and
-latitude with their height in metres. Of all cells, drawn at random, 80 % train, 10 % tell when to stop, 10 % test.
+latitude with their height in metres. The cells are split at random: 80 % train, 10 % are validation rows, 10 % test.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Terrain:
 
 
 def load_terrain(every: int = 1) -> Terrain:
-    """The bundled elevation model, or every so many-th row and column of it.
+    """Load the bundled elevation model, with only each ``every``-th row and column.
 
-    Raises ``UsageError`` where matplotlib is not installed, or its sample data are not.
+    Raises ``UsageError`` if matplotlib or its sample data are not installed.
     """
     try:
         from matplotlib.cbook import get_sample_data
@@ -86,7 +86,7 @@ def write_tables(terrain: Terrain, folder: Path) -> dict[str, int]:
 
 
 def landscape(terrain: Terrain, job: Path, predictions: Path, scores: dict[str, Any]) -> dict[str, Any]:
-    """What the picture shows: terrain, predictions of every cell, the job's vectors and rounds."""
+    """Return the contents of the picture: terrain, predictions of every cell, and the vectors and rounds of the job."""
     import zarr
 
     store = JobStore(str(job))

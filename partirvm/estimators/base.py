@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, sources of what ``fit`` is given, the fit itself, tiles predicted in order."""
+"""Base class of the estimators: parameters, sources of the training rows, the fit, and predictions tile by tile."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Labels = NDArray[Any]
 
 
 class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the estimators: they add their parameters, ``_take`` for the model of a fit, and predictions."""
+    """Base of the estimators. A subclass adds its parameters, ``_take`` (attributes of a model) and predictions."""
 
     kernel: Any
     client: Any
     model_: Any
 
     def __sklearn_clone__(self) -> Self:
-        """A clone keeps the metadata requests, and shares the client: a connection cannot be copied."""
+        """Clone with the metadata requests and the same client, because a connection cannot be copied."""
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
@@ -61,7 +61,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, nested ones as ``strategy__selection``.
 
-        Raises ``UsageError`` (a ``ValueError``) for a nested name where the parameter is a word and no value.
+        Raises ``UsageError`` (a ``ValueError``) for a nested name if the parameter is a string and not an option value.
         """
         for key in params:
             name, nested, rest = key.partition("__")
@@ -74,13 +74,13 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return changed
 
     def __getstate__(self) -> dict[str, Any]:
-        """A pickle holds no connection."""
+        """Return the state for a pickle, without the client, because a connection cannot be pickled."""
         return {**super().__getstate__(), "client": None}
 
     def parameters(self) -> Request:
-        """What this estimator asks of a fit, with a seed drawn from ``random_state``.
+        """Return the options of a fit of this estimator, with a seed drawn from ``random_state``.
 
-        Raises ``UsageError`` for a value that is none of the option, and for an option that is given twice.
+        Raises ``UsageError`` for a value that its option does not allow, and for an option that is given twice.
         """
         values = self.get_params(deep=False)
         del values["client"]
@@ -98,7 +98,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         parameters: Request,
         after: Callable[[Any, Any, Any], None] = lambda spec, outcome, executor: None,
     ) -> None:
-        """Fit, and take over model, history, termination and plan; ``after`` hears of it before the executor ends."""
+        """Fit, and set the model, history, termination and plan; ``after`` is called before the executor is closed."""
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
@@ -116,12 +116,12 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         self._describe(journal.model.design.kernel, spec.input_variance)
 
     def _fitted(self, journal: MemoryJournal, outcome: Outcome, spec: FitSpec) -> None:
-        """Take over what a run has left."""
+        """Set the attributes of a fit from its journal and outcome."""
         self.history_, self.termination_, self.plan_ = journal.history, outcome.reason, spec.plan
         self._take(journal.model)
 
     def _beside_model(self) -> dict[str, Any]:
-        """What a fitted estimator holds beside its model and its parameters, for a file."""
+        """Return the attributes that a file stores in addition to the model and the parameters."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "history": self.history_,
@@ -132,7 +132,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         }
 
     def _take_saved(self, model: Any, beside: dict[str, Any]) -> None:
-        """Become what was fitted, from the model and ``_beside_model``."""
+        """Restore a fitted estimator from its model and the dict of ``_beside_model``."""
         self.history_, self.termination_ = beside["history"], beside["termination"]
         self.n_features_in_ = beside["n_features"]
         if beside["names"] is not None:
@@ -141,7 +141,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         self._describe(model.design.kernel, beside["variance"])
 
     def _describe(self, kernel: Any, variance: Float) -> None:
-        """Set the attributes that tell of the kernel, whose inputs have this variance (d,) as it sees them."""
+        """Set the attributes of the kernel; ``variance`` (d,) is that of the inputs of the kernel."""
         self.kernel_, self._input_variance = kernel, variance
         for name in ("gamma_", "feature_relevance_"):
             self.__dict__.pop(name, None)
@@ -156,18 +156,18 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
             self.feature_relevance_ = relevance
 
     def _take_bases(self, bases: Bases, outputs: Any = slice(None)) -> None:
-        """Set the attributes that tell of the bias and basis functions; of classes those of these outputs."""
+        """Set the attributes of the bias and basis functions; a classifier selects ``outputs``."""
         self.basis_names_ = np.array(bases.names, dtype=object)
         self.basis_weights_, self.basis_alpha_ = bases.weights.T[outputs], bases.alpha.T[outputs]
         self.basis_relevance_ = bases.relevance
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Which features count: a mask (d,), or with ``indices`` their positions.
+        """Return the relevant features: a mask (d,), or with ``indices`` their positions.
 
-        Those whose ``feature_relevance_`` is at least ``OFF``, as scikit-learn's selectors answer; of named data
-        ``feature_names_in_[get_support()]`` are their names. A predictor has no ``transform`` of its own: in a pipeline
+        A feature is relevant if its ``feature_relevance_`` is at least ``OFF``. The names of the relevant features are
+        ``feature_names_in_[get_support()]``. The estimator has no ``transform``; in a pipeline use
         ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
-        threshold=1e-3)`` passes on these columns. Raises ``UsageError`` for a kernel without per-feature widths.
+        threshold=1e-3)``. Raises ``UsageError`` for a kernel without per-feature widths.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):
@@ -181,10 +181,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _coded(self, y: Any) -> tuple[Any, Labels | None]:
-        """Targets (N,) as numbers, and the labels (K,) behind them where they are codes."""
+        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
 
     def _training_source(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
-        """The rows to train on, and the labels of their classes where there are any."""
+        """Return the training rows, and their class labels for classification."""
         if in_memory(X):
             X, y, weights, columns, labels = self._arrays(X, y, sample_weight)
             return _of_classes(as_source(X, y, weights, seed=seed, columns=columns), labels), labels
@@ -261,7 +261,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
 
     def _values(self, function: OfRows, X: Any) -> Float:
-        """What a function of raw inputs, such as a model's intervals, makes of each row of X of any kind, (n, V)."""
+        """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""
         if in_memory(X):
             values, far = values_of_rows(function, self._rows(X, self.model_.columns.categories))
         else:
@@ -271,7 +271,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         return values
 
     def _each_tile(self, function: Callable[[Source, int], Float], source: Source) -> Float:
-        """What ``function`` makes of each row of a source, (n, …), in order of its first column, the row's number."""
+        """Return the values (n, …) of ``function`` for each row of a source, sorted by row number (first column)."""
         check_features(self.model_, source)
         executor = executor_for(self.client)
         try:
@@ -283,7 +283,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
 @contextmanager
 def told_by_name() -> Iterator[None]:
-    """What scikit-learn and NumPy say of data that cannot be used, as errors of partirvm."""
+    """Turn the errors of scikit-learn and NumPy about invalid data into errors of partirvm."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
@@ -319,7 +319,7 @@ def check_finite(X: Float, names: Any) -> None:
 
 
 def labels_of(y: Any) -> Labels:
-    """Labels in memory as an array of their own type. Raises ``DataError`` for missing ones, and for what is none."""
+    """Labels in memory as an array of their own type. Raises ``DataError`` for missing or invalid labels."""
     return label_values(whole_numbers(pandas_column(y)))
 
 
@@ -331,7 +331,7 @@ def numbers_of(y: Any) -> NDArray[Any]:
 
 
 def _check_numbers(name: str, values: NDArray[Any]) -> None:
-    """Raise ``DataError`` for targets or weights that are NaN or infinite, in the words of scikit-learn and by row."""
+    """Raise ``DataError`` for targets or weights that are NaN or infinite; the message names the first such row."""
     wrong = ~np.isfinite(values)
     if wrong.any():
         found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
@@ -342,7 +342,7 @@ def _check_numbers(name: str, values: NDArray[Any]) -> None:
 
 
 def _weights(given: Any, n_rows: int) -> Any:
-    """Weights of so many rows, or one number for all. Raises ``DataError`` for others."""
+    """Return the weights of ``n_rows`` rows, or one weight for all. Raises ``DataError`` for invalid weights."""
     weights = numeric_array("sample_weight", given)
     if weights.ndim and weights.shape != (n_rows,):
         raise DataError(
@@ -356,7 +356,7 @@ def _weights(given: Any, n_rows: int) -> Any:
 
 
 def check_names(X: Any, features: tuple[str, ...]) -> None:
-    """Refuse a validation frame whose columns are not the training data's, unless those have no names."""
+    """Raise ``DataError`` if the columns of a validation frame differ from named training columns."""
     names = tuple(str(name) for name in getattr(X, "columns", features))
     if names != features and features != tuple(f"x{column}" for column in range(len(features))):
         raise DataError(
@@ -367,7 +367,7 @@ def check_names(X: Any, features: tuple[str, ...]) -> None:
 
 
 def in_memory(X: Any) -> bool:
-    """Whether scikit-learn's own validation takes X: anything but addresses, sources, Zarr and Dask."""
+    """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
     module, source = type(X).__module__.partition(".")[0], hasattr(X, "tile") and hasattr(X, "gather")
     return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module in _FOREIGN)
 
@@ -376,7 +376,7 @@ _FOREIGN = ("zarr", "dask", "dask_expr", "distributed")
 
 
 def array_of(y: Any) -> Any:
-    """Labels or targets as an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
+    """Convert labels or targets to an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
     if hasattr(y, "to_dask_array"):
         y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
         return y.to_dask_array(lengths=True)

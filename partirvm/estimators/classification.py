@@ -199,7 +199,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self.client = client
 
     def parameters(self) -> Request:
-        """What this estimator asks of a fit, with a seed drawn from ``random_state``."""
+        """Return the options of a fit of this estimator, with a seed drawn from ``random_state``."""
         asked = super().parameters()
         if not isinstance(asked.class_weight, Mapping):
             return asked
@@ -266,7 +266,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         self._take_bases(bases_of(model), outputs)
 
     def _predictors(self, X: Any) -> Float:
-        """Linear predictors (n, C) as the link gets them."""
+        """Return the linear predictors (n, C), the inputs of the link."""
         check_is_fitted(self)
         model: ClassModel = self.model_
         if in_memory(X):
@@ -295,8 +295,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.
 
         ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½ of the Laplace
-        approximation, each of the shape of ``decision_function``: (n,) for two classes, else (n, K). They lie about
-        φᵀμ, which a model that moderates shrinks before it decides. ``kind="probability"``: of the classes, each
+        approximation, each of the shape of ``decision_function``: (n,) for two classes, else (n, K). The centre of
+        an interval is φᵀμ, before moderation. ``kind="probability"``: of the classes, each
         (n, K). Of two classes these are the link of the former; of more, class k has its own predictor at the end of
         its interval and the others at their means. Raises ``UsageError`` for another level or kind, and as
         ``decision_function`` does.
@@ -307,7 +307,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
     def predict_log_proba(self, X: Any) -> Float:
-        """Logarithms of the probabilities, (n, K); minus infinity where one is too small for a number."""
+        """Return the logarithms of the probabilities, (n, K); minus infinity for a probability that underflows to 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 

@@ -19,10 +19,10 @@ def plan(
     validation: str | os.PathLike[str] | None = None,
     client: Any = None,
 ) -> Plan:
-    """What fitting this estimator to DATA would do: partition size, passes, seconds, memory. ``print`` it.
+    """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
 
     DATA and validation are paths or URLs of what ``ingest`` made. Raises ``UsageError`` for anything else,
-    ``MemoryLimitError`` if it cannot fit, and whatever ``fit`` would refuse.
+    ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
     """
     _require_places("plan", data, validation)
     held_out = None if validation is None else os.fspath(validation)
@@ -40,13 +40,13 @@ def submit(
 ) -> Job:
     """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
 
-    With a client (the estimator's own unless given) the job runs on its cluster, and this process may end; without one
-    in a thread of this process, and is interrupted if that ends. The job can be watched, aborted and resumed by the
-    handle that comes back, by ``open_job(job)`` elsewhere, and by the command line; its ``model()`` is the model so
-    far. The estimator itself is not fitted by it.
+    With a client (by default the estimator's) the job runs on the cluster, and this process may end. Without a client
+    the job runs in a thread, and is interrupted if this process ends. The returned handle, ``open_job(job)`` in another
+    process, and the command line can watch, abort and resume the job. ``model()`` of the handle returns the latest
+    model. The estimator is not fitted.
 
-    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` for a JOB that is there unless
-    ``overwrite``, and what can be refused without reading rows.
+    DATA and validation are paths or URLs of what ``ingest`` made. Raises ``ExistsError`` if JOB exists,
+    unless ``overwrite``, and errors that can be found without reading rows.
     """
     _require_places("submit", data, validation)
     return jobs.submit(

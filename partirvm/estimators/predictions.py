@@ -1,4 +1,4 @@
-"""What a fitted regression tells of rows: means, deviations, intervals, functions of the posterior."""
+"""Predictions of regression: means, standard deviations, intervals and samples from the posterior."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 
 
 class PredictsNumbers(Updatable):
-    """Predictions of a target that is a number, or of several."""
+    """Prediction methods of regression, for one or several targets."""
 
     memory_limit: int | str
 
@@ -119,7 +119,7 @@ class PredictsNumbers(Updatable):
         return values
 
     def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:
-        """Mean and standard deviation of each row, with the rows of the fit."""
+        """Return the mean and standard deviation of each row of X by RVM*, from the training rows."""
         model: Model = self.model_
         if in_memory(X):
             source = as_source(self._rows(X, model.columns.categories), columns=model.columns)
@@ -129,7 +129,7 @@ class PredictsNumbers(Updatable):
         return augmented_rows(model, source, training, self.client, self.memory_limit, grown=self._grown)
 
     def _augments(self, augment: Any) -> list[Any]:
-        """The rows of the fit for each of several targets."""
+        """Split ``augment`` into one pair or triple for each target."""
         if augment is None:
             return [None] * len(self.estimators_)
         if not isinstance(augment, tuple | list) or len(augment) not in (2, 3):
@@ -140,7 +140,7 @@ class PredictsNumbers(Updatable):
         return [(X, column(y, target), *weights) for target in range(len(self.estimators_))]
 
     def _training_again(self, augment: Any) -> Source:
-        """The rows of the fit, in the order given."""
+        """Return ``augment`` as a source of the training rows, in the given order."""
         model: Model = self.model_
         require_augmentable(model)
         if isinstance(augment, tuple | list):

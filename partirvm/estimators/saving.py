@@ -1,8 +1,8 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
-An estimator is its model's file with the estimator's parameters, and what its attributes hold beside the model, as JSON
-in it (``jobs.codec``); one with a fit of its own for each target has a folder inside it for each, and their digests.
-Never pickle.
+The file of an estimator is the file of its model with the parameters and the other attributes as JSON
+(``jobs.codec``). An estimator of several independent targets is a folder with the digests of its fits, and one folder
+inside it for each target. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ KIND = "partirvm-targets"
 FORMAT = 2
 
 CODEC = Codec((*KERNELS.values(), Several, Termination))
-"""What parameters and attributes may hold beside plain values and arrays."""
+"""Encoder of the types that parameters and attributes may contain in addition to plain values and arrays."""
 
 VALUE = "option value"
-"""Key of a dict that stands for a value of options."""
+"""Key of a dict that represents an option value."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -49,9 +49,9 @@ def save_model(
 ) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
-    Of an estimator everything is kept but the ``client``, ``plan_``, and what ``partial_fit`` goes on from, which holds
-    training rows. A ``kernel`` or ``basis`` that only this process has, such as a lambda or a transformer, cannot be
-    kept, nor can a ``random_state`` that is no integer, nor a subclass of the two estimators. Nothing is pickled.
+    Everything of an estimator is saved except ``client``, ``plan_`` and the training rows that ``partial_fit`` needs.
+    Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda or a
+    transformer; a ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def save_model(
     Raises
     ------
     UsageError
-        For a parameter that cannot be kept, which it names, or an estimator of another class.
+        For a parameter that cannot be saved (the message names it), or an estimator of another class.
     ExistsError, StorageError
-        If something is there already, or it cannot be written.
+        If the location exists already, or cannot be written.
     NotFittedError
         For an estimator that is not fitted.
     """
@@ -89,38 +89,38 @@ def save_model(
 
 
 def _write(one: Any, location: str, storage_options: dict[str, Any] | None) -> str:
-    """Write an estimator of one model; returns the digest of the file."""
+    """Write an estimator of one model and return the digest of the file."""
     return write_model(one.model_, location, estimator=_encoded(one), storage_options=storage_options)
 
 
 def load_model(
     location: str | os.PathLike[str], *, allow_code: bool = False, storage_options: dict[str, Any] | None = None
 ) -> Saved:
-    """Read back what ``save_model`` wrote, an estimator or a model; of a job's folder the model to use.
+    """Load an estimator or a model that ``save_model`` wrote, or the latest usable model from the folder of a job.
 
     A loaded estimator has parameters, metadata requests and the attributes of its fit, except that ``client`` is None
     and there is no ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no
-    training rows; ``fit`` works. A subclass of ``RVMRegressor`` or ``RVMClassifier`` cannot be saved, so that none is
-    ever loaded.
+    training rows; ``fit`` works. A subclass of ``RVMRegressor`` or ``RVMClassifier`` cannot be
+    saved.
 
     Parameters
     ----------
     location : str or path
         Folder or fsspec URL.
     allow_code : bool
-        A model whose kernel or basis is a function, "module:function", imports and runs it when it predicts; an
-        estimator with such a parameter, when it is fitted again. Both are refused unless this is true.
+        Allow kernels and basis functions given as "module:function". A model imports and runs such a function to
+        predict, an estimator to fit. Without ``allow_code`` both are refused.
     storage_options : dict, optional
         Options of the fsspec file system.
 
     Raises
     ------
     MissingDataError
-        If nothing is there, or any of it is missing or damaged; it is a ``FileNotFoundError``.
+        If the location does not exist, or a file is missing or damaged; a ``FileNotFoundError``.
     FormatError, NewerFormatError
-        If it is something else, or of another version of partirvm.
+        If the location holds something else, or a file of another version of partirvm.
     UsageError
-        If it needs ``allow_code``; it names the functions.
+        If ``allow_code`` is needed; the message names the functions.
     """
     location = os.fspath(location)
     job = Job(location, storage_options=storage_options)
@@ -157,7 +157,7 @@ def _of_targets(
 
 
 def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
-    """An estimator but for its model, as JSON."""
+    """Encode an estimator without its model as JSON."""
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
     value: dict[str, Any] = {"class": type(estimator).__name__, "parameters": parameters}
     requests = getattr(estimator, "_metadata_request", None)
@@ -175,7 +175,7 @@ def _encoded(estimator: RelevanceVectorMachine) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Labels of NumPy's own types, such as the keys of ``class_weight``, as Python's; values of options by name."""
+    """Convert NumPy strings, such as keys of ``class_weight``, to Python strings, and option values to dicts."""
     if isinstance(value, Value):
         return {VALUE: type(value).__name__, "fields": _plain(value.get_params(deep=False))}
     if isinstance(value, dict):
@@ -184,7 +184,7 @@ def _plain(value: Any) -> Any:
 
 
 def _made(saved: Any) -> Any:
-    """A parameter from what ``_plain`` made of it. Raises ``KeyError`` for a value that this version does not know."""
+    """Restore a parameter that ``_plain`` converted. Raises ``KeyError`` for an unknown option value."""
     if not (isinstance(saved, dict) and VALUE in saved):
         return saved
     fields = {name: _made(each) for name, each in saved["fields"].items()}
@@ -204,9 +204,9 @@ def _value(saved: dict[str, Any], location: str) -> Any:
 def _unfitted(
     saved: dict[str, Any], location: str, allow_code: bool
 ) -> tuple[RVMRegressor | RVMClassifier, dict[str, Any]]:
-    """An estimator with its parameters and metadata requests, and the value that tells of it and its fit.
+    """Return the estimator with its parameters and metadata requests, and the decoded content of its file.
 
-    Its parameters name the functions of the next fit, which may be others than those of its model.
+    The parameters name the functions of the next fit; the model may use other functions.
     """
     value = _value(saved, location)
     if value["class"] not in CLASSES:

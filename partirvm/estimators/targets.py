@@ -1,4 +1,4 @@
-"""Several targets, each with a fit of its own."""
+"""Regression of several targets with one independent fit for each target."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from partirvm.setup.parameters import check_parameters
 
 
 class IndependentTargets(RelevanceVectorMachine):
-    """``multi_output="independent"``: fits side by side in ``estimators_``."""
+    """Estimator that keeps one fit per target in ``estimators_`` if ``multi_output="independent"``."""
 
     estimators_: list[Any]
     basis: Any
 
     def _fit_each(self, X: Any, y: Any, targets: int, sample_weight: Any, validation: Any) -> Self:
-        """One fit for each column of y."""
+        """Fit one estimator for each column of y."""
         check_parameters(self.parameters())
         if validation is not None and not isinstance(validation, tuple | list):
             raise UsageError("validation must be a pair (X, y), y with a column for each target")
@@ -28,19 +28,19 @@ class IndependentTargets(RelevanceVectorMachine):
             held_out = None if validation is None else (validation[0], column(validation[1], target))
             fitted.append(self._one().fit(X, column(y, target), sample_weight, held_out))
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # those of one fit
+            delattr(self, name)  # attributes of an earlier fit of all targets
         self.__dict__.pop("_memory", None)
         self.estimators_ = fitted
         return self._take_each()
 
     def _one(self) -> Self:
-        """An estimator of one target; a transformer that is fitted stays so, which a clone's would not."""
+        """Return an estimator of one target; ``basis`` is shared, because a clone of a transformer is not fitted."""
         one: Self = clone(self)
         one.basis = self.basis
         return one
 
     def _take_each(self) -> Self:
-        """Set what all fits of their own have in common."""
+        """Set the attributes of all targets from the fits of the single targets."""
         if hasattr(self.estimators_[0], "feature_names_in_"):
             self.feature_names_in_ = self.estimators_[0].feature_names_in_
         self.n_features_in_ = self.estimators_[0].n_features_in_
@@ -51,11 +51,11 @@ class IndependentTargets(RelevanceVectorMachine):
 
 
 def columns_of(y: Any) -> int:
-    """How many targets y has: 1 of (N,) and (N, 1), T of (N, T)."""
+    """Return the number of targets: 1 for y of shape (N,) or (N, 1), T for (N, T)."""
     found = None if y is None else array_of(y)
     return int(found.shape[1]) if found is not None and found.ndim == 2 else 1
 
 
 def column(y: Any, number: int) -> Any:
-    """One target of y (N, T)."""
+    """Return one column of y (N, T)."""
     return array_of(y)[:, number]

@@ -1,4 +1,4 @@
-"""``partial_fit``: new rows join a model that is there."""
+"""``partial_fit``: updates of a fitted model with new rows."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ KEPT = (
     *("kernel", "gamma", "gamma_multiples", "basis", "fit_intercept", "standardize", "partition_size"),
     *("noise_variance", "alpha_prior", "noise_prior", "updates", "fixed_alpha"),
 )
-"""Parameters of the first rows that a step keeps."""
+"""Parameters of the first call of ``partial_fit`` that later calls must not change."""
 
 
 class Updatable(IndependentTargets):
-    """An estimator that goes on with rows that come later."""
+    """Estimator that ``partial_fit`` can update with new rows."""
 
     multi_output: str
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call is a ``fit`` of its rows.
+        """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
 
-        A step keeps the kernel, the scaling and the partition size of the first rows, so that these should be many
-        enough to tell them. The vectors kept so far and the new rows are its candidates. The statistics of the kept
-        vectors over the new rows are added to those before, which adds no error. Of new ones a random sample of 2,000
-        earlier rows tells what they were there, and for the other rows what the kept vectors make of them: a stream of
-        up to 2,000 rows is fitted exactly, a longer one approximately. The estimator holds a copy of the sample, and
-        the vectors' Gram matrix. After a plain ``fit``, which keeps no sample, all its rows count as gone.
-        ``history_``, ``termination_`` and ``plan_`` are those of the step; ``max_rounds`` and ``time_limit`` count for
-        each.
+        Later calls keep the kernel, the scaling and the partition size of the first call, so the first call should have
+        enough rows to estimate them. The candidates are the vectors kept so far and the new rows. The statistics of the
+        kept vectors are updated exactly. The statistics of new vectors are exact over a random sample of 2,000 earlier
+        rows; over the other earlier rows they are approximated by the kept vectors. A stream of up to 2,000 rows is
+        therefore fitted exactly, a longer stream approximately. After a plain ``fit``, which keeps no sample, the
+        statistics of new vectors are approximate for all its rows. The estimator holds a copy of the sample and two
+        Gram matrices of the vectors. ``history_``, ``termination_`` and ``plan_`` describe the last call;
+        ``max_rounds`` and ``time_limit`` apply to each call.
 
-        Raises as ``fit`` does, and ``UsageError`` for a ``likelihood`` that is not of all rows, or for a parameter that
-        a step keeps and that has changed since the first rows.
+        Raises the errors of ``fit``, and ``UsageError`` if the ``likelihood`` is not that of all rows, or if a
+        parameter that must be kept has changed since the first call.
         """
         if hasattr(self, "estimators_") or (self.multi_output == "independent" and columns_of(y) > 1):
             return self._partial_fit_each(X, y, sample_weight)
@@ -69,7 +69,7 @@ class Updatable(IndependentTargets):
 
     @property
     def _grown(self) -> bool:
-        """Whether rows have joined by ``partial_fit``."""
+        """Whether ``partial_fit`` has added rows to the model."""
         memory: Memory | None = getattr(self, "_memory", None)
         return len(memory.sample) > 0 if memory is not None else self.__dict__.get("_was_grown", False)
 
@@ -83,12 +83,12 @@ class Updatable(IndependentTargets):
     def _remember(
         self, spec: FitSpec, outcome: Outcome, executor: Executor, *, columns: Columns, rows: Rows | None = None
     ) -> None:
-        """Keep what a step needs to go on from this fit, with a sample of these rows."""
+        """Store the statistics and the sample of rows that the next ``partial_fit`` needs."""
         self._memory = first(spec, outcome, columns, rows, executor)
         self._begun_with = self.parameters()
 
     def _check_kept(self, parameters: Request) -> None:
-        """Refuse what would be ignored."""
+        """Raise ``UsageError`` for changed parameters that ``partial_fit`` would ignore."""
         for name in KEPT:
             before, now = getattr(self._begun_with, name), getattr(parameters, name)
             if before is not now and not np.array_equal(np.asarray(before, object), np.asarray(now, object)):
@@ -99,7 +99,7 @@ class Updatable(IndependentTargets):
                 )
 
     def _update(self, memory: Memory, X: Any, y: Any, sample_weight: Any, parameters: Request) -> Self:
-        """A step from what is remembered."""
+        """Update the model from the stored statistics."""
         X, y, weights, _, _ = self._arrays(X, y, sample_weight, memory.columns.categories)
         targets = y.reshape(len(X), -1)
         if targets.shape[1] != memory.spec.problem.n_targets:
@@ -114,7 +114,7 @@ class Updatable(IndependentTargets):
         return self
 
     def _partial_fit_each(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """A step of each target's own."""
+        """Call ``partial_fit`` of the estimator of each target."""
         targets = columns_of(y)
         each = getattr(self, "estimators_", None) or [self._one() for _ in range(targets)]
         if targets != len(each):

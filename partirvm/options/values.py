@@ -1,9 +1,10 @@
-"""Options as values: what a strategy, a kernel, a solver, the noise or a prior takes, beside what it is.
+"""Option values: strategies, kernels, solvers, noise and priors, each with its own options.
 
-``RVMRegressor(strategy=WorkingSet(selection="gain"))`` asks for what ``--strategy working-set --selection gain`` does.
-Each field of a value is one option of the table (``options.table``), whose default and check it has. Values have
-scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds
-``strategy__selection``. They are not changed by a fit.
+``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as
+``--strategy working-set --selection gain`` on the command line. Each field of a value is one option of the table
+(``options.table``) and has the default and the check of that option. Values have scikit-learn's ``get_params`` and
+``set_params``, so that ``clone`` copies them and ``GridSearchCV`` finds ``strategy__selection``. A fit does not change
+its option values.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Strategy(Value):
     of = ("strategy",)
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """As of every value. A fit has one sample: two that differ are refused."""
+        """Return the options as a dict. Raises ``UsageError`` for two different samples, because a fit has only one."""
         samples = [getattr(self, name, None) for name in ("fit_rows", "last_rows")]
         kinds = {type(sample) for sample in samples}
         if len(kinds) == 1 and isinstance(samples[0], Value) and samples[0] != samples[1]:
@@ -304,7 +305,7 @@ VALUES: tuple[type[Value], ...] = (*STRATEGIES, Sample, Partition, *SOLVERS, Noi
 
 
 def written(parameters: Mapping[str, Any], name: str) -> str:
-    """What an estimator of these parameters calls the option ``name`` of the table.
+    """Return the name of the option ``name`` of the table as an estimator with these parameters writes it.
 
     >>> written({"strategy": WorkingSet(fit_rows="sample")}, "fit_rows"), written({"gamma": 1.0}, "gamma")
     ('WorkingSet.fit_rows', 'gamma')
