@@ -126,17 +126,17 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
     relevance_vectors_ : ndarray of shape (n_relevance_vectors_, d), in the units of X
     n_relevance_vectors_ : int, the bias and basis functions not counted
     weights_ : ndarray of shape (n_relevance_vectors_,) for two classes, otherwise (K, n_relevance_vectors_)
-    alpha_ : ndarray of the same shape; infinite where a class has not the vector, whose weight is zero then
+    alpha_ : ndarray of the same shape; infinite, with a weight of zero, for a vector that a class does not use
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the evidence, in nats, that the
-        loss of each would cost with all else as it is: 0 where it was pruned, little where others can stand in for it
+    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
+        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
     basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of K > 2 classes (K, B + 1); 0 and ∞ where pruned
-    kernel_ : kernel, with what was learned of it
+    kernel_ : kernel with its learned parameters
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
-        fraction of the largest; where the kernel has a gamma
-    history_ : list of dict, one per fit; ``iterations`` says how many passes it took
+        fraction of the largest; only if the kernel has a gamma
+    history_ : list of dict, one per fit; ``iterations`` is the number of passes
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int
@@ -278,9 +278,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         return f
 
     def decision_function(self, X: Any) -> Float:
-        """Linear predictors as the link gets them, moderated where the model moderates, at X (n, d).
+        """Linear predictors at X (n, d), as passed to the link; they are moderated if the model moderates.
 
-        Shape (n,) for two classes, where a positive value speaks for ``classes_[1]``; otherwise (n, K). X is of any
+        Shape (n,) for two classes, where a positive value predicts ``classes_[1]``; otherwise (n, K). X is of any
         kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         f = self._predictors(X)

@@ -120,16 +120,16 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         Of T targets ``weights_`` is (n_relevance_vectors_, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the evidence, in nats, that the
-        loss of each would cost with all else as it is: 0 where it was pruned, little where others can stand in for it
+    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
+        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
     basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of the standardised problem; 0 and ∞ where pruned
     estimators_ : list of RVMRegressor, one fitted for each target, where these are "independent"; then only
         ``intercept_``, ``noise_variance_``, ``log_evidence_``, ``n_relevance_vectors_`` (T,) and what is known of the
         features are here, and all else is there
-    kernel_ : kernel, with what was learned of it
+    kernel_ : kernel with its learned parameters
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
-        fraction of the largest; where the kernel has a gamma
+        fraction of the largest; only if the kernel has a gamma
     history_ : list of dict, one per fit; of T targets errors are the root of the mean over targets of their squares
     termination_ : Termination, a value with ``advice``
     plan_ : Plan

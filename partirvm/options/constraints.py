@@ -20,40 +20,40 @@ Check: TypeAlias = Callable[[str, Any], Any]
 
 @dataclass(frozen=True)
 class Anything:
-    """No check: what the option may be depends on other parts, such as the kernels that there are."""
+    """No check here: the valid values depend on other parts, such as the kernels."""
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The value as it is."""
+        """Return the value unchanged."""
         return value
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of certain words."""
+    """Check that the value is one of the given words."""
 
     words: tuple[str, ...]
 
     def __call__(self, name: str, value: Any) -> str:
-        """The word."""
+        """Return the word."""
         if not isinstance(value, str) or value not in self.words:
             raise UsageError(f"{name} is {value!r}; known: {', '.join(self.words)}")
         return value
 
 
 def one_of(literal: Any) -> OneOf:
-    """The check of a ``Literal`` type."""
+    """Return the check that belongs to a ``Literal`` type."""
     return OneOf(get_args(literal))
 
 
 @dataclass(frozen=True)
 class Flag:
-    """True or False; None where ``optional``, and also certain words."""
+    """Check for True or False; also for None if ``optional``, and for the given words."""
 
     optional: bool = False
     words: tuple[str, ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
-        """True or False, or the word."""
+        """Return True, False or the word."""
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
@@ -65,14 +65,14 @@ class Flag:
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number from ``least`` up; None where ``optional``, and also certain words."""
+    """Check for a whole number of at least ``least``; also for None if ``optional``, and for the given words."""
 
     least: int
     words: tuple[str, ...] = ()
     optional: bool = False
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The number, the word or None."""
+        """Return the number, the word or None."""
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < self.least:
@@ -83,7 +83,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A finite number between bounds; also certain words."""
+    """Check for a finite number between bounds, or one of the given words."""
 
     least: float | None = None
     above: float | None = None
@@ -91,7 +91,7 @@ class Real:
     words: tuple[str, ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The number, or the word."""
+        """Return the number or the word."""
         if isinstance(value, str) and value in self.words:
             return value
         right = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -106,12 +106,12 @@ class Real:
 
 @dataclass(frozen=True)
 class RealOrName:
-    """A number above a bound, or a name; which names there are is known where it is resolved."""
+    """Check for a number above a bound, or a name. The names are checked later, when the fit is resolved."""
 
     above: float
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The number, or the name."""
+        """Return the number or the name."""
         if isinstance(value, str) and value.isidentifier():
             return value
         return Real(above=self.above, words=("estimate",))(name, value)
@@ -119,10 +119,10 @@ class RealOrName:
 
 @dataclass(frozen=True)
 class Factors:
-    """Different positive numbers, in order."""
+    """Check for different positive numbers; their order is kept."""
 
     def __call__(self, name: str, value: Any) -> tuple[float, ...]:
-        """The numbers as a tuple."""
+        """Return the numbers as a tuple."""
         found = listed(value)
         for factor in found:
             Real(above=0.0)(f"each of {name}", factor)
@@ -133,10 +133,10 @@ class Factors:
 
 @dataclass(frozen=True)
 class GammaDensity:
-    """Shape and rate of a Gamma density, both ≥ 0."""
+    """Check for the shape and rate of a Gamma density, both ≥ 0."""
 
     def __call__(self, name: str, value: Any) -> tuple[float, float]:
-        """The two numbers."""
+        """Return the two numbers."""
         found = listed(value)
         if len(found) != 2:
             raise UsageError(f"{name} is {value!r}: it must be two numbers, shape and rate, such as (0.0, 0.0)")
@@ -147,10 +147,10 @@ class GammaDensity:
 
 @dataclass(frozen=True)
 class PositiveByName:
-    """Positive numbers by name, or None."""
+    """Check for a dict of positive numbers by name, or None."""
 
     def __call__(self, name: str, value: Any) -> dict[str, float] | None:
-        """A dict of names and numbers, or None."""
+        """Return the dict of names and numbers, or None."""
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -160,24 +160,24 @@ class PositiveByName:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds, or a text such as ``1h``; None for no limit."""
+    """Check for a number of seconds or a text such as ``1h``; None means no limit."""
 
     def __call__(self, name: str, value: Any) -> float | None:
-        """Seconds."""
+        """Return the number of seconds."""
         return None if value is None else parse_duration(value, name)
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes, or a text such as ``512MiB``; or ``"auto"``."""
+    """Check for a number of bytes, a text such as ``512MiB``, or ``"auto"``."""
 
     def __call__(self, name: str, value: Any) -> Any:
-        """Bytes."""
+        """Return the number of bytes."""
         return value if isinstance(value, str) and value == "auto" else parse_bytes(value, name)
 
 
 def listed(value: Any) -> tuple[Any, ...]:
-    """The items of a list, a tuple or an array of one dimension; none of anything else."""
+    """Return the items of a list, a tuple or a one-dimensional array; an empty list for anything else."""
     if getattr(value, "ndim", 1) != 1 or isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         return ()
     return tuple(value)

@@ -1,4 +1,4 @@
-"""One row of the table of options, and what follows from the rows: checks, and options without effect."""
+"""Rows of the table of options: their checks, and the options that have no effect in a fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors",
 Asked = TypeVar("Asked")
 
 NUMBERS, TWO_CLASSES, SEVERAL_CLASSES = "numbers", "two classes", "several classes"
-"""Kinds of target that an option may be for."""
+"""Kinds of target for which an option has an effect."""
 
 CLASSES = (TWO_CLASSES, SEVERAL_CLASSES)
 
@@ -39,11 +39,11 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The flag of the command line."""
+        """The flag on the command line."""
         return "--" + (self.flag_name or self.name).replace("_", "-")
 
     def has_effect(self, chosen: Mapping[str, Collection[str]]) -> bool:
-        """Whether it has one where these words were chosen; keys that are absent are left open."""
+        """Return whether the option has an effect with the chosen words; absent keys count as any word."""
         return all(set(words) & set(chosen.get(key, words)) for key, words in self.applies.items())
 
 
@@ -57,14 +57,14 @@ def option(
     applies: Mapping[str, Collection[str]] | None = None,
     flag_name: str | None = None,
 ) -> Any:
-    """The field of a dataclass that is an option; see ``Option``."""
+    """Return the field of a dataclass for this option; see ``Option``."""
     row = {"check": check, "help": help, "group": group, "metavar": metavar, "applies": applies or {}}
     row["flag_name"] = flag_name
     return field(default=default, metadata={"option": row})
 
 
 def table_of(request: type) -> dict[str, Option]:
-    """The options of a dataclass of such fields, by name, in order."""
+    """Return the options of a dataclass by name, in the order of the fields."""
     return {each.name: _row(each) for each in fields(request)}
 
 
@@ -73,12 +73,12 @@ def _row(of: Field[Any]) -> Option:
 
 
 def checked(request: Asked, table: Mapping[str, Option]) -> Asked:
-    """The request with every value as its check keeps it. Raises ``UsageError`` naming the first that cannot be."""
+    """Return the request with all values checked. Raises ``UsageError`` that names the first invalid option."""
     found = {name: row.check(name, getattr(request, name)) for name, row in table.items()}
     return replace(request, **found)  # type: ignore[type-var]
 
 
 def idle(request: Any, table: Mapping[str, Option], chosen: Mapping[str, Collection[str]]) -> list[str]:
-    """Names of the options that have no effect where these words were chosen, and differ from their defaults."""
+    """Return the options that differ from their defaults but have no effect with the chosen words."""
     without = (row for row in table.values() if not row.has_effect(chosen))
     return [row.name for row in without if getattr(request, row.name) != row.default]

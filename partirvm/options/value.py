@@ -1,4 +1,4 @@
-"""What the values of ``options.values`` share: fields that are options of the table, and how these become a request."""
+"""Base of the option values: their fields are options of the table, from which a request is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partirvm.options.table import TABLE
 
 
 def held(name: str) -> Any:
-    """A field that is the option of this name; a value of its own may stand there, too."""
+    """Return the field for the option of this name. The field may also hold an option value."""
     return field(default=TABLE[name].default, metadata={"option": name})
 
 
@@ -48,13 +48,13 @@ class Value:
             raise UsageError(f"{title or given_for} is {self!r}: that is a value of {places}")
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other is of the same kind and has equal fields; numbers in arrays and in lists are equal."""
+        """Return whether the other value has the same class and equal fields; an array equals a list of its numbers."""
         return type(self) is type(other) and all(
             _plain(getattr(self, each.name)) == _plain(getattr(other, each.name)) for each in fields(self)
         )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Fields by name; with ``deep`` those of values in them, too, as ``fit_rows__rows``."""
+        """Return the fields by name; with ``deep`` also the fields of nested values, such as ``fit_rows__rows``."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         if deep:
             for name, value in list(found.items()):
@@ -63,7 +63,7 @@ class Value:
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for a name that is none."""
+        """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
         known = [each.name for each in fields(self)]
         for key, value in params.items():
             name, nested, rest = key.partition("__")
@@ -108,7 +108,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
-    """Add options that are not given yet. Raises ``UsageError`` for two different numbers of the same."""
+    """Add options that are not there yet. Raises ``UsageError`` if an option is there with another value."""
     for name, value in own.items():
         if name in found and not _is_default(name, value) and found[name] != value:
             if not _is_default(name, found[name]):
@@ -118,7 +118,7 @@ def _join(found: dict[str, Any], own: Mapping[str, Any], title: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A field to compare: arrays, tuples and lists of numbers as lists."""
+    """Return a field for comparison: arrays, tuples and lists of numbers become lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple | list) else value

@@ -30,10 +30,10 @@ class Sample(Value):
 
 @dataclass(eq=False)
 class Partition(Value):
-    """Fits see the rows of their own candidates, as Ben-Shimon & Shmilovici (2006) have it.
+    """Intermediate fits use only the rows of their candidates (Ben-Shimon & Shmilovici 2006, §2).
 
-    The noise comes from the residual over ``noise_rows`` other rows (None is all), measured every ``noise_every``
-    iterations. A classification has no noise to measure.
+    The noise is estimated from the residuals of ``noise_rows`` other rows (None means all rows), every ``noise_every``
+    iterations. A classification has no noise to estimate.
     """
 
     name = "partition"
@@ -44,7 +44,10 @@ class Partition(Value):
 
 @dataclass(eq=False)
 class Strategy(Value):
-    """Base of the strategies; ``last_rows`` are the rows that the last fit sees, anything but all for comparisons."""
+    """Base of the strategies.
+
+    ``last_rows`` are the rows of the last fit; values other than all rows serve comparisons.
+    """
 
     of = ("strategy",)
 
@@ -104,7 +107,10 @@ class SplitMerge(Strategy):
 
 @dataclass(eq=False)
 class Incremental(Strategy):
-    """One partition of P rows after the other joins the vectors kept so far. Parameters are those of ``SplitMerge``."""
+    """Partitions join the kept vectors one after the other, each as candidates.
+
+    Parameters are those of ``SplitMerge``.
+    """
 
     name = "incremental"
     fit_rows: names.FitRows | Sample | Partition = held("fit_rows")
@@ -146,15 +152,16 @@ class Solver(Value):
 
 @dataclass(eq=False)
 class Auto(Solver):
-    """The fixed point; in the last fit of a regression columns then come back, while that raises the evidence.
+    """The fixed point. In the last fit of a regression, deleted columns return while this raises the evidence.
 
     Parameters
     ----------
     updates : {"mackay", "em"}
-        How α and σ² are updated: by MacKay's fixed point, or by expectation maximisation, which never lowers the
-        evidence and takes far more steps.
+        Updates of α and σ²: MacKay's fixed point, or expectation maximisation. The latter never lowers the evidence,
+        but takes many more steps.
     max_iterations : int or None
-        Most iterations of one fit, of classes most passes; None is 500, of classes 200.
+        Maximum number of iterations of a regression fit, or of passes of a classification fit. None means 500
+        iterations or 200 passes.
     """
 
     name = "auto"
@@ -173,12 +180,12 @@ class FixedPoint(Solver):
 
 @dataclass(eq=False)
 class Fast(Solver):
-    """One column at a time is added, deleted or estimated again, that which gains most (Tipping & Faul 2003).
+    """Each step adds, deletes or re-estimates the one column that gains most evidence (Tipping & Faul 2003).
 
     Parameters
     ----------
     max_iterations : int or None
-        As of ``Auto``.
+        The same as for ``Auto``.
     """
 
     name = "fast"
@@ -192,8 +199,8 @@ class Noise(Value):
     Parameters
     ----------
     prior : pair of float
-        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²: as if 2c rows more had left a sum of squared
-        residuals of 2d, in the target's unit squared. (0, 0) is flat in log σ².
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². It acts like 2c additional rows with a sum
+        of squared residuals of 2d, in the squared unit of the target. (0, 0) is flat in log σ².
     """
 
     name = "estimate"
@@ -203,17 +210,17 @@ class Noise(Value):
 
 @dataclass(eq=False)
 class AlphaPrior(Value):
-    """Gamma prior on each weight's precision α, and precisions that are known.
+    """Gamma prior on the precision α of each weight, and precisions that are given.
 
     Parameters
     ----------
     shape, rate : float
-        Of the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α. With a rate above 0 no α runs
-        to infinity: a vector goes where evidence and prior together are better off without it. A kernel is learned
-        without it.
+        Shape and rate for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α. With a positive
+        rate no α becomes infinite: a vector is deleted if this raises the sum of the log evidence and the log prior.
+        Kernel learning does not use this prior.
     fixed : None or dict of str and float
-        Precisions that stay as they are, by the name of their basis function: "bias" or another of ``basis_names_``,
-        which then stay, too.
+        Precisions that are not updated, by the name of their basis function: "bias" or another of ``basis_names_``.
+        These basis functions are never deleted.
     """
 
     name = "gamma"
@@ -223,7 +230,7 @@ class AlphaPrior(Value):
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """The pair, and the fixed precisions."""
+        """Return the checked shape and rate, and the fixed precisions."""
         self._require(given_for)
         density = TABLE["alpha_prior"].check("(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate))
         return {"alpha_prior": density, "fixed_alpha": TABLE["fixed_alpha"].check("AlphaPrior.fixed", self.fixed)}
@@ -231,21 +238,22 @@ class AlphaPrior(Value):
 
 @dataclass(eq=False)
 class KernelFamily(Value):
-    """A kernel whose gamma is found or given.
+    """A kernel family, whose gamma is learned, computed from the data or given.
 
-    It is asked for by its name and these options, and becomes a kernel of ``partirvm.kernels`` with numbers once the
-    data are known; such a kernel, or a sum of several, can be given itself where its numbers are.
+    A fit turns it into a kernel of ``partirvm.kernels`` with fixed numbers. Instead of a family, such a kernel or a sum
+    of such kernels can be given.
 
     Parameters
     ----------
     gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
         Width(s), as the estimators' ``gamma``.
     prior : {"flat", "half-normal"}
-        Prior of each feature's gamma where these are learned. "half-normal", on its square root and with a precision of
-        its own each, switches more features off: those that noise may explain as well.
+        Prior of the gamma of each feature, if gamma is learned per feature. "half-normal" is a prior on the square
+        roots with one precision per feature; it switches off more features than "flat".
     multiples : sequence of float
-        Several widths at once, for targets with structure of several sizes: each candidate row offers a basis function
-        for each gamma times one of these, such as (1, 8, 64), and where gamma is learned these are where they begin.
+        Several widths at once, for targets with structure of several sizes, such as (1, 8, 64): each candidate row
+        offers one basis function for each of these multiples of gamma. If gamma is learned, the multiples are the
+        start.
     """
 
     of = ("kernel",)
