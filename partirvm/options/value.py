@@ -45,7 +45,7 @@ class Value:
     def _require(self, given_for: str, title: str = "") -> None:
         if given_for not in self.of:
             places = " or ".join(self.of)
-            raise UsageError(f"{title or given_for} is {self!r}: that is a value of {places}")
+            raise UsageError(f"{title or given_for} is {self!r}, which is a value of {places}")
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other value has the same class and equal fields; an array equals a list of its numbers."""
