@@ -80,8 +80,8 @@ def _check_together(p: Request) -> None:
     weighs_all = p.selection in SELECTIONS and SELECTIONS[p.selection].weighs_all
     if weighs_all and p.fit_rows in FIT_ROWS and not FIT_ROWS[p.fit_rows].shared:
         raise UsageError(
-            f"selection {p.selection!r} cannot be used with fit_rows={p.fit_rows!r}: set fit_rows to 'full' or "
-            "'sample', or choose another selection"
+            f"selection is {p.selection!r}, which needs all rows or one sample, but fit_rows is {p.fit_rows!r}: set "
+            "fit_rows to 'full' or 'sample', or choose another selection"
         )
     if p.strategy in STRATEGIES and STRATEGIES[p.strategy].schedule.merges and p.max_rounds is not None:
         raise UsageError(

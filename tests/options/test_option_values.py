@@ -143,9 +143,9 @@ def test_grid_search_over_nested_names():
         ({"strategy": Incremental(stop_fraction=1.5)}, r"Incremental\.stop_fraction is 1\.5: .*≥ 0 and < 1"),
         ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
         ({"strategy": WorkingSet}, "strategy is the class WorkingSet: give a value"),
-        ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*that is a value of kernel"),
-        ({"kernel": WorkingSet()}, "that is a value of strategy"),
-        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*that is a value of noise_variance"),
+        ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
+        ({"kernel": WorkingSet()}, "which is a value of strategy"),
+        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*which is a value of noise_variance"),
         (
             {"strategy": WorkingSet(fit_rows=Sample(5), last_rows=Sample(6))},
             "fit_rows is Sample.rows=5. and WorkingSet.last_rows is Sample.rows=6.",
