@@ -145,7 +145,7 @@ def test_grid_search_over_nested_names():
         ({"strategy": WorkingSet}, "strategy is the class WorkingSet: give a value"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": WorkingSet()}, "which is a value of strategy"),
-        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*which is a value of noise_variance"),
+        ({"strategy": WorkingSet(fit_rows=Noise())}, "WorkingSet.fit_rows is Noise.*a value of noise_variance"),
         (
             {"strategy": WorkingSet(fit_rows=Sample(5), last_rows=Sample(6))},
             "fit_rows is Sample.rows=5. and WorkingSet.last_rows is Sample.rows=6.",
