@@ -22,6 +22,12 @@ Each goes on until a round gains less than ``WORTH``·N nats, or no longer expla
 times what it was. Of optima that differ by a few nats per hundred rows those with fewer columns leave more unexplained,
 and predict worse.
 
+**Starts.** The α at which a fixed point starts decides where it ends: with a wide kernel, columns started at the α that
+each would have alone prune what explains the target only together; started at far smaller α they do not, and with a
+narrow kernel it is the other way round. So a fit of at most ``STARTED`` columns, all of which have just entered, also
+starts with α of all columns at each of ``starts``, and goes on from the end of most evidence. Of sinc, 100 rows, width
+1.5 standard deviations of x, one start ends 63 nats lower than another.
+
 A fit all of whose columns have just entered then grows from nothing by actions alone, too: where few columns are enough
 that optimum is at times the better one, and had soon. Where it has many it is dear, and was hardly better than the
 other: beyond ``COST`` times the fixed point's cost (counted multiplications, so that the clock decides nothing) it is
@@ -37,6 +43,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.fast import Greedy, grow
 from partirvm.core.on_demand import Pool
@@ -66,6 +73,14 @@ FREE, FEW = 8e9, 100
 """Multiplications, less than a second, that growth to so many columns may take in any case: small fits are worth both.
 """
 
+STARTED = 500
+"""Columns up to which a fit begins from several α: a fixed point is then less than a second."""
+
+LEVELS = 1e-6, 1.0
+"""Common α of all columns at a start, in units of the largest mean square of a column over the target variance;
+1/M² is another (Tipping's SparseBayes)."""
+
+Float = NDArray[np.float64]
 Watch = Callable[[StepInfo], None]
 
 
@@ -129,17 +144,37 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
         return spent > COST * cost and (spent > FREE or columns > FEW)
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
-    if reason is not Termination.CONVERGED:
+    fresh = state.entered is not None and bool(state.entered.all())
+    begins = fresh and state.n_columns <= STARTED
+    if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
+    if begins:
+        found = _from_starts(found, state, rule, on_step)
     fits = [found]
     del found  # two M × M matrices, which are not held beside those of the fits that follow
     best, reason = improve(revive(fits.pop(), state, rule, on_step), state, rule, on_step)
-    if state.entered is not None and state.entered.all():
+    if fresh:
         free = replace(rule, guard=False)
         grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough)
         if grown.log_evidence > best.log_evidence:
             best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
+
+
+def starts(state: HyperState) -> list[Float]:
+    """Common α (M,) of all columns, at which a fit of these columns may start."""
+    M = state.n_columns
+    unit = float(state.statistics.diagonal.max(initial=0.0)) / (state.n * float(state.target_variance))
+    return [np.full(M, level * unit) for level in (1.0 / M**2, *LEVELS)] if unit > 0 else []
+
+
+def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
+    """The fit, or the fixed point of ``whole`` from one of ``starts`` if that has more evidence; converged loosely."""
+    for alpha in starts(whole):
+        begun = replace(whole, alpha=alpha, found=None, iteration=fit.iteration)
+        found, _ = maximise(begun, _loose(rule, fit), on_step)
+        fit = replace(found if found.log_evidence > fit.log_evidence else fit, iteration=found.iteration)
+    return fit
 
 
 def _better(fit: HyperState, other: HyperState) -> bool:

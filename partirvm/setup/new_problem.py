@@ -22,7 +22,7 @@ from partirvm.setup.classes import Classes, find_classes
 from partirvm.setup.kernel import resolve_kernel
 from partirvm.setup.parameters import resolve_prior, resolve_scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import over_square
+from partirvm.types import GRAIN, over_square
 
 FARTHEST_NOISE = 1e60
 """Largest ratio of a given noise variance to the target variance; the smallest ratio is its reciprocal."""
@@ -73,6 +73,7 @@ def _problem_of(
         )
     scales, targets = empty.scaling.t_scale, moments.targets
     target_variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
+    target_variances = np.where(np.abs(target_variances - 1.0) < GRAIN, 1.0, target_variances)
     several = source.n_targets > 1 and bool(target_variances.any())
     if several and not target_variances.all():
         which = int(np.flatnonzero(target_variances == 0)[0])

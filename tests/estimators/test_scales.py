@@ -25,6 +25,17 @@ LARGE = ("polynomial", "matern32")
 """Kernels that a row far away makes more than a double holds."""
 
 
+@pytest.mark.parametrize("factor", [1e-6, 3.0, 7.0, 1e6])
+def test_targets_times_any_factor(factor):
+    """Products that round: c·y has the vectors of y, and N log c nats less evidence."""
+    rng = np.random.default_rng(11)
+    X = rng.uniform(-3, 3, (90, 1))
+    y = np.sinc(X[:, 0]) + 0.02 * rng.normal(size=90)
+    here, there = (RVMRegressor(**OPTIONS, strategy="basic").fit(X, c * y) for c in (1.0, factor))
+    np.testing.assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
+    np.testing.assert_allclose(there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9)
+
+
 @pytest.mark.parametrize("exponent", POWERS)
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
 def test_targets_times_a_power_of_two(exponent, strategy):
