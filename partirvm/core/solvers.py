@@ -81,6 +81,7 @@ LEVELS = 1e-6, 1.0
 1/M² is another (Tipping's SparseBayes)."""
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 Watch = Callable[[StepInfo], None]
 
 
@@ -148,10 +149,10 @@ def _best(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState
     begins = fresh and state.n_columns <= STARTED
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
-    if begins:
-        found = _from_starts(found, state, rule, on_step)
     fits = [found]
     del found  # two M × M matrices, which are not held beside those of the fits that follow
+    if begins:
+        fits.append(_from_starts(fits.pop(), state, rule, on_step))
     best, reason = improve(revive(fits.pop(), state, rule, on_step), state, rule, on_step)
     if fresh:
         free = replace(rule, guard=False)
@@ -168,13 +169,39 @@ def starts(state: HyperState) -> list[Float]:
     return [np.full(M, level * unit) for level in (1.0 / M**2, *LEVELS)] if unit > 0 else []
 
 
+@dataclass(frozen=True)
+class _End:
+    """End of a fixed point without its matrices: the labels of its columns, their α, β, the evidence (nats)."""
+
+    labels: Int
+    alpha: Float
+    beta: float | Float
+    floored: bool
+    evidence: float
+    iteration: int
+
+    @classmethod
+    def of(cls, fit: HyperState) -> _End:
+        return cls(fit.labels, fit.alpha, fit.beta, fit.floored, fit.log_evidence, fit.iteration)
+
+    def fit(self, whole: HyperState, iteration: int) -> HyperState:
+        """Return the fit with its columns of ``whole``."""
+        kept = np.flatnonzero(np.isin(whole.labels, self.labels))
+        statistics = whole.statistics.take(kept)
+        noise = None if whole.noise is None else whole.noise.take(kept)
+        found = replace(whole, statistics=statistics, noise=noise, alpha=self.alpha, beta=self.beta, found=None)
+        found = replace(found, floored=self.floored, iteration=iteration, entered=None)
+        return replace(found, found=found.posterior)
+
+
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """The fit, or the fixed point of ``whole`` from one of ``starts`` if that has more evidence; converged loosely."""
+    """Return the fit, or the fixed point of ``whole`` from one of ``starts`` if its evidence is larger."""
+    ends = [_End.of(fit)]
+    del fit
     for alpha in starts(whole):
-        begun = replace(whole, alpha=alpha, found=None, iteration=fit.iteration)
-        found, _ = maximise(begun, _loose(rule, fit), on_step)
-        fit = replace(found if found.log_evidence > fit.log_evidence else fit, iteration=found.iteration)
-    return fit
+        begun = replace(whole, alpha=alpha, found=None, iteration=ends[-1].iteration)
+        ends.append(_End.of(maximise(begun, _loose(rule, begun.iteration), on_step)[0]))
+    return max(ends, key=lambda end: end.evidence).fit(whole, ends[-1].iteration)
 
 
 def _better(fit: HyperState, other: HyperState) -> bool:
@@ -182,9 +209,9 @@ def _better(fit: HyperState, other: HyperState) -> bool:
     return other.log_evidence > fit.log_evidence and float(fit.beta) <= PAR * float(other.beta)
 
 
-def _loose(rule: StopRule, fit: HyperState) -> StopRule:
-    """The rule of rounds and turns: ``rule`` allows its iterations anew to all of them."""
-    return StopRule(max(rule.tol, LOOSE), fit.iteration + rule.max_iterations, guard=False, thin=True)
+def _loose(rule: StopRule, done: int) -> StopRule:
+    """The rule of rounds and turns: ``rule`` allows its iterations anew to all of them, after those ``done``."""
+    return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
 def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
@@ -192,7 +219,7 @@ def revive(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = 
 
     The evidence never ends below that of ``fit``; converged but loosely. ``rule`` allows its iterations to all rounds.
     """
-    loose = _loose(rule, fit)
+    loose = _loose(rule, fit.iteration)
     gain = np.inf
     while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(_rejoined(fit, whole), loose, on_step)
@@ -233,7 +260,7 @@ def improve(
 
     The evidence never ends below that of ``fit``. ``rule`` allows its iterations anew to all turns, and to the last.
     """
-    loose = _loose(rule, fit)
+    loose = _loose(rule, fit.iteration)
     gain = np.inf
     while gain > WORTH * whole.n and fit.iteration < loose.max_iterations:
         few = replace(loose, max_iterations=fit.iteration + REFRESHES)

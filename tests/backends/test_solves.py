@@ -155,6 +155,7 @@ def test_fits_run_at_the_same_time_on_several_workers():
         runner.close()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_fits_changes_no_bits():
     """kill -9 of one of two workers with fits on both: those that it had are done again, with the same bits."""
     work = [long_fit(seed, steps=15) for seed in range(6)]

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import small_samples
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_new_rows(tmp_path, rng):
     """One line for each kernel and one for all; coverage of each fit within the least and the largest."""
     X = rng.uniform(-3, 3, size=(400, 1))

@@ -25,7 +25,7 @@ LARGE = ("polynomial", "matern32")
 """Kernels that a row far away makes more than a double holds."""
 
 
-@pytest.mark.parametrize("factor", [1e-6, 3.0, 7.0, 1e6])
+@pytest.mark.parametrize("factor", some([1e-6, 3.0, 7.0, 1e6], {3.0}))
 def test_targets_times_any_factor(factor):
     """Products that round: c·y has the vectors of y, and N log c nats less evidence."""
     rng = np.random.default_rng(11)

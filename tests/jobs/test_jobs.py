@@ -300,6 +300,7 @@ def test_a_cancel_outweighs_an_abort(data, tmp_path):
     assert job.wait(timeout=120) is Status.CANCELLED
 
 
+@pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
 def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
     """UsageError that says what would have to change."""
     jobs.fit(data, str(tmp_path / "job"), ASKED)
