@@ -287,7 +287,7 @@ augment = click.option(
     metavar="TRAIN_DATA",
     help="The training DATA: for std that grows with the distance from them (RVM*).",
 )
-reason = click.option("--reason", default="", metavar="TEXT", help="Reason, stored with the job.")
+reason = click.option("--reason", default="", metavar="TEXT", help="Why the job is ended; stored with the job.")
 detach = click.option("--detach", is_flag=True, help="With --scheduler: submit the fit to the cluster and return.")
 
 

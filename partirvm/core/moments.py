@@ -99,7 +99,7 @@ class ColumnMoments:
 
     def variance_over(self, scale: Float) -> Float:
         """Return the variance of the values divided by ``scale``, (columns,)."""
-        with np.errstate(over="ignore"):  # the scale of a constant column may have another size
+        with np.errstate(over="ignore"):  # the scale of a constant column may be far from its unit
             found: Float = self.variance / (scale / self.unit) ** 2
         return found
 

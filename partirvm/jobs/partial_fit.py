@@ -203,7 +203,7 @@ def update(
     blocks = remembering.run(likelihood.grow(spec.problem, design, fit, joined), source)
     fit = likelihood.grown(spec.problem, design, fit, *blocks)
     ended = WorkingSetState(before, spec.options, design, fit, seen="full", used=np.arange(old, dtype=np.int64))
-    # start with a selection and not with a fit: a fit could delete vectors whose rows are discarded and cannot return
+    # select new candidates before the first fit: a fit could delete vectors, and their rows are no longer available
     state = replace(grown(ended, spec.problem, spec.options), phase=Phase.SAVED)
 
     def interrupted() -> Termination | None:

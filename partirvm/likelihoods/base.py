@@ -312,7 +312,7 @@ class Likelihood(Protocol[F, W]):
 
     @abstractmethod
     def sizes(self, fit: F, pool: Design, statistic: Any, alpha: float) -> Float:
-        """Return the largest |w| of each column of a pool (Q,) in the MAP solution of all columns.
+        """Return |w| of each column of a pool (Q,) in the MAP solution of all columns; for several outputs the largest.
 
         ``alpha`` is the α of each column of the pool; the columns of the fit keep their α.
         """

@@ -192,7 +192,7 @@ class ClassLikelihood(LaplaceLikelihood):
         return MisclassificationPass(design, fit.mean, self.name, count, used, draw, floor, rows)
 
     def largest(self, statistic: LargestErrors) -> LargestErrors:
-        """Return the statistic, which holds the rows."""
+        """Return the statistic itself: it is the list of rows with the largest errors."""
         return statistic
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:

@@ -165,7 +165,7 @@ class Model:
     def far_prediction(self) -> str:
         """What is known of rows that are far from every relevance vector."""
         return (
-            "prediction is little more than the mean of the target, and the standard deviation does not grow there, "
+            "prediction is close to the mean of the target, and the standard deviation does not grow there, "
             "as it would with `augment`"
         )
 
@@ -224,7 +224,7 @@ class Model:
         return tuple(self.interval(level).quantile for level in levels)
 
     def samples(self, n: int, rng: Any) -> Samples:
-        """n functions, by weights from N(μ, Σ) with the Σ of ``predictive``; ``rng`` has ``standard_normal``."""
+        """Draw n functions: their weights are from N(μ, Σ) with the Σ of ``predictive``, by ``rng.standard_normal``."""
         _require_one_target(self, "samples")
         return Samples(
             self.design, self.mean[:, None] + self.predictive.root @ rng.standard_normal((len(self.mean), n))

@@ -59,8 +59,8 @@ class Request:
         Anything(),
         group="everyday",
         metavar="G",
-        help='Width of the kernel, between standardised rows: exp(−gamma·distance²) for "gaussian". A number, one '
-        'number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
+        help='Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
+        'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
         "per feature; up to 2,000 rows held-out rows decide whether one width predicts as well). Not used by "
         '"linear", "linear-spline" and functions.',
@@ -149,9 +149,9 @@ class Request:
         Factors(),
         group="kernel",
         metavar="F,G,..",
-        help="Several widths at once, for targets with structure of several sizes, such as 1,8,64: each candidate "
-        "row offers one basis function for each of these multiples of gamma. If gamma is learned, they are the "
-        "start.",
+        help="Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
+        "1,8,64: each candidate row has one basis function for each multiple. If gamma is learned, the multiples are "
+        "its start.",
     )
     gamma_prior: str = option(
         "flat",
@@ -188,8 +188,8 @@ class Request:
         flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
         help='Rows that all fits before the last one use: "full" (all rows), "sample" (one random sample), '
-        '"partition" (only the rows of their own candidates; other rows give the noise), or "auto" ("full", or '
-        '"sample" if "full" would cost "split-merge" or "incremental" too much).',
+        '"partition" (only the rows of their own candidates; other rows give the noise), or "auto" ("full"; '
+        '"sample" for "split-merge" and "incremental" if "full" would take too long).',
     )
     last_rows: str = option(
         "full",

@@ -156,7 +156,7 @@ def _errors(entry: Entry, kind: Kind) -> list[tuple[str, str, str]]:
     for quantity in shown:
         others = [Quantity(quantity.rows, measure) for measure in (kind.head, kind.beside)]
         remaining = [one for one in others if one not in shown and one.of(entry) is not None]
-        unit = quantity.measure.unit.removeprefix("% ")  # the figure includes the percent sign
+        unit = quantity.measure.unit.removeprefix("% ")  # the formatted number already includes the percent sign
         measures = (f"{one.measure.name} {minus(one.text(entry))}".replace(" %", "\u00a0%") for one in remaining)
         note = "; ".join([unit, *measures])
         name = f"{quantity.rows.capitalize()} {quantity.measure.title.lower()}"

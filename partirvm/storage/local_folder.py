@@ -42,7 +42,7 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are flushed to disk. Disks without flush cause no error."""
+    """Flush a file, or the names in a folder, to disk. A disk that does not support this causes no error."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with suppress(OSError):

@@ -20,7 +20,7 @@ WEIGHING: dict[str, type[AnyStrategy]] = {WorkingSet.name: ActiveSet}
 
 
 def strategy_for(name: str, selection: str) -> AnyStrategy:
-    """Return the strategy of this name; for the working set, the selection determines the class."""
+    """Return the strategy of this name. The selection "map-weight" has a Python class of its own in the working set."""
     weighing = selection in SELECTIONS and SELECTIONS[selection].weighs_all
     return WEIGHING.get(name, STRATEGIES[name])() if weighing else STRATEGIES[name]()
 
