@@ -7,8 +7,6 @@ import pytest
 from benchmarks.measure import apart
 from benchmarks.memory_limits import DATA, SETTINGS, make, measured
 
-QUICK = "basic, fixed point, all kept"
-
 
 def test_settings_are_told_apart():
     """A name, data that there are, and a limit for each; at least 30."""
@@ -18,10 +16,7 @@ def test_settings_are_told_apart():
 
 @pytest.mark.parametrize(
     "setting",
-    [
-        pytest.param(setting, id=setting.name, marks=[] if setting.name == QUICK else pytest.mark.slow)
-        for setting in SETTINGS
-    ],
+    [pytest.param(setting, id=setting.name, marks=pytest.mark.slow) for setting in SETTINGS],
 )
 def test_a_peak_is_within_its_limit_and_near_its_plan(setting, tmp_path):
     """VmHWM at most the limit, and between a half and all of what the plan expects."""

@@ -277,6 +277,7 @@ def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")
 
 
+@pytest.mark.slow
 def test_a_fit_on_a_cluster_is_the_same_fit(tour, one_worker, tmp_path):
     """Same vectors, evidence and errors to the last bit, whatever folder the worker was started in."""
     results = []

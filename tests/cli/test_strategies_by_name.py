@@ -51,7 +51,7 @@ def test_a_fit_by_every_strategy(strategy, likelihood, tour, cli, cli_json, tmp_
 
 
 @pytest.mark.parametrize(
-    "strategy", [pytest.param(name, marks=[] if name == "working-set" else [pytest.mark.slow]) for name in COURSE]
+    "strategy", [pytest.param(name, marks=[] if name == "incremental" else [pytest.mark.slow]) for name in COURSE]
 )
 def test_the_partition_size_is_explained(strategy, tour, cli, cli_json, tmp_path):
     """√(3,000·2) = 77.5, so 78 rows; by `plan`, while a fit runs, and in its JSON."""

@@ -247,6 +247,7 @@ def test_a_browser_draws_it(fitted, tmp_path, strategy, width):
 
 
 @browser
+@pytest.mark.slow
 def test_a_browser_draws_it_dark(fitted, tmp_path):
     measured, picture = browse(
         tmp_path, page(fitted("working-set")), "--blink-settings=preferredColorScheme=0", width=900
