@@ -13,8 +13,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from clusters import cluster
 from hypothesis import HealthCheck, settings
-
-from partirvm.backends.threads import one_blas_thread as _one
+from threadpoolctl import threadpool_limits
 
 collect_ignore_glob = ["*conftest.py"]
 """Files of this name in several folders cannot all be searched for doctests."""
@@ -63,6 +62,13 @@ def no_waiting_for_the_disk():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread: several test processes with several threads each would wait for each other."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def one_worker() -> Iterator[Any]:
     """A client of a cluster of one worker with one thread, which tests leave as they found it."""
@@ -75,13 +81,6 @@ def three_workers() -> Iterator[Any]:
     """A client of a cluster of three workers with one thread each, which tests leave as they found it."""
     with cluster(3) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def one_blas_thread():
-    """Many small factorisations: threads that wait for each other on a busy machine would take most of the time."""
-    with _one():
-        yield
 
 
 @pytest.fixture

@@ -255,8 +255,8 @@ class DaskExecutor:
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
         """Return the parts from which a task reads its tiles, and the number and the part index of each tile.
 
-        The only part is the source if the source has an address. Otherwise the parts are blocks of tiles, each of which
-        is sent once and kept on the cluster for later passes.
+        If workers can open the source by its URL, the source is the only part. Otherwise the parts are blocks of tiles;
+        each block is sent once and kept on the cluster for later passes.
         """
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]

@@ -26,7 +26,7 @@ class Settings:
 
 
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool, settings: Settings = Settings()) -> int:
-    """Run the demo into the folder ``output`` by these verbs of the command line; return the exit status."""
+    """Run the demo with these commands, write its files to the folder ``output``, and return the exit status."""
     from partirvm.cli.terrain import SHARES, TARGET, landscape, load_terrain, write_tables
     from partirvm.report.picture import Landscape, draw, save
 

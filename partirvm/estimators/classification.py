@@ -48,7 +48,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
         one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
         "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
-        feature; up to 2,000 rows held-out rows decide whether one width predicts as well). Not used by "linear",
+        feature; up to 2,000 rows, held-out rows decide whether one width predicts as well). Not used by "linear",
         "linear-spline" and functions. In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var).
         Not together with an option value such as ``Gaussian(...)``, which has its own gamma. For a kernel of
         ``partirvm.kernels`` "learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means

@@ -30,11 +30,11 @@ def run(
     elapsed: float = 0.0,
     beside: Path | None = None,
 ) -> Outcome:
-    """Run the spec of a fit and warn of problems with the data or the result. The journal then has model and history.
+    """Run the spec of a fit and warn of problems with the data or the result.
 
-    ``interrupted``, ``usable`` and ``elapsed`` are passed to ``Driver``. With a ``checkpoint`` the run continues from
-    this checkpoint. ``beside`` is the folder for kernel blocks that are kept on disk; without ``beside`` a temporary
-    folder is used.
+    The journal receives the model and the history. ``interrupted``, ``usable`` and ``elapsed`` are passed to
+    ``Driver``. With a ``checkpoint`` the run continues from this checkpoint. ``beside`` is the folder for kernel blocks
+    that are kept on disk; without ``beside`` a temporary folder is used.
     """
     executor.use(spec.plan.threads)
     driver = Driver(

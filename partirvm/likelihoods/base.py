@@ -180,7 +180,7 @@ class Likelihood(Protocol[F, W]):
 
     @property
     def measured_by(self) -> Likelihood[Any, Any]:
-        """The likelihood of the small fits that learn a kernel and measure the partition size."""
+        """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size."""
         return self
 
     def serves(self, n_classes: int, word: float | str) -> bool:

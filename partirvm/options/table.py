@@ -62,7 +62,7 @@ class Request:
         help='Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
         'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
-        "per feature; up to 2,000 rows held-out rows decide whether one width predicts as well). Not used by "
+        "per feature; up to 2,000 rows, held-out rows decide whether one width predicts as well). Not used by "
         '"linear", "linear-spline" and functions.',
     )
     strategy: str = option(
@@ -188,8 +188,8 @@ class Request:
         flag_name="likelihood",
         applies={"strategy": (SEVERAL_FITS,)},
         help='Rows that all fits before the last one use: "full" (all rows), "sample" (one random sample), '
-        '"partition" (only the rows of their own candidates; other rows give the noise), or "auto" ("full"; '
-        '"sample" for "split-merge" and "incremental" if "full" would take too long).',
+        '"partition" (only the rows that are its candidates; the noise variance comes from other rows), or '
+        '"auto" ("full"; "sample" for "split-merge" and "incremental" if "full" would take too long).',
     )
     last_rows: str = option(
         "full",

@@ -16,7 +16,6 @@ from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import DEPENDENT, HyperState, StepInfo, StopRule, init
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 FIRST = 10.0
 RULE = StopRule(1e-7, 500)

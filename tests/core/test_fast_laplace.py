@@ -21,7 +21,6 @@ from partirvm.core.statistics import BIAS
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StopRule
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 RULE = StopRule(1e-7, 200)
 

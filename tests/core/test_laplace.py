@@ -16,7 +16,6 @@ from partirvm.core.logistic import LogisticBlock
 from partirvm.core.statistics import BIAS
 from partirvm.core.updates import FADED
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from partirvm.core.link import LINKS
 from partirvm.core.logistic import LogisticBlock, guesses, targets
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 likelihoods = st.sampled_from(list(LINKS))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fast import RULE, begun, bumps, pool_of, recorded
@@ -13,7 +12,6 @@ from test_fast import RULE, begun, bumps, pool_of, recorded
 from partirvm.core.on_demand import DesignRows, OnDemand, Pool
 from partirvm.core.termination import Termination
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 

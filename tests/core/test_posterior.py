@@ -13,7 +13,6 @@ from partirvm.core.posterior import factorise
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 

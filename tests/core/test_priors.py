@@ -15,7 +15,6 @@ from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HOPE, StopRule, entry_precision, evidence_gain, init, maximise, step
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]
 

@@ -23,8 +23,6 @@ from partirvm.core.updates import (
     step,
 )
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
-
 T = 3
 
 

@@ -13,7 +13,6 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState, StopRule, entry_precision, init, maximise
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 RULE = StopRule(1e-7, 500, thin=True)
 
 

@@ -15,8 +15,6 @@ from partirvm.core.statistics import BIAS, GramBlock, GramStatistics
 from partirvm.core.tied import ALPHA_CEILING, Noise, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
-
 LABELS = np.array([BIAS, 3, 1, 4, 0])
 STEP = 1e-5
 

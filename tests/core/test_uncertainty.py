@@ -13,8 +13,6 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.uncertainty import REACH, information, quantile, widened
 from partirvm.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
-
 
 def problem(rng, N=15, M=4):
     """A design of noise with weights drawn from their prior: Φ, t, α, β."""

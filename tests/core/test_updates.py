@@ -27,7 +27,6 @@ from partirvm.core.updates import (
     verdict,
 )
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 

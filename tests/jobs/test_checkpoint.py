@@ -23,8 +23,6 @@ from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Finish, Log, Save
 from partirvm.strategies.problem import Options
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
-
 PROBLEMS = {
     "plain": {},
     "weights and held-out rows": {"w": True, "held_out": True},

@@ -40,7 +40,7 @@ OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory, one_blas_thread):
+def fitted(tmp_path_factory):
     """A fit of three classes by each strategy: the job, and what the fit returned."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-3, 3, (400, 2))

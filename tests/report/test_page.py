@@ -39,7 +39,7 @@ def tables(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fitted(tables, tmp_path_factory, one_blas_thread):
+def fitted(tables, tmp_path_factory):
     """A job of each strategy, with held-out rows and without, fitted once each."""
     facts = {}
 

@@ -21,7 +21,6 @@ from partirvm.strategies.instructions import Finish, Gather, Save, Solved
 from partirvm.strategies.problem import STOP_RULES, Options
 from partirvm.strategies.working_set import FLAT, FLAT_ROUNDS, PATIENCE
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
 
 

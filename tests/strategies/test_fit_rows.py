@@ -15,7 +15,6 @@ from partirvm.strategies.fit_rows import FULL_FLOPS, automatic
 from partirvm.strategies.instructions import Log, Solved
 from partirvm.strategies.problem import Options
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 PARTITIONED = ["split-merge", "incremental", "working-set"]
 
 

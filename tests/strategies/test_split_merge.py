@@ -17,8 +17,6 @@ from partirvm.likelihoods.gaussian_passes import GramPass, ScorePass
 from partirvm.strategies.instructions import Gather, Save, Solved
 from partirvm.strategies.problem import Options
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
-
 
 def levels(simulator):
     """Numbers of fits on each level, the last fit not among them."""

@@ -26,7 +26,6 @@ from partirvm.strategies.problem import Options
 from partirvm.strategies.selection import distinct, random_rows
 from partirvm.strategies.working_set import FLAT, PATIENCE
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")
 GROWING = ("basic", "incremental", "working-set")
 
 
