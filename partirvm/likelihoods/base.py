@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.termination import Termination
@@ -262,6 +263,10 @@ class Likelihood(Protocol[F, W]):
     def settle(self, fit: F, *statistics: Any, last: bool) -> F:
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
+
+    def left_out(self, *statistics: Any) -> LeftOut | None:
+        """Return the errors of rows left out among the statistics of ``settling``, or None."""
+        return None
 
     def grow(self, problem: FitProblem, design: Design, fit: F, rows: Int) -> tuple[Pass, ...]:
         """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.

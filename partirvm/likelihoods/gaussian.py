@@ -240,6 +240,10 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         *left_out, found = statistics
         return settle(fit, found, *left_out) if last else rebase(fit, found)
 
+    def left_out(self, *statistics: Any) -> LeftOut | None:
+        """Return the first of two statistics."""
+        return statistics[0] if len(statistics) == 2 else None
+
     def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Int) -> tuple[Pass, ...]:
         """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
         return self.measure(self.start(problem), problem.empty, design, rows)

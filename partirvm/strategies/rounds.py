@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
@@ -22,6 +23,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.local_noise import Fitted
 from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import (
     Event,
@@ -64,6 +66,9 @@ class Phase(Enum):
     LEARN = "a better kernel"
     GROWN = "appended rows"
     MERGE = "statistics of appended rows"
+    NOISE_ROWS = "inputs of rows left out"
+    NOISE = "a noise that depends on the inputs"
+    STOPPED = "the model of a stopped run on disk"
     SAVED = "the model on disk"
     OVER = "nothing"
 
@@ -86,7 +91,8 @@ class RoundsState:
     ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``concluding`` is the reason for the
     end of the run, set before the last fit. ``warm`` is the start of a fit over other rows; None means the current
     fit. ``learned`` is the number of vectors when the kernel was last learned again. ``standing`` is the
-    fit to restore if the kernel under trial is rejected.
+    fit to restore if the kernel under trial is rejected. ``constant`` is the last fit with constant noise, ``sample``
+    the rows left out to which the noise is fitted, and ``noise`` the result (``strategies.local_noise``).
     """
 
     problem: Problem
@@ -110,6 +116,9 @@ class RoundsState:
     warm: object = None
     learned: int = 0
     standing: Standing | None = None
+    constant: tuple[Design, Fit] | None = None
+    sample: LeftOut | None = None
+    noise: Fitted | None = None
 
 
 S = TypeVar("S", bound=RoundsState)
@@ -293,6 +302,7 @@ class Rounds(Generic[S]):
             fit_rows=state.seen or state.options.last_rows,
             duplicates=state.duplicates,
             dropped=state.dropped,
+            noise_vectors=None if state.design.noise is None else len(state.design.noise.weights),
         )
         return replace(state, phase=Phase.SAVED), (Save(state.design, state.fit, line, state.options.moderate),)
 
