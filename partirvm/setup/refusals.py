@@ -54,8 +54,8 @@ def check_multi_output(source: Source, parameters: Request) -> None:
         )
     if source.n_targets > 1 and parameters.noise == "local":
         raise UsageError(
-            f"noise='local' needs one target, but {source} has {source.n_targets}: fit each target separately, or leave "
-            "noise='auto'"
+            f"noise='local' needs one target, but {source} has {source.n_targets}: fit each target separately, or "
+            "leave noise='auto'"
         )
 
 

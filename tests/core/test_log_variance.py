@@ -63,7 +63,7 @@ def test_the_mode_is_a_maximum(rng):
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
-    """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a variance that is known."""
+    """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a known variance."""
     x, squares = drawn(rng, 4000, lambda x: 1.5 * np.sin(x) - 1, variance)
     found = fit(bumps(x), squares, np.full(4000, variance))
     noise = found.level * np.exp(bumps(x) @ found.weights)
