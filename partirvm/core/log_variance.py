@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.stats import f as f_distribution
+from scipy.special import fdtrc
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -126,7 +126,7 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
     freedom = len(block) - rank - 1
     if not rank or freedom < 1 or not rest:
         return 1.0
-    return float(f_distribution.sf((total - rest) / rank / (rest / freedom), rank, freedom))
+    return float(fdtrc(rank, freedom, (total - rest) / rank / (rest / freedom)))
 
 
 def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float) -> Float:

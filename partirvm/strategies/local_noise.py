@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.local_noise import CONSTANT, LOCAL, Fitted, NoiseFit, noise_sample
 from partirvm.strategies.instructions import Event, Finish, Gather, Gathered, Passed, Save, Solved, Stop
@@ -46,6 +47,9 @@ class LocalNoiseRounds(Rounds[S]):
         if sample is None:
             return super()._on_settle(state, *events)
         fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
+        assert isinstance(fit, HyperState)
+        if fit.floored or fit.overconfident:  # the errors are rounding errors, or those of a kernel that is too narrow
+            return super()._on_settle(state, *events)
         state = replace(state, fit=fit, constant=(state.design, fit), sample=sample, phase=Phase.NOISE_ROWS)
         return state, (Gather(sample.rows),)
 
