@@ -156,8 +156,15 @@ def _beside(kind: Kind, facts: dict[str, Any]) -> list[tuple[str, str]]:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
         return [("noise", f"{noises} (standard deviations)"), ("log evidence", evidence)]
     if kind.noise:
-        return [("noise", f"{format_error(facts['noise_sd'])} (standard deviation)"), ("log evidence", evidence)]
+        return [("noise", f"{format_error(facts['noise_sd'])} {_noise_form(facts)}"), ("log evidence", evidence)]
     return [("log evidence", f"{evidence} (Laplace's)"), ("passes", f"{facts['passes']:,} over the rows, in all fits")]
+
+
+def _noise_form(facts: dict[str, Any]) -> str:
+    """Return what the stated noise is."""
+    if facts.get("noise_vectors") is None:
+        return "(standard deviation)"
+    return f"(root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')})"
 
 
 def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +193,7 @@ def fit_facts(job: str, target: str, history: list[Entry], outcome: Any, plan: d
         "rounds": len(levels) + (last["kind"] == "final") if levels else last["number"],
         "fits": len(fits),
         **{quantity.key: last.get(quantity.key) for quantity in kind.every},
-        **({"noise_sd": last["noise_sd"]} if kind.noise else {}),
+        **({key: last.get(key) for key in ("noise_sd", "noise_vectors")} if kind.noise else {}),
         "log_evidence": last["log_evidence"],
         "passes": sum(entry.get("passes", 0) for entry in history),
         "reason": outcome.reason.value,

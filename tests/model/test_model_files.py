@@ -106,7 +106,7 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
     save_model(estimator.model_, str(tmp_path / "model"))
     group = zarr.open_group(str(tmp_path / "model"), mode="r")
     assert set(group.array_keys()) == {*ARRAYS, *NOISE_ARRAYS}
-    assert max(array.shape[0] for _, array in group.arrays()) <= 31
+    assert max(array.shape[0] for _, array in group.arrays()) <= 64
 
 
 def test_what_is_there_is_never_written_over(location):

@@ -157,7 +157,7 @@ def test_memory_is_as_the_formula_says(folder, monkeypatch):
         list(ready.tiles(test, range(test.n_tiles)))
         assert tracemalloc.get_traced_memory()[1] < need + (1 << 20)
         tracemalloc.stop()
-        with pytest.raises(MemoryLimitError, match=r"240 test rows at a time.*raise memory_limit"):
+        with pytest.raises(MemoryLimitError, match=r"120 test rows at a time.*raise memory_limit"):
             rvm_star.Augmenting.of(model, training, executor, test.tile_rows, 1 << 20)
     finally:
         tracemalloc.stop()
