@@ -20,6 +20,7 @@ If the time limit is reached or the job is aborted, a single ``Stop`` replaces a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
@@ -127,6 +128,9 @@ class Record:
     value. For several targets the evidence is the joint one. The noise variance and the negative log density are means
     over targets, and errors are the root of the mean of squares.
 
+    ``diagnostics`` are counts over the held-out rows and a sample of them (``core.diagnostics``), as plain JSON: one dict
+    for each of the first targets. It is empty without held-out rows.
+
     ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
     ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``).
     """
@@ -160,6 +164,7 @@ class Record:
     overconfidence: float | None = None
     overconfident: bool = False
     noise_sd: float | None = None
+    diagnostics: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,9 @@ Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
 
 
+DIAGNOSED = ("round", "final")
+"""Kinds of history lines with diagnostics: those whose model may be the result of the run."""
+
 MODE = 1e-2
 """Tolerance, in nats per row, of the mode that is found after an append (``core.newton.SETTLED``)."""
 
@@ -340,4 +343,5 @@ class Rounds(Generic[S]):
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    return Record(**problem.likelihood.record(problem, fit, scores), **facts)
+    diagnostics = [each.to_json() for each in scores.diagnostics] if scores and facts["kind"] in DIAGNOSED else []
+    return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -1,0 +1,115 @@
+"""Panels of a regression: predictions, coverage of intervals, residuals, and errors against stated deviations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, NumberDiagnostics
+from partirvm.planning.units import counted
+from partirvm.report.panels import Z, Band, Bars, Dots, Errors, Line, Panel, binomial_interval, span
+
+Float = NDArray[np.float64]
+
+GROUPS = 10
+"""Number of groups of equal size in which sampled rows are summarised."""
+
+FEWEST = 40
+"""Minimum number of sampled rows for groups."""
+
+VARIES = 1.1
+"""Minimum ratio of the 95 % to the 5 % quantile of stated deviations for a panel that compares them with errors."""
+
+
+def number_panels(found: NumberDiagnostics, target: str = "target") -> list[Panel]:
+    """Return the panels of one numeric target with this name."""
+    if not found.n or not np.isfinite(found.points).all():
+        return []
+    panels = [_predictions(found, target), _coverage(found), _residuals(found, target), _transform(found)]
+    low, high = np.quantile(found.points[:, 2], [0.05, 0.95])
+    if high > VARIES * low and len(found.points) >= FEWEST:
+        panels.append(_deviations(found, target))
+    return panels
+
+
+def _sampled(found: NumberDiagnostics) -> str:
+    rows = len(found.points)
+    return counted(rows, "row") if rows == found.n else f"{rows:,} random rows of {found.n:,}"
+
+
+def _predictions(found: NumberDiagnostics, target: str) -> Panel:
+    actual, predicted, _ = found.points.T
+    ends = span(actual, predicted)
+    equal = Line(np.array(ends), np.array(ends), "equal", stated=True)
+    marks = [Dots(predicted, actual), equal]
+    return Panel("Predictions", _sampled(found), f"predicted {target}", f"actual {target}", marks, ends, ends)
+
+
+def _coverage(found: NumberDiagnostics) -> Panel:
+    levels, covered = np.array(STATED_LEVELS), found.covered.astype(np.float64)
+    low, high = binomial_interval(covered, np.full(len(levels), float(found.n)))
+    share = covered / found.n
+    tips = [f"{level:.0%} interval: {part:.1%} of rows inside" for level, part in zip(levels, share, strict=True)]
+    ends = np.array([0.0, 1.0])
+    marks = [Line(ends, ends, "as stated", stated=True), Errors(levels, share, low, high, tips)]
+    labels = "stated level of the interval", "rows inside the interval"
+    remark = f"below the line: too narrow; {counted(found.n, 'row')}"
+    return Panel("Coverage of intervals", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))
+
+
+def _residuals(found: NumberDiagnostics, target: str) -> Panel:
+    actual, predicted, std = found.points.T
+    z = (actual - predicted) / std
+    x, y = span(predicted), span(z, np.array([-2.5, 2.5]))
+    ends = np.array(x)
+    marks: list[Dots | Line | Errors] = [Dots(predicted, z), Line(ends, np.zeros(2), "no error", stated=True)]
+    marks += [Line(ends, np.full(2, sign * Z), "", stated=True) for sign in (-1.0, 1.0)]
+    if len(z) >= FEWEST:
+        marks.append(_group_means(predicted, z))
+    remark = "dashed: 0 and ±1.96, between which 95 % should lie; bars: mean of a tenth of the rows"
+    labels = f"predicted {target}", "residual / stated deviation"
+    return Panel("Standardised residuals", remark, *labels, marks, x, y)
+
+
+def _group_means(predicted: Float, z: Float) -> Errors:
+    """Return the mean residual of rows grouped by prediction, with its 95 % interval."""
+    groups = np.array_split(np.argsort(predicted, kind="stable"), GROUPS)
+    x = np.array([predicted[group].mean() for group in groups])
+    y = np.array([z[group].mean() for group in groups])
+    half = Z * np.array([z[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
+    return Errors(x, y, y - half, y + half, [f"mean {mean:.2f} ± {wide:.2f}" for mean, wide in zip(y, half, strict=True)])
+
+
+def _transform(found: NumberDiagnostics) -> Panel:
+    share = found.pit / found.n
+    half = Z * np.sqrt((1 - 1 / PIT_BINS) / (PIT_BINS * found.n)) * PIT_BINS
+    edges = np.linspace(0.0, 1.0, PIT_BINS + 1)
+    tips = [f"{low:.0%} to {low + 1 / PIT_BINS:.0%}: {part:.1%} of rows" for low, part in zip(edges, share, strict=False)]
+    high = PIT_BINS * share
+    ends = np.array([0.0, 1.0])
+    marks = [
+        Bars(edges, np.zeros(PIT_BINS), high, tips),
+        Band(max(1 - half, 0.0), 1 + half),
+        Line(ends, np.ones(2), "as stated", stated=True),
+    ]
+    remark = "flat if right; high in the middle: deviations are too large, at both ends: too small"
+    top = 1.08 * max(float(high.max()), 1 + half)
+    labels = "stated probability of a smaller value", "rows / expected rows"
+    return Panel("Position in the predicted distribution", remark, *labels, marks, (0.0, 1.0), (0.0, top), (True, False))
+
+
+def _deviations(found: NumberDiagnostics, target: str) -> Panel:
+    """Return root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
+    actual, predicted, std = found.points.T
+    groups = np.array_split(np.argsort(std, kind="stable"), GROUPS)
+    square = (actual - predicted) ** 2
+    mean = np.array([square[group].mean() for group in groups])
+    half = Z * np.array([square[group].std(ddof=1) / np.sqrt(len(group)) for group in groups])
+    x = np.sqrt([np.mean(std[group] ** 2) for group in groups])
+    y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (mean, mean - half, mean + half))
+    ends = (0.0, 1.05 * float(max(x.max(), high.max())))
+    tips = [f"stated {stated:.3g}, observed {error:.3g}" for stated, error in zip(x, y, strict=True)]
+    line = Line(np.array(ends), np.array(ends), "as stated", stated=True)
+    marks = [line, Errors(x, y, low, high, tips)]
+    labels = f"stated deviation of {target}", "root mean square error"
+    return Panel("Errors against stated deviations", "each bar: a tenth of the rows", *labels, marks, ends, ends)
