@@ -193,6 +193,11 @@ class TargetScores:
         return {**self.mean.figures(), "targets": each}
 
     @property
+    def diagnostics(self) -> tuple[NumberDiagnostics, ...]:
+        """Those of the first targets."""
+        return tuple(found for one in self.each for found in one.diagnostics)
+
+    @property
     def mean(self) -> Scores:
         """The mean over targets."""
         return Scores.over(self.each)

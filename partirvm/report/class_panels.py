@@ -15,6 +15,9 @@ Float = NDArray[np.float64]
 
 EDGES = np.linspace(0.0, 1.0, PROBABILITY_BINS + 1)
 
+SEVERAL, ENOUGH = 6, 20
+"""Maximum number of classes with a line each, and minimum number of rows of a bin of one class."""
+
 FEWEST = 5
 """Minimum number of rows of a bin that is drawn as a point."""
 
@@ -45,15 +48,24 @@ def _reliability(found: ClassDiagnostics, classes: Sequence[str]) -> Panel:
     stated, rows, hits = stated[shown], rows[shown], hits[shown]
     x, y = stated / rows, hits / rows
     low, high = binomial_interval(hits, rows)
-    what = "row" if two else "class probability"
-    texts = [counted(int(count), what).replace("probabilitys", "probabilities") for count in rows]
+    texts = [counted(int(count), "row" if two else "value") for count in rows]
     tips = [f"stated {p:.1%}, observed {part:.1%} of {text}" for p, part, text in zip(x, y, texts, strict=True)]
     ends = np.array([0.0, 1.0])
-    marks = [Line(ends, ends, "as stated", stated=True), Errors(x, y, low, high, tips)]
+    marks = [Line(ends, ends, "as stated", stated=True), *_each_class(found, _names(found, classes))]
+    marks.append(Errors(x, y, low, high, tips, "" if two else "all classes"))
     which = f"of {_names(found, classes)[1]}" if two else "of a class"
     remark = counted(found.n, "row") if two else f"all classes together; {counted(found.n, 'row')}"
     labels = f"stated probability {which}", "observed frequency"
     return Panel("Reliability of probabilities", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))
+
+
+def _each_class(found: ClassDiagnostics, names: Sequence[str]) -> list[Line]:
+    """Return a line for each of three to six classes, through bins with enough rows."""
+    lines = []
+    for name, stated, rows, hits in zip(names, found.stated, found.rows, found.hits, strict=True):
+        shown = rows >= ENOUGH
+        lines.append(Line(stated[shown] / rows[shown], hits[shown] / rows[shown], name))
+    return lines if 2 < len(names) <= SEVERAL else []
 
 
 def _confusion(found: ClassDiagnostics, names: Sequence[str]) -> Panel:
@@ -83,7 +95,7 @@ def _largest(found: ClassDiagnostics) -> Panel:
     ]
     x, y = (float(EDGES[first]), 1.0), (0.0, 1.08 * float(rows.max()))
     labels = "largest probability", "share of rows"
-    return Panel("Largest probability", "correct and wrong rows", *labels, marks, x, y, (True, True))
+    return Panel("Largest probability", "blue: correct rows, red: wrong rows", *labels, marks, x, y, (True, True))
 
 
 def _loss(found: ClassDiagnostics) -> Panel:

@@ -14,6 +14,9 @@ Float = NDArray[np.float64]
 GROUPS = 10
 """Number of groups of equal size in which sampled rows are summarised."""
 
+MANY = 400
+"""Minimum number of rows for all bins of the transform; fewer rows have half as many bins."""
+
 FEWEST = 40
 """Minimum number of sampled rows for groups."""
 
@@ -62,11 +65,11 @@ def _residuals(found: NumberDiagnostics, target: str) -> Panel:
     z = (actual - predicted) / std
     x, y = span(predicted), span(z, np.array([-2.5, 2.5]))
     ends = np.array(x)
-    marks: list[Dots | Line | Errors] = [Dots(predicted, z), Line(ends, np.zeros(2), "no error", stated=True)]
-    marks += [Line(ends, np.full(2, sign * Z), "", stated=True) for sign in (-1.0, 1.0)]
+    marks: list[Dots | Line | Errors] = [Dots(predicted, z), Line(ends, np.zeros(2), stated=True)]
+    marks += [Line(ends, np.full(2, sign * Z), stated=True) for sign in (-1.0, 1.0)]
     if len(z) >= FEWEST:
         marks.append(_group_means(predicted, z))
-    remark = "dashed: 0 and ±1.96, between which 95 % should lie; bars: mean of a tenth of the rows"
+    remark = "95 % between the outer lines if right; red: means of tenths"
     labels = f"predicted {target}", "residual / stated deviation"
     return Panel("Standardised residuals", remark, *labels, marks, x, y)
 
@@ -81,18 +84,20 @@ def _group_means(predicted: Float, z: Float) -> Errors:
 
 
 def _transform(found: NumberDiagnostics) -> Panel:
-    share = found.pit / found.n
-    half = Z * np.sqrt((1 - 1 / PIT_BINS) / (PIT_BINS * found.n)) * PIT_BINS
-    edges = np.linspace(0.0, 1.0, PIT_BINS + 1)
-    tips = [f"{low:.0%} to {low + 1 / PIT_BINS:.0%}: {part:.1%} of rows" for low, part in zip(edges, share, strict=False)]
-    high = PIT_BINS * share
+    bins = PIT_BINS if found.n >= MANY else PIT_BINS // 2
+    share = found.pit.reshape(bins, -1).sum(axis=1) / found.n
+    half = Z * np.sqrt((bins - 1) / found.n)
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    texts = zip(edges, edges[1:], share, strict=False)
+    tips = [f"{low:.0%} to {high:.0%}: {part:.1%} of rows, expected {1 / bins:.0%}" for low, high, part in texts]
+    high = bins * share
     ends = np.array([0.0, 1.0])
     marks = [
-        Bars(edges, np.zeros(PIT_BINS), high, tips),
         Band(max(1 - half, 0.0), 1 + half),
+        Bars(edges, np.zeros(bins), high, tips),
         Line(ends, np.ones(2), "as stated", stated=True),
     ]
-    remark = "flat if right; high in the middle: deviations are too large, at both ends: too small"
+    remark = "a hill: stated deviations are too large; a valley: too small"
     top = 1.08 * max(float(high.max()), 1 + half)
     labels = "stated probability of a smaller value", "rows / expected rows"
     return Panel("Position in the predicted distribution", remark, *labels, marks, (0.0, 1.0), (0.0, top), (True, False))
@@ -112,4 +117,4 @@ def _deviations(found: NumberDiagnostics, target: str) -> Panel:
     line = Line(np.array(ends), np.array(ends), "as stated", stated=True)
     marks = [line, Errors(x, y, low, high, tips)]
     labels = f"stated deviation of {target}", "root mean square error"
-    return Panel("Errors against stated deviations", "each bar: a tenth of the rows", *labels, marks, ends, ends)
+    return Panel("Errors against stated deviations", "each point: a tenth of the rows", *labels, marks, ends, ends)

@@ -29,7 +29,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points (n,). If ``stated`` is true, it is dashed: what the model states."""
+    """A line through points (n,). If ``stated`` is true, it is dashed: what the model states. Otherwise it is thin."""
 
     x: Float
     y: Float
@@ -96,6 +96,11 @@ class Panel:
     x: tuple[float, float]
     y: tuple[float, float]
     percent: tuple[bool, bool] = (False, False)
+
+    @property
+    def legend(self) -> bool:
+        """True if marks have names."""
+        return any(getattr(mark, "name", "") for mark in self.marks)
 
     @property
     def cells(self) -> Cells | None:
