@@ -8,7 +8,7 @@ on its number (``core.drawing``). ``report.diagnostics`` makes pictures of these
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,11 @@ DRAW = (0, 18)
 class NumberDiagnostics:
     """Counts over ``n`` rows of one numeric target, and a sample of its rows.
 
-    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``. ``pit`` (20,) int64
-    counts rows by the probability integral transform Φ(z) of z = (actual − predicted)/standard deviation, which is
-    uniform if the stated normal distributions are right. ``points`` (k, 3) are actual value, predicted mean and
-    standard deviation of k ≤ ``SAMPLE`` random rows, in the target's unit; ``keys`` (k,) are their random keys,
-    increasing.
+    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
+    on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by the probability integral transform Φ(z)
+    of z = (actual − predicted)/standard deviation, which is uniform if the stated normal distributions are right.
+    ``points`` (k, 3) are actual value, predicted mean and standard deviation of k ≤ ``SAMPLE`` random rows, in the
+    target's unit; ``keys`` (k,) are their random keys, increasing.
     """
 
     n: int
@@ -70,7 +70,7 @@ class NumberDiagnostics:
         """Return the diagnostics of targets with these means and standard deviations, (n,) each.
 
         ``rows`` (n,) are row numbers, which choose the sample. Intervals are mean ± ``multiples`` × the standard
-        deviation, one increasing multiple for each of ``STATED_LEVELS``.
+        deviation, one increasing multiple for each of ``STATED_LEVELS``; without multiples coverage is not counted.
         """
         z = (t - mean) / std
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
@@ -84,6 +84,10 @@ class NumberDiagnostics:
             self.n + other.n, self.covered + other.covered, self.pit + other.pit, *_smallest(keys, points)
         )
 
+    def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
+        """Return the diagnostics of the target shift + scale·t."""
+        return replace(self, points=self.points * scale + np.array([shift, shift, 0.0]))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with points of five significant digits."""
         points = [[float(f"{value:.5g}") for value in point] for point in self.points.tolist()]
@@ -92,9 +96,9 @@ class NumberDiagnostics:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> NumberDiagnostics:
         """Return the diagnostics from the result of ``to_json``; they have no keys and cannot be added to others."""
-        counts = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
+        covered, pit = (np.array(stored[name], dtype=np.int64) for name in ("covered", "pit"))
         points = np.array(stored["points"], dtype=np.float64).reshape(-1, 3)
-        return cls(stored["n"], *counts, np.zeros(0), points)
+        return cls(stored["n"], covered, pit, np.zeros(0), points)
 
 
 def _smallest(keys: Float, points: Float) -> tuple[Float, Float]:
@@ -142,14 +146,14 @@ class ClassDiagnostics:
         each, shape = K * PROBABILITY_BINS, (K, PROBABILITY_BINS)
         return cls(
             n=len(codes),
-            stated=np.bincount(places.ravel(), p.ravel(), each).reshape(shape),
+            stated=_sums(places.ravel(), p.ravel(), each).reshape(shape),
             rows=np.bincount(places.ravel(), minlength=each).reshape(shape),
             hits=np.bincount(hits, minlength=each).reshape(shape),
             confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
             top_rows=np.bincount(top, minlength=PROBABILITY_BINS),
             top_hits=np.bincount(top[correct], minlength=PROBABILITY_BINS),
-            top_loss=np.bincount(top, loss, PROBABILITY_BINS),
-            top_entropy=np.bincount(top, entropy, PROBABILITY_BINS),
+            top_loss=_sums(top, loss, PROBABILITY_BINS),
+            top_entropy=_sums(top, entropy, PROBABILITY_BINS),
         )
 
     def _values(self) -> dict[str, NDArray[Any]]:
@@ -171,8 +175,14 @@ class ClassDiagnostics:
 
 
 def _bins(p: Float, count: int = PROBABILITY_BINS) -> Int:
-    """Return the numbers of the equal bins of [0, 1] in which the values lie; an inner edge belongs to the upper bin."""
-    return np.searchsorted(np.arange(1, count) / count, p, side="right")
+    """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to the upper bin."""
+    found: Int = np.searchsorted(np.arange(1, count) / count, p, side="right")
+    return found
+
+
+def _sums(bins: Int, values: Float, count: int) -> Float:
+    """Return the sum of the values in each bin, as float64 even without rows."""
+    return np.bincount(bins, values, count).astype(np.float64)
 
 
 def _united(p: Float) -> Float:

@@ -33,11 +33,12 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.drawing import uniform
 from partirvm.core.uncertainty import quantile
 from partirvm.types import LEFT_OUT_ROWS
@@ -116,7 +117,8 @@ class LeftOut:
 
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
-    largest value of each column at the rows that do not own it, as a fraction of its peak. Adding concatenates rows.
+    largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
+    target and weight, for diagnostics only. Adding concatenates rows.
     """
 
     errors: Float
@@ -125,6 +127,7 @@ class LeftOut:
     own_variances: Float
     owner: Int
     nearest: Float
+    targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
 
     @classmethod
     def of(
@@ -170,6 +173,7 @@ class LeftOut:
             w * own_variances[present],
             owner[present],
             nearest,
+            np.column_stack([target[present], w]),
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
@@ -180,6 +184,7 @@ class LeftOut:
             np.concatenate([self.own_variances, other.own_variances]),
             np.concatenate([self.owner, other.owner]),
             np.maximum(self.nearest, other.nearest),
+            np.concatenate([self.targets, other.targets]),
         )
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
@@ -190,14 +195,7 @@ class LeftOut:
         n, centres = len(self.errors), self.owner >= 0
         if not n:
             return None
-        counted = np.zeros(n)
-        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
-        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
-        errors = self.errors + counted * (self.own_errors - self.errors)
-        variances = self.variances + counted * (self.own_variances - self.variances)
-        if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
-            most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
-            errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
+        errors, variances = self._as_new()
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
         overconfidence = float(np.mean(self.errors**2) / (np.mean(self.own_variances) + 1 / beta))
@@ -209,6 +207,25 @@ class LeftOut:
         wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
         quantiles = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], z]))
         return Calibration(n, noise, overconfidence, top, tuple(quantiles.tolist()))
+
+    def _as_new(self) -> tuple[Float, Float]:
+        """Return errors and variances (n,) of the rows as new rows: a share of the removal of own columns counts."""
+        centres, counted = self.owner >= 0, np.zeros(len(self.errors))
+        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
+        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
+        errors = self.errors + counted * (self.own_errors - self.errors)
+        variances = self.variances + counted * (self.own_variances - self.variances)
+        if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
+            most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
+            errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
+        return errors, variances
+
+    def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
+        """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
+        (errors, variances), (targets, weights) = self._as_new(), self.targets.T
+        std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
+        mean = targets - errors / np.sqrt(weights)
+        return NumberDiagnostics.of(targets, mean, std, np.arange(len(targets)), ())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

@@ -141,9 +141,7 @@ class Scores:
         return [self.square, self.absolute, self.nll, self.crps, self.interval_score, *self.covered]
 
     @classmethod
-    def _of_sums(
-        cls, n: int, sums: Sequence[float], unit: float, diagnostics: tuple[NumberDiagnostics, ...]
-    ) -> Scores:
+    def _of_sums(cls, n: int, sums: Sequence[float], unit: float, diagnostics: tuple[NumberDiagnostics, ...]) -> Scores:
         square, absolute, nll, crps, interval_score, *covered = sums
         return cls(n, square, absolute, nll, crps, interval_score, tuple(covered), unit, diagnostics)
 

@@ -248,8 +248,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _held_out_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source | None:
         """The rows of ``validation``, with the columns and classes of the training rows."""
-        if validation is None:
-            return None
+        return None if validation is None else self._new_source(validation, columns, labels)
+
+    def _new_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source:
+        """Return rows that are not for training: a pair (X, y), or DATA."""
         if not isinstance(validation, tuple | list):
             return as_source(validation)
         if len(validation) != 2:

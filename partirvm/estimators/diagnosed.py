@@ -7,9 +7,9 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.backends import executor_for
+from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.data import require_target
 from partirvm.estimators.base import RelevanceVectorMachine, array_of, told_by_name
-from partirvm.core.diagnostics import MOST_TARGETS
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import check_features
 from partirvm.report.diagnostics import Diagnostics, DiagnosticsDisplay
@@ -63,7 +63,7 @@ class Diagnosed(RelevanceVectorMachine):
         columns = self.model_.columns
         validation = X if y is None else (X, y)
         with told_by_name():
-            source = self._held_out_source(validation, columns, getattr(self, "classes_", None))
+            source = self._new_source(validation, columns, getattr(self, "classes_", None))
         require_target(source)
         check_features(self.model_, source)
         executor = executor_for(self.client)

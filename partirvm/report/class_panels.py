@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import PROBABILITY_BINS, ClassDiagnostics
 from partirvm.planning.units import counted
-from partirvm.report.panels import Bars, Cells, Errors, Line, Panel, binomial_interval
+from partirvm.report.panels import Bars, Cells, Errors, Line, Mark, Panel, binomial_interval
 
 Float = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def _reliability(found: ClassDiagnostics, classes: Sequence[str]) -> Panel:
     texts = [counted(int(count), "row" if two else "value") for count in rows]
     tips = [f"stated {p:.1%}, observed {part:.1%} of {text}" for p, part, text in zip(x, y, texts, strict=True)]
     ends = np.array([0.0, 1.0])
-    marks = [Line(ends, ends, "as stated", stated=True), *_each_class(found, _names(found, classes))]
+    marks: list[Mark] = [Line(ends, ends, "as stated", stated=True), *_each_class(found, _names(found, classes))]
     marks.append(Errors(x, y, low, high, tips, "" if two else "all classes"))
     which = f"of {_names(found, classes)[1]}" if two else "of a class"
     remark = counted(found.n, "row") if two else f"all classes together; {counted(found.n, 'row')}"
@@ -89,7 +89,7 @@ def _largest(found: ClassDiagnostics) -> Panel:
     bins = list(zip(EDGES, EDGES[1:], found.top_rows, found.top_hits, strict=False))
     tips = [f"{low:.0%} to {high:.0%}: {n:,} rows, {k:,} correct" for low, high, n, k in bins]
     first = int(np.flatnonzero(found.top_rows)[0])
-    marks = [
+    marks: list[Mark] = [
         Bars(EDGES[first:], np.zeros(PROBABILITY_BINS - first), hits[first:], tips[first:], "correct"),
         Bars(EDGES[first:], hits[first:], rows[first:], tips[first:], "wrong", contrast=True),
     ]
@@ -107,7 +107,7 @@ def _loss(found: ClassDiagnostics) -> Panel:
     loss, expected = found.top_loss[shown] / rows, found.top_entropy[shown] / rows
     tips = [f"{loss:.3f} nats, expected {own:.3f}" for loss, own in zip(loss, expected, strict=True)]
     bars = Errors(centres, loss, loss, loss, tips, "observed")
-    marks = [Line(centres, expected, "expected", stated=True), bars]
+    marks: list[Mark] = [Line(centres, expected, "expected", stated=True), bars]
     first = int(np.flatnonzero(found.top_rows)[0])
     top = 1.08 * float(max(loss.max(), expected.max()))
     labels = "largest probability", "mean log loss, nats"

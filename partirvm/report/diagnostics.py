@@ -23,26 +23,25 @@ WIDTH, HEIGHT = 3.6, 3.1
 
 @dataclass(frozen=True)
 class Group:
-    """The panels of one target. ``name`` is the name of the target, or empty if there is only one target."""
+    """The panels of one target. ``name`` is the name of the target, or empty if there is only one target.
+
+    ``left_out`` is true for training rows that were left out one by one, and false for new rows.
+    """
 
     name: str
     panels: Sequence[Panel]
+    left_out: bool = False
 
 
 def groups(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[Group]:
     """Return the panels of each target. ``names`` are those of the targets, or of the classes of a classification."""
-    if found and isinstance(found[0], ClassDiagnostics):
-        drawn = [Group("", class_panels(found[0], names))]
-    else:
-        several = len(found) > 1
-        titles = [*names[: len(found)], *(f"target {k}" for k in range(len(names), len(found)))]
-        if not several:
-            titles = [*names, "target"][:1]
-        drawn = [
-            Group(title if several else "", number_panels(each, title))
-            for title, each in zip(titles, found, strict=True)
-            if isinstance(each, NumberDiagnostics)
-        ]
+    drawn = []
+    for number, each in enumerate(found):
+        if isinstance(each, ClassDiagnostics):
+            drawn.append(Group("", class_panels(each, names)))
+            continue
+        name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
+        drawn.append(Group(name if len(found) > 1 else "", number_panels(each, name), not len(each.covered)))
     return [group for group in drawn if group.panels]
 
 

@@ -50,8 +50,8 @@ class JobFacts:
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
     name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
-    ``bases`` are the bias and the basis functions of the fit. ``outputs`` are the names of the targets, or the labels of
-    the classes.
+    ``bases`` are the bias and the basis functions of the fit. ``outputs`` are the names of the targets, or the labels
+    of the classes.
     """
 
     location: str
@@ -108,7 +108,7 @@ def page(job: JobFacts) -> str:
 
 def _finalize(value: Any) -> Any:
     """Escape the control characters of a text. Markup is returned unchanged, since it has no control characters."""
-    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t\u00a0")
 
 
 def _over(job: JobFacts) -> bool:
@@ -226,6 +226,7 @@ def _diagnostics(job: JobFacts) -> list[dict[str, Any]]:
     return [
         {
             "name": group.name,
+            "left_out": group.left_out,
             "panels": [(panel.title, panel.remark, Markup(draw_panel(panel))) for panel in group.panels],
         }
         for group in diagnostics.groups(diagnostics.from_json(stored), job.outputs)

@@ -53,7 +53,9 @@ def _mark(axis: Any, mark: Mark) -> None:
         case Bars(edges, low, high, name=name, contrast=contrast):
             colour = CONTRAST if contrast else OBSERVED
             width = np.diff(edges)
-            axis.bar(edges[:-1], high - low, 0.96 * width, low, align="edge", color=colour, alpha=0.75, label=name or None)
+            axis.bar(
+                edges[:-1], high - low, 0.96 * width, low, align="edge", color=colour, alpha=0.75, label=name or None
+            )
         case Band(low, high):
             axis.axhspan(low, high, color="#777777", alpha=0.25, linewidth=0, zorder=0)
 

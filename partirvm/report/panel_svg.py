@@ -71,10 +71,11 @@ def _axes(panel: Panel) -> list[str]:
 
 
 def _labels(panel: Panel, x: float, y: float) -> list[str]:
+    across, up = escape(_short(panel.x_label, 48)), escape(_short(panel.y_label, 38))
     turned = f'transform="translate(12 {y:.1f}) rotate(-90)"'
     return [
-        f'<text class="label" x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(_short(panel.x_label, 48))}</text>',
-        f'<text class="label" {turned} text-anchor="middle">{escape(_short(panel.y_label, 38))}</text>',
+        f'<text class="label" x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{across}</text>',
+        f'<text class="label" {turned} text-anchor="middle">{up}</text>',
     ]
 
 

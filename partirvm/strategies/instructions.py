@@ -128,8 +128,9 @@ class Record:
     value. For several targets the evidence is the joint one. The noise variance and the negative log density are means
     over targets, and errors are the root of the mean of squares.
 
-    ``diagnostics`` are counts over the held-out rows and a sample of them (``core.diagnostics``), as plain JSON: one dict
-    for each of the first targets. It is empty without held-out rows.
+    ``diagnostics`` are counts over the held-out rows and a sample of them (``core.diagnostics``), as plain JSON: one
+    dict for each of the first targets. Without held-out rows, a last fit of one numeric target has those of rows left
+    out.
 
     ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
     ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``).

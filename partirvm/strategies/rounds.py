@@ -343,5 +343,6 @@ class Rounds(Generic[S]):
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    diagnostics = [each.to_json() for each in scores.diagnostics] if scores and facts["kind"] in DIAGNOSED else []
+    found = problem.likelihood.left_out(problem, fit) if scores is None else scores.diagnostics
+    diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
