@@ -54,7 +54,9 @@ def _reliability(found: ClassDiagnostics, classes: Sequence[str]) -> Panel:
     marks: list[Mark] = [Line(ends, ends, "as stated", stated=True), *_each_class(found, _names(found, classes))]
     marks.append(Errors(x, y, low, high, tips, "" if two else "all classes"))
     which = f"of {_names(found, classes)[1]}" if two else "of a class"
-    remark = counted(found.n, "row") if two else f"all classes together; {counted(found.n, 'row')}"
+    remark = counted(found.n, "row")
+    if not two:
+        remark += "; points: all classes" + ", lines: each" * (len(found.rows) <= SEVERAL)
     labels = f"stated probability {which}", "observed frequency"
     return Panel("Reliability of probabilities", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))
 
@@ -95,7 +97,7 @@ def _largest(found: ClassDiagnostics) -> Panel:
     ]
     x, y = (float(EDGES[first]), 1.0), (0.0, 1.08 * float(rows.max()))
     labels = "largest probability", "share of rows"
-    return Panel("Largest probability", "blue: correct rows, red: wrong rows", *labels, marks, x, y, (True, True))
+    return Panel("Largest probability", "correct rows, and wrong rows on top", *labels, marks, x, y, (True, True))
 
 
 def _loss(found: ClassDiagnostics) -> Panel:

@@ -61,7 +61,7 @@ def _coverage(found: NumberDiagnostics) -> list[Panel]:
     ends = np.array([0.0, 1.0])
     marks: list[Mark] = [Line(ends, ends, "as stated", stated=True), Errors(levels, share, low, high, tips)]
     labels = "stated level of the interval", "rows inside the interval"
-    remark = f"below the line: too narrow; {counted(found.n, 'row')}"
+    remark = f"{counted(found.n, 'row')}; below the line: too narrow"
     return [Panel("Coverage of intervals", remark, *labels, marks, (0.0, 1.0), (0.0, 1.0), (True, True))]
 
 
@@ -74,7 +74,7 @@ def _residuals(found: NumberDiagnostics, target: str) -> Panel:
     marks += [Line(ends, np.full(2, sign * Z), stated=True) for sign in (-1.0, 1.0)]
     if len(z) >= FEWEST:
         marks.append(_group_means(predicted, z))
-    remark = "95 % between the outer lines if right; red: means of tenths"
+    remark = "95 % between the outer lines if right; bars: means of tenths"
     labels = f"predicted {target}", "residual / stated deviation"
     return Panel("Standardised residuals", remark, *labels, marks, x, y)
 
