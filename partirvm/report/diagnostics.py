@@ -81,7 +81,7 @@ class DiagnosticsDisplay:
         self.found, self.names = tuple(found), tuple(names)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any = None, *, figure: Any = None) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any = None, y: Any = None, *, figure: Any = None) -> Self:
         """Draw the picture of a fitted estimator's predictions at X; parameters as for ``plot_diagnostics``."""
         display: Self = estimator.plot_diagnostics(X, y, figure=figure)
         return display

@@ -20,8 +20,7 @@ If the time limit is reached or the job is aborted, a single ``Stop`` replaces a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -165,7 +164,7 @@ class Record:
     overconfidence: float | None = None
     overconfident: bool = False
     noise_sd: float | None = None
-    diagnostics: Sequence[dict[str, Any]] = ()
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

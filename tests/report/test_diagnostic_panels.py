@@ -11,7 +11,7 @@ from pages import browse, browser, check
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.report.class_panels import class_panels
 from partirvm.report.diagnostics import DiagnosticsDisplay, from_json, groups
@@ -137,6 +137,29 @@ def test_independent_targets_draw_theirs():
     y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(80, 2))
     fitted = RVMRegressor(gamma=1.0, random_state=0, multi_output="independent").fit(X, y)
     assert len(fitted.plot_diagnostics(X, y).axes_) == 8
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_without_rows_those_of_the_fit_are_drawn(held_out):
+    """Held-out rows, also after a round in which there were others; or the training rows left out."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (300, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
+    fitted = RVMRegressor(gamma=1.0, strategy="working-set", max_rounds=2, random_state=0)
+    fitted.fit(X[:200], y[:200], validation=(X[200:], y[200:]) if held_out else None)
+    (found,) = fitted.plot_diagnostics().found
+    assert found.n == (100 if held_out else 200)
+    assert sum(bool(line["diagnostics"]) for line in fitted.history_) == 1
+    if held_out:
+        (again,) = fitted.plot_diagnostics(X[200:], y[200:]).found
+        np.testing.assert_array_equal(again.pit, found.pit)
+        np.testing.assert_array_equal(again.covered, found.covered)
+
+
+def test_a_fit_without_such_rows_says_so():
+    fitted = RVMClassifier(gamma=1.0, random_state=0).fit(np.arange(40.0)[:, None], np.arange(40) > 20)
+    with pytest.raises(UsageError, match="validation"):
+        fitted.plot_diagnostics()
 
 
 @pytest.mark.parametrize("K", [2, 3])
