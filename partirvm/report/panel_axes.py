@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.report.panel_svg import axis_ticks
+from partirvm.report.panel_svg import NAME, axis_ticks
 from partirvm.report.panels import Band, Bars, Cells, Dots, Errors, Line, Mark, Panel
 
 CLASSES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00")
@@ -35,7 +35,9 @@ def plot_panel(axis: Any, panel: Panel) -> None:
         axis.grid(color=GRID, linewidth=0.6)
         axis.set_axisbelow(True)
     if panel.legend:
-        axis.legend(frameon=False, fontsize=8, loc="best")
+        many = len(axis.get_legend_handles_labels()[1]) > 3
+        place = {"loc": "upper left", "fontsize": 6.5, "handlelength": 1.2, "labelspacing": 0.25} if many else {}
+        axis.legend(**{"frameon": False, "fontsize": 8, "loc": "best", **place})
 
 
 def _mark(axis: Any, mark: Mark) -> None:
@@ -45,7 +47,7 @@ def _mark(axis: Any, mark: Mark) -> None:
         case Line(x, y, name, stated=True):
             axis.plot(x, y, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), label=name or None, zorder=3)
         case Line(x, y, name):
-            axis.plot(x, y, linewidth=1.0, label=name or None)
+            axis.plot(x, y, linewidth=1.0, label=_short(name))
         case Errors(x, y, low, high):
             ends = np.maximum([y - low, high - y], 0.0)
             own = {"fmt": "o", "color": CONTRAST, "markersize": 4, "linewidth": 1.2, "zorder": 4, "clip_on": False}
@@ -70,9 +72,13 @@ def _matrix(axis: Any, cells: Cells) -> None:
         if K <= 10 and f"{100 * share:.0f}" != "0":
             ink = "white" if share > 0.55 else INK
             axis.text(column + 0.5, K - row - 0.5, f"{100 * share:.0f}", color=ink, ha="center", va="center")
-    names = [name if len(name) <= 12 else name[:11] + "…" for name in cells.names]
-    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 24 else {}
+    names = [_short(name) for name in cells.names]
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if K * max(map(len, names)) > 36 else {}
     axis.set_xticks(np.arange(K) + 0.5, names, **turned)
     axis.set_yticks(K - np.arange(K) - 0.5, names)
     axis.tick_params(length=0)
     axis.spines[["left", "bottom"]].set_visible(False)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
