@@ -228,6 +228,7 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     (found,) = from_json(shown.history[-1]["diagnostics"])
     assert found.n == (300 if kind == "left-out" else 100)
     read, drawings = check(page(shown))
+    assert "\\xa0" not in read.text
     title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
     assert title in read.text
     labels = {attributes.get("aria-label") for _, attributes in read.elements}
