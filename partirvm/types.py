@@ -24,7 +24,7 @@ PANEL_ROWS = 2048
 BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
-EXTRA_COLUMNS = 240
+EXTRA_COLUMNS = 120
 """Test rows whose extra basis functions are evaluated together, a multiple of 24 (``core.rowwise``)."""
 
 OFF = 1e-3

@@ -93,6 +93,7 @@ class _Tile(Tile):
         need new memory pages, which cost as much as the kernel evaluation. Blocks have the layout column by column, and
         are copied from stored blocks if available.
         """
+        noise = next((design for design in designs if design.noise is not None), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])
@@ -103,6 +104,9 @@ class _Tile(Tile):
             # whole tiles are the usual case, and are sliced without a copy
             some: Any = slice(start, start + PANEL_ROWS) if rows is None else here - self.start
             weights = None if self.weights is None else self.weights[some]
+            factors = None if noise is None else noise.row_weights(self.X[some])
+            if factors is not None:
+                weights = factors if weights is None else weights * factors
             panel = Panel(here, self.X[some], self.t[some], weights)
             yield (
                 panel,

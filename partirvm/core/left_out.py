@@ -33,7 +33,7 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,12 +113,14 @@ class Calibration:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n rows left out, in the model's units: √w·e and w·v of rows of weight w > 0, (n,) each.
+    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n,) each.
 
+    ``rows`` (n,) are the numbers of these rows. The weight u is the row weight, divided by the noise factor if the
+    noise depends on the inputs (``kernels.local_noise``): σ²/u is the noise variance of the row.
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
     largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
-    target and weight, for diagnostics only. Adding concatenates rows.
+    target and weight u, for diagnostics only. Adding concatenates rows.
     """
 
     errors: Float
@@ -127,6 +129,7 @@ class LeftOut:
     own_variances: Float
     owner: Int
     nearest: Float
+    rows: Int
     targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
 
     @classmethod
@@ -140,11 +143,14 @@ class LeftOut:
         weights: Float | None = None,
         own: Iterable[tuple[int, Int]] = (),
         peaks: Float | None = None,
+        rows: Int | None = None,
+        factor: Float | None = None,
     ) -> LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns; ``peaks`` (M,) are the largest values
-        of the columns, one if not given. The own entries of ``block`` become zero.
+        of the columns, one if not given. ``rows`` (n,) are the row numbers, 0 … n − 1 if not given. With local noise
+        ``factor`` (n,) is u divided by the weight in the fit. The own entries of ``block`` become zero.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
@@ -165,7 +171,9 @@ class LeftOut:
         present = w > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             nearest = np.abs(block[present]).max(axis=0, initial=0.0) / np.abs(1.0 if peaks is None else peaks)
-        root_w, w = np.sqrt(w[present]), w[present]
+        rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
+        w = w[present] if factor is None else (w * factor)[present]
+        root_w = np.sqrt(w)
         return cls(
             root_w * errors[present],
             w * variances[present],
@@ -173,6 +181,7 @@ class LeftOut:
             w * own_variances[present],
             owner[present],
             nearest,
+            rows[present],
             np.column_stack([target[present], w]),
         )
 
@@ -184,7 +193,36 @@ class LeftOut:
             np.concatenate([self.own_variances, other.own_variances]),
             np.concatenate([self.owner, other.owner]),
             np.maximum(self.nearest, other.nearest),
+            np.concatenate([self.rows, other.rows]),
             np.concatenate([self.targets, other.targets]),
+        )
+
+    def expected(self) -> tuple[Float, Float]:
+        """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""
+        centres, counted = self.owner >= 0, np.zeros(len(self.errors))
+        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
+        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
+        errors = self.errors + counted * (self.own_errors - self.errors)
+        variances = self.variances + counted * (self.own_variances - self.variances)
+        if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
+            most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
+            errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
+        return errors, variances
+
+    def scaled(self, rows: Int, factors: Float) -> LeftOut:
+        """Return the errors with the weights u of the rows with these numbers (k,) multiplied by ``factors`` (k,)."""
+        scale = np.ones(len(self.rows))
+        place = np.minimum(np.searchsorted(rows, self.rows), len(rows) - 1)
+        known = rows[place] == self.rows
+        scale[known] = factors[place[known]]
+        root = np.sqrt(scale)
+        return replace(
+            self,
+            errors=root * self.errors,
+            variances=scale * self.variances,
+            own_errors=root * self.own_errors,
+            own_variances=scale * self.own_variances,
+            targets=self.targets * np.column_stack([np.ones(len(scale)), scale]),
         )
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
@@ -195,7 +233,7 @@ class LeftOut:
         n, centres = len(self.errors), self.owner >= 0
         if not n:
             return None
-        errors, variances = self._as_new()
+        errors, variances = self.expected()
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
         overconfidence = float(np.mean(self.errors**2) / (np.mean(self.own_variances) + 1 / beta))
@@ -208,24 +246,12 @@ class LeftOut:
         quantiles = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], z]))
         return Calibration(n, noise, overconfidence, top, tuple(quantiles.tolist()))
 
-    def _as_new(self) -> tuple[Float, Float]:
-        """Return errors and variances (n,) of the rows as new rows: a share of the removal of own columns counts."""
-        centres, counted = self.owner >= 0, np.zeros(len(self.errors))
-        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
-        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
-        errors = self.errors + counted * (self.own_errors - self.errors)
-        variances = self.variances + counted * (self.own_variances - self.variances)
-        if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
-            most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
-            errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
-        return errors, variances
-
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
         """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
-        (errors, variances), (targets, weights) = self._as_new(), self.targets.T
+        (errors, variances), (targets, weights) = self.expected(), self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         mean = targets - errors / np.sqrt(weights)
-        return NumberDiagnostics.of(targets, mean, std, np.arange(len(targets)), ())
+        return NumberDiagnostics.of(targets, mean, std, self.rows, ())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

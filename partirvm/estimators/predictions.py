@@ -115,7 +115,8 @@ class PredictsNumbers(Updatable):
             return np.stack([one.sample_y(X, n_samples, rng, noise=noise) for one in self.estimators_], axis=1)
         values = self._values(self.model_.samples(n_samples, rng), X)
         if noise:
-            values = values + self.model_.predictive.noise_deviation[0] * rng.standard_normal(values.shape)
+            deviations = self._values(self.model_.predictive.noise_deviations, X)
+            values = values + deviations * rng.standard_normal(values.shape)
         return values
 
     def _augmented(self, X: Any, training: Source) -> tuple[Float, Float]:

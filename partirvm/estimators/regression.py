@@ -15,7 +15,7 @@ from partirvm.estimators.base import numbers_of, told_by_name
 from partirvm.estimators.predictions import PredictsNumbers
 from partirvm.estimators.targets import columns_of
 from partirvm.model import Model, bases_of
-from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, SolverName
+from partirvm.options.names import Auto, Estimate, Gamma, KernelStore, MultiOutput, NoiseForm, SolverName
 from partirvm.options.values import AlphaPrior, Noise, Solver, Strategy, StrategyName
 from partirvm.types import power_of_two
 
@@ -72,6 +72,11 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
     noise_variance : "estimate", float or Noise, default="estimate"
         Variance of the noise in the target's unit squared: a number, or "estimate". With several targets the number
         holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².
+    noise : {"auto", "constant", "local"}, default="auto"
+        Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are
+        predicted clearly better). The logarithm of local noise is a small RVM of its own, fitted to the errors of rows
+        left out; its mean over the training rows is ``noise_variance_``, which also holds far from all of them. For one
+        target whose noise variance is estimated.
     alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
         Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
         flat. See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity: a vector is deleted if
@@ -157,6 +162,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         partition_size: int | Auto = "auto",
         solver: SolverName | Solver = "auto",
         noise_variance: float | Estimate | Noise = "estimate",
+        noise: NoiseForm = "auto",
         alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0),
         multi_output: MultiOutput = "shared",
         fit_intercept: bool = True,
@@ -177,6 +183,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         self.partition_size = partition_size
         self.solver = solver
         self.noise_variance = noise_variance
+        self.noise = noise
         self.alpha_prior = alpha_prior
         self.multi_output = multi_output
         self.fit_intercept = fit_intercept

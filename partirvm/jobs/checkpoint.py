@@ -17,7 +17,8 @@ schema contains no names of classes of this package, so that the classes may be 
     split-merge    ``level``, ``partitions``, ``duplicates``, ``dropped``, ``best`` (the evidence of a row), and
                    ``below`` and ``parts``, lists of ``design``, ``gain``, ``start``
 
-    design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns
+    design         ``centres`` (m, d), ``labels`` (m,), ``bias``, ``active``: the columns; ``noise``: None, or
+                   ``kernel``, ``centres``, ``weights``, ``shift`` of the noise factor
     fit            regression: ``statistics``, ``noise`` (statistics or None), ``alpha`` (M,), ``beta``, ``iteration``,
                    ``floored``, ``noise_share``, ``noise_every``, ``entered``, ``calibration`` (``n``,
                    ``noise_variance``, ``overconfidence``, ``top``, ``quantiles``, or None) and ``posteriors``, one for
@@ -49,6 +50,8 @@ from partirvm.jobs.driver import Checkpoint
 from partirvm.jobs.sealed_values import read_values, write_values
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.kernels.local_noise import LocalNoise
+from partirvm.kernels.registry import one_kernel
 from partirvm.likelihoods import AnyLikelihood
 from partirvm.likelihoods.packing import Packed, named, picked
 from partirvm.strategies.problem import Options, Problem
@@ -58,12 +61,13 @@ from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.working_set import Best, WorkingSetState
 
 KIND = "partirvm-checkpoint"
-FORMAT = 3
+FORMAT = 4
 
 ROUNDS, WORKING_SET, SPLIT_MERGE = "rounds", "working-set", "split-merge"
 """The kinds of states of strategies."""
 
 DESIGN = ("centres", "labels", "bias", "active")
+NOISE = ("centres", "weights", "shift")
 COUNTERS = (*("round", "selection", "seen", "candidates", "duplicates", "dropped", "settled", "learned"),)
 USED = ("used", "evidence", "flat", "patient")
 BEST = ("round", "error", "seen", "candidates")
@@ -105,7 +109,7 @@ def _pack_rounds(state: RoundsState) -> Packed:
     packed = {
         "kind": ROUNDS,
         "kernel": state.problem.empty.kernel.spec(),
-        "design": named(state.design, DESIGN),
+        "design": _pack_design(state.design),
         "fit": likelihood.pack(state.fit),
         "scores": likelihood.pack_scores(state.scores),
         "reason": state.reason.value,
@@ -142,7 +146,7 @@ def _pack_best(best: Best | None, likelihood: AnyLikelihood) -> Packed | None:
         return None
     return {
         "kernel": best.design.kernel.spec(),
-        "design": named(best.design, DESIGN),
+        "design": _pack_design(best.design),
         "fit": likelihood.pack(best.fit),
         "reason": best.reason.value,
         **named(best, BEST),
@@ -163,7 +167,7 @@ def _pack_split_merge(state: SplitMergeState) -> Packed:
 
     def each(parts: Iterable[Part]) -> list[Packed]:
         return [
-            {"design": named(part.design, DESIGN), "gain": part.gain, "start": likelihood.pack_warm(part.warm)}
+            {"design": _pack_design(part.design), "gain": part.gain, "start": likelihood.pack_warm(part.warm)}
             for part in parts
         ]
 
@@ -185,5 +189,14 @@ def _unpack_split_merge(packed: Packed, problem: Problem, options: Options) -> S
     )
 
 
+def _pack_design(design: Design) -> Packed:
+    noise = design.noise
+    packed = None if noise is None else {**named(noise, NOISE), "kernel": noise.kernel.spec()}
+    return {**named(design, DESIGN), "noise": packed}
+
+
 def _unpack_design(packed: Packed, problem: Problem) -> Design:
-    return replace(problem.empty, **packed)
+    noise = packed["noise"]
+    if noise is not None:
+        noise = LocalNoise(kernel=one_kernel(noise["kernel"]), **picked(noise, NOISE))
+    return replace(problem.empty, noise=noise, **picked(packed, DESIGN))

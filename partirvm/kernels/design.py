@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from partirvm.kernels.absent import NoKernel
 from partirvm.kernels.base import Kernel, PreparedKernel
 from partirvm.kernels.bases import Basis, label_of
+from partirvm.kernels.local_noise import LocalNoise
 from partirvm.kernels.several import PreparedSeveral, Several
 from partirvm.types import BIAS, Scaling
 
@@ -38,7 +40,8 @@ class Design:
     there are several. ``origin`` (d,) is a point in the kernel's coordinates that makes the bits of a column
     independent of the other columns. If ``origin`` is None, each design uses the origin with the smallest rounding
     errors. ``functions`` are the B explicit basis functions. ``active`` holds the numbers, increasing, of the basis
-    functions that are columns of this design.
+    functions that are columns of this design. ``noise`` is the noise factor of each row, None for constant noise:
+    passes multiply row weights by it (``LocalNoise.row_weights``).
     """
 
     kernel: Kernel | Several
@@ -49,6 +52,7 @@ class Design:
     origin: Float | None = None
     functions: Basis | None = None
     active: Int = field(default_factory=lambda: NONE)
+    noise: LocalNoise | None = None
 
     @property
     def n_columns(self) -> int:
@@ -127,6 +131,17 @@ class Design:
             values = self.functions(self.scaling.inputs(X))
             whole = len(self.active) == values.shape[1]
             out[:, int(self.bias) : self.n_leading] = values if whole else values[:, self.active]
+
+    def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
+        """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant.
+
+        ``product`` multiplies kernel values (n, m) by weights (m,).
+        """
+        return 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product)
+
+    def row_weights(self, X: Float) -> Float | None:
+        """Return the weights of rows at raw inputs X (n, d) in a fit of the mean, (n,); None if they are all one."""
+        return None if self.noise is None else self.noise.row_weights(self.scaling.inputs(X))
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p of the kernel, shape (p,).

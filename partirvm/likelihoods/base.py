@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
 from partirvm.core.residuals import LargestErrors
 from partirvm.core.termination import Termination
@@ -264,6 +265,10 @@ class Likelihood(Protocol[F, W]):
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
 
+    def left_out(self, *statistics: Any) -> LeftOut | None:
+        """Return the errors of rows left out among the statistics of ``settling``, or None."""
+        return None
+
     def grow(self, problem: FitProblem, design: Design, fit: F, rows: Int) -> tuple[Pass, ...]:
         """Return the passes over the appended ``rows`` that extend the statistics of a fit to all rows.
 
@@ -328,7 +333,7 @@ class Likelihood(Protocol[F, W]):
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
 
-    def left_out(self, problem: FitProblem, fit: F) -> Sequence[NumberDiagnostics]:
+    def left_out_diagnostics(self, problem: FitProblem, fit: F) -> Sequence[NumberDiagnostics]:
         """Return the diagnostics of rows left out of a last fit, in the target's units; by default there are none."""
         return ()
 

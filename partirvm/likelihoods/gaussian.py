@@ -242,6 +242,10 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
         *left_out, found = statistics
         return settle(fit, found, *left_out) if last else rebase(fit, found)
 
+    def left_out(self, *statistics: Any) -> LeftOut | None:
+        """Return the first of two statistics."""
+        return statistics[0] if len(statistics) == 2 else None
+
     def grow(self, problem: FitProblem, design: Design, fit: HyperState, rows: Int) -> tuple[Pass, ...]:
         """Return a pass for the statistics of the new rows, which are added to those of the previous rows."""
         return self.measure(self.start(problem), problem.empty, design, rows)
@@ -315,7 +319,7 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             "held_out_nlpd": scores.nlpd if scores else None,
         }
 
-    def left_out(self, problem: FitProblem, fit: HyperState) -> Sequence[NumberDiagnostics]:
+    def left_out_diagnostics(self, problem: FitProblem, fit: HyperState) -> Sequence[NumberDiagnostics]:
         """Return the diagnostics, if leave-one-out errors were computed."""
         scaling = problem.empty.scaling
         return () if fit.left_out is None else (fit.left_out.scaled(scaling.t_shift[0], scaling.t_scale[0]),)

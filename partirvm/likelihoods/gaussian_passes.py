@@ -16,6 +16,7 @@ from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
 from partirvm.core.statistics import CrossBlock, GramBlock
 from partirvm.kernels.design import Design
+from partirvm.kernels.local_noise import TEMPER
 from partirvm.likelihoods.passes import DesignedPass, Panel, Pass, TileRows, eligible
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS
@@ -139,7 +140,8 @@ class LeaveOneOutPass(DesignedPass):
         ]
         t = design.scaling.targets(panel.t)[:, 0]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
-        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks)
+        factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
+        return LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ class ScorePass(DesignedPass):
         def score(panel: Panel, block: Float, target: int) -> Scores:
             shift, scale, unit = (float(each[target]) for each in (scaling.t_shift, scaling.t_scale, scaling.t_unit))
             spread = block @ roots[target]
-            variance = np.einsum("nm,nm->n", spread, spread) + noise[target]
+            variance = np.einsum("nm,nm->n", spread, spread)
+            variance += noise[target] * self.design.noise_factor(panel.X)
             mean = shift + scale * (block @ means[:, target])
             variance *= float(scaling.t_variance[target])
             t = panel.t[:, target]

@@ -3,9 +3,9 @@
 Arrays: ``centres`` (m, d) and ``labels`` (m,) of the relevance vectors; ``mean``, ``alpha`` (M,) and ``root`` (M, M),
 for classifiers (M, C) and (C, M, M); ``x_shift``, ``x_scale`` (d,), ``t_shift``, ``t_scale`` (1,); for T targets
 ``mean`` (M, T), ``root`` (T, M, M), ``t_shift``, ``t_scale`` (T,); ``active``, the numbers of the basis functions in
-the model. JSON: the specs of kernel and basis, the names of columns, targets and classes, the evidence; for regression
-the noise variance and its priors, for classification likelihood and moderation; the ``estimator`` that the model
-belongs to, if it was saved with one.
+the model; with local noise ``noise_centres`` (k, d) and ``noise_weights`` (k,). JSON: the specs of kernels and basis,
+the names of columns, targets and classes, the evidence; for regression the noise variance and its priors, for
+classification likelihood and moderation; the ``estimator`` that the model belongs to, if it was saved with one.
 
 A kernel or a basis may be a named function, "module:function". Reading imports nothing; but predictions of the loaded
 model import and run the function, so such a model is loaded only if the caller allows code.
@@ -25,6 +25,8 @@ from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.bases import basis_from_spec
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
+from partirvm.kernels.local_noise import LocalNoise
+from partirvm.kernels.registry import one_kernel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.label_arrays import plain_labels
@@ -32,11 +34,13 @@ from partirvm.storage.sealed import read_sealed, write_sealed
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 7
+FORMAT = 8
 
 NOISES = ("noise_variance", "evidence_noise")
 
 ARRAYS = ("centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift", "t_scale", "active")
+
+NOISE_ARRAYS = {"noise_centres": "centres", "noise_weights": "weights"}
 
 Saved: TypeAlias = Model | ClassModel
 
@@ -67,6 +71,8 @@ def save_model(
         "t_scale": scaling.t_scale,
         "active": design.active,
     }
+    if design.noise is not None:
+        arrays |= {name: getattr(design.noise, field) for name, field in NOISE_ARRAYS.items()}
     about = {**_about(model), "estimator": estimator}
     return write_sealed(
         os.fspath(location), KIND, FORMAT, about, arrays, compress=True, storage_options=storage_options
@@ -80,6 +86,8 @@ def _about(model: Saved) -> dict[str, Any]:
     else:
         own = {name: getattr(model, name) for name in ("overconfident", "known_noise", "known_alpha")}
         own |= {name: np.asarray(getattr(model, name)).tolist() for name in NOISES}
+        noise = design.noise
+        own["noise"] = None if noise is None else {"kernel": noise.kernel.spec(), "shift": noise.shift}
         own["calibration"] = None if model.calibration is None else asdict(model.calibration)
     return {
         "kernel": design.kernel.spec(),
@@ -115,7 +123,7 @@ def load_saved(
     location = os.fspath(location)
     about, arrays = read_sealed(location, KIND, FORMAT, storage_options=storage_options)
     if not allow_code:
-        require_no_code((about["kernel"], about["basis"]), location)
+        require_no_code((about["kernel"], about["basis"], about.get("noise")), location)
     try:
         return _model(about, arrays), about["estimator"]
     except (KeyError, TypeError, ValueError) as error:
@@ -132,6 +140,7 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
         about["bias"],
         functions=None if about["basis"] is None else basis_from_spec(about["basis"]),
         active=arrays["active"],
+        noise=_noise(about.get("noise"), arrays),
     )
     columns = Columns(
         features=tuple(about["features"]),
@@ -162,6 +171,13 @@ def _model(about: dict[str, Any], arrays: dict[str, Any]) -> Saved:
         known_alpha=tuple(about["known_alpha"]),
         **common,
     )
+
+
+def _noise(about: dict[str, Any] | None, arrays: dict[str, Any]) -> LocalNoise | None:
+    if about is None:
+        return None
+    own = {field: arrays[name] for name, field in NOISE_ARRAYS.items()}
+    return LocalNoise(kernel=one_kernel(about["kernel"]), shift=about["shift"], **own)
 
 
 def _calibration(about: dict[str, Any]) -> Calibration:

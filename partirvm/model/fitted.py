@@ -21,6 +21,7 @@ from partirvm.core.uncertainty import quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
+from partirvm.kernels.local_noise import TEMPER
 from partirvm.model.rows import check_predictions, checked_rows, digest, nearness, panels
 from partirvm.types import Columns
 
@@ -41,8 +42,9 @@ class Model:
     targets together. ``calibration`` is the uncertainty estimated from rows left out, of which ``noise_variance`` is
     part (``core.left_out``); it is None for a given noise, for several targets and after ``partial_fit``. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
-    ``mean`` and ``root`` belong. ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of
-    given α.
+    ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
+    noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
+    positions of given α.
     """
 
     design: Design
@@ -223,12 +225,26 @@ class Model:
             return tuple(map(quantile, levels))
         return tuple(self.interval(level).quantile for level in levels)
 
+    def noise_deviations(self, X: Float) -> tuple[Float, Float]:
+        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
+        found = np.broadcast_to(self.deviation(self._noise_at(X)), len(X))
+        return found[:, None], np.ones(len(X))
+
     def samples(self, n: int, rng: Any) -> Samples:
         """Draw n functions: their weights are from N(μ, Σ) with the Σ of ``predictive``, by ``rng.standard_normal``."""
         _require_one_target(self, "samples")
         return Samples(
             self.design, self.mean[:, None] + self.predictive.root @ rng.standard_normal((len(self.mean), n))
         )
+
+    def _noise_at(self, X: Float) -> Float | float:
+        """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
+
+        Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
+        (``kernels.local_noise.TEMPER``).
+        """
+        factor = self.design.noise_factor(X, products)
+        return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
@@ -256,7 +272,7 @@ class Model:
         mean += shift
         if spread is not None:
             spread *= square
-            spread += self.noise_variance
+            spread += self._noise_at(X)
         check_predictions(X, self.columns, mean, spread)
         return mean, spread, near
 

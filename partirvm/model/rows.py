@@ -102,6 +102,9 @@ def digest(facts: Any, design: Design, arrays: Iterable[Float]) -> str:
     found = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     of_design = (scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres)
     several = (design.which,) if len(design.kernels) > 1 else ()
+    if design.noise is not None:
+        arrays = (*arrays, design.noise.centres, design.noise.weights, np.array(design.noise.shift))
+        found.update(json.dumps(design.noise.kernel.spec(), sort_keys=True).encode())
     for array in (*of_design, *several, *arrays):
         found.update(f"{array.shape} {array.dtype}".encode())
         found.update(np.ascontiguousarray(array))

@@ -291,6 +291,15 @@ class Request:
         applies={"target": (NUMBERS,)},
         help='Variance of the noise in the target\'s unit squared: a number, or "estimate".',
     )
+    noise: str = option(
+        "auto",
+        one_of(names.NoiseForm),
+        group="noise and priors",
+        metavar="N",
+        applies={"target": (NUMBERS,), "noise_variance": ("estimate",)},
+        help='Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
+        "predicted clearly better).",
+    )
     noise_prior: tuple[float, float] = option(
         (0.0, 0.0),
         GammaDensity(),

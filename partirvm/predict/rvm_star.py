@@ -3,7 +3,8 @@
 The products of the extra columns with the columns of the model need a pass over the training rows. Each pass serves as
 many test rows as memory allows, from a part of a large tile or from several small tiles. All passes together need N·n·M
 products for N training rows, n test rows and M columns. The test rows of a tile are cut into pieces of
-``EXTRA_COLUMNS`` rows. The bits of a piece do not depend on the other pieces in the pass.
+``EXTRA_COLUMNS`` rows, the last one with copies of a row: products of another shape may be rounded differently. So the
+bits of a row do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -41,10 +42,7 @@ from partirvm.types import EXTRA_COLUMNS
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-PIECE_COLUMNS = EXTRA_COLUMNS // 2
-"""A piece is padded to this number of columns or twice this number, so that bits do not depend on its other rows."""
-
-MAX_ROWS = 8 * EXTRA_COLUMNS
+MAX_ROWS = 16 * EXTRA_COLUMNS
 """Maximum number of test rows per pass. With more test rows the time per row hardly decreases."""
 
 
@@ -133,9 +131,7 @@ class Augmenting:
         """
         rows = {number: min(source.tile_rows, source.n_rows - number * source.tile_rows) for number in numbers}
         runs = [numbers[some] for some in together(list(rows.values()), self.max_rows)]
-        passes = [
-            together([width(len(piece)) for n in run for piece in pieces(rows[n])], self.max_rows) for run in runs
-        ]
+        passes = [together([EXTRA_COLUMNS for n in run for _ in pieces(rows[n])], self.max_rows) for run in runs]
         total, done = sum(map(len, passes)) * self.training.n_tiles, 0
         unit = float(self.model.design.scaling.t_unit[0])
         for run, of_run in zip(runs, passes, strict=True):
@@ -161,7 +157,7 @@ class Augmenting:
 
         design = self.model.design
         with one_blas_thread():
-            extras = tuple(extra_design(self.model, padded(X, PIECE_COLUMNS), self.origin) for X in inputs)
+            extras = tuple(extra_design(self.model, padded(X, EXTRA_COLUMNS), self.origin) for X in inputs)
             pass_ = AugmentPass(design, self.model.mean, extras)
             extra: ExtraColumns = self.executor.run([pass_], self.training, report)[0]
             starts = np.cumsum([0, *(each.n_columns for each in extras[:-1])])
@@ -232,19 +228,10 @@ def original_rows(source: Source, tile: Tile) -> Int:
 def pieces(rows: int) -> list[range]:
     """Cut the rows of a tile into pieces of ``EXTRA_COLUMNS`` rows; the last piece may be smaller.
 
-    >>> pieces(600)
-    [range(0, 240), range(240, 480), range(480, 600)]
+    >>> pieces(300)
+    [range(0, 120), range(120, 240), range(240, 300)]
     """
     return [range(start, min(start + EXTRA_COLUMNS, rows)) for start in range(0, rows, EXTRA_COLUMNS)]
-
-
-def width(rows: int) -> int:
-    """Return the number of columns of a piece with ``rows`` rows: ``rows`` rounded up.
-
-    >>> width(1), width(120), width(121)
-    (120, 120, 240)
-    """
-    return rows + -rows % PIECE_COLUMNS
 
 
 def together(sizes: Sequence[int], limit: int) -> list[slice]:

@@ -42,12 +42,20 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def check_multi_output(source: Source, parameters: Request) -> None:
-    """Raise ``UsageError`` for several targets with ``multi_output="independent"``, because targets share vectors."""
+    """Raise ``UsageError`` for options that several targets in one fit exclude.
+
+    These are ``multi_output="independent"``, because targets share vectors, and ``noise="local"``.
+    """
     if source.n_targets > 1 and parameters.multi_output != "shared":
         raise UsageError(
             f"multi_output is {parameters.multi_output!r}, but the {source.n_targets} targets of {source} share their "
             "vectors in one fit: use multi_output='shared', ingest and fit each target separately (without the other "
             "targets as features), or fit arrays with RVMRegressor"
+        )
+    if source.n_targets > 1 and parameters.noise == "local":
+        raise UsageError(
+            f"noise='local' needs one target, but {source} has {source.n_targets}: fit each target separately, or "
+            "leave noise='auto'"
         )
 
 

@@ -19,9 +19,10 @@ from partirvm.kernels.design import Design
 from partirvm.planning.schedule import AtOnce, InOrder, Schedule
 from partirvm.strategies.fit_rows import FIT_ROWS, partition, partition_length, posterior_rows
 from partirvm.strategies.instructions import Gather, Passed
+from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.relearning import Relearning
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState
+from partirvm.strategies.rounds import Answer, Phase, RoundsState
 
 
 class Incremental(Relearning[RoundsState]):
@@ -43,7 +44,7 @@ class Incremental(Relearning[RoundsState]):
         return replace(state, phase=Phase.ROWS, chosen=rows), (Gather(rows),)
 
 
-class Basic(Rounds[RoundsState]):
+class Basic(LocalNoiseRounds[RoundsState]):
     """One RVM in which every row is a candidate: for small N, and as the reference for other strategies."""
 
     name = "basic"

@@ -101,7 +101,8 @@ class Record:
       model is saved only if its evidence per row is the highest so far.
     - ``"heuristic"``: the fit that measures the partition size.
     - ``"kernel"``: a result of kernel learning.
-    - ``"early"``: the small fit of a run whose time limit ended the run before there was a model.
+    - ``"early"``: the small fit of a run whose time limit ended the run before there was a model, or the last fit
+      with constant noise of a run that ended during the fit with local noise (``strategies.local_noise``).
     - ``"final"``: the last fit.
 
     ``rows`` is the number of rows that the posterior used (see ``fit_rows``). The log evidence is over these rows. The
@@ -132,7 +133,9 @@ class Record:
     out.
 
     ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
-    ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``).
+    ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``). ``noise_vectors``
+    is the number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``; None for constant
+    noise.
     """
 
     kind: str
@@ -164,6 +167,7 @@ class Record:
     overconfidence: float | None = None
     overconfident: bool = False
     noise_sd: float | None = None
+    noise_vectors: int | None = None
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -187,9 +191,9 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Solved:
-    """Event that answers a fit: the final state of the fit, and the reason of its end."""
+    """Event that answers a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
 
-    fit: Fit
+    fit: Any
     reason: Termination
 
 

@@ -22,8 +22,9 @@ from partirvm.kernels import Kernel, Several
 from partirvm.likelihoods.gaussian_passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import Event, KernelLearned, LearnKernel, Log, Passed, Record, Save
+from partirvm.strategies.local_noise import LocalNoiseRounds
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.rounds import Answer, Phase, Rounds, RoundsState, S, Standing, record
+from partirvm.strategies.rounds import Answer, Phase, RoundsState, S, Standing, record
 from partirvm.types import LEARNING_ROWS
 
 SHARE = 0.4
@@ -50,7 +51,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     return bool(GROWTH * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
-class Relearning(Rounds[S]):
+class Relearning(LocalNoiseRounds[S]):
     """Rounds with kernel learning between them, if the kernel was learned before and fits use all rows."""
 
     def _on_saved(self, state: S, event: Event) -> Answer[S]:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.left_out import LeftOut
 from partirvm.core.residuals import Scores
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
@@ -22,6 +23,7 @@ from partirvm.core.updates import StopRule
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit
 from partirvm.likelihoods.columns import survivors
+from partirvm.likelihoods.local_noise import Fitted
 from partirvm.strategies.fit_rows import FIT_ROWS, measuring, noise_rows, posterior_rows, uses_all_rows
 from partirvm.strategies.instructions import (
     Event,
@@ -67,6 +69,9 @@ class Phase(Enum):
     LEARN = "a better kernel"
     GROWN = "appended rows"
     MERGE = "statistics of appended rows"
+    NOISE_ROWS = "inputs of rows left out"
+    NOISE = "a noise that depends on the inputs"
+    STOPPED = "the model of a stopped run on disk"
     SAVED = "the model on disk"
     OVER = "nothing"
 
@@ -89,7 +94,8 @@ class RoundsState:
     ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``concluding`` is the reason for the
     end of the run, set before the last fit. ``warm`` is the start of a fit over other rows; None means the current
     fit. ``learned`` is the number of vectors when the kernel was last learned again. ``standing`` is the
-    fit to restore if the kernel under trial is rejected.
+    fit to restore if the kernel under trial is rejected. ``constant`` is the last fit with constant noise, ``sample``
+    the rows left out to which the noise is fitted, and ``noise`` the result (``strategies.local_noise``).
     """
 
     problem: Problem
@@ -113,6 +119,9 @@ class RoundsState:
     warm: object = None
     learned: int = 0
     standing: Standing | None = None
+    constant: tuple[Design, Fit] | None = None
+    sample: LeftOut | None = None
+    noise: Fitted | None = None
 
 
 S = TypeVar("S", bound=RoundsState)
@@ -296,6 +305,7 @@ class Rounds(Generic[S]):
             fit_rows=state.seen or state.options.last_rows,
             duplicates=state.duplicates,
             dropped=state.dropped,
+            noise_vectors=None if state.design.noise is None else len(state.design.noise.weights),
         )
         return replace(state, phase=Phase.SAVED), (Save(state.design, state.fit, line, state.options.moderate),)
 
@@ -343,6 +353,6 @@ class Rounds(Generic[S]):
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    found = problem.likelihood.left_out(problem, fit) if scores is None else scores.diagnostics
+    found = problem.likelihood.left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
     diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

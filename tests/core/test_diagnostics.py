@@ -140,7 +140,7 @@ def test_rows_left_out_have_their_own_predictions_and_deviations():
     t, e, v, w = np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.2, 0.3]), np.array([1.0, 4.0])
     errors, variances = np.sqrt(w) * e, w * v
     none = np.full(2, -1)
-    left = LeftOut(errors, variances, errors, variances, none, np.zeros(0), np.column_stack([t, w]))
+    left = LeftOut(errors, variances, errors, variances, none, np.zeros(0), np.arange(2), np.column_stack([t, w]))
     calibration = Calibration(2, 0.1, 1.0, 0.0, ())
     found = left.diagnostics(calibration)
     scale = calibration.multiple(0.9) / quantile(0.9)

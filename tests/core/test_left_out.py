@@ -28,7 +28,7 @@ def left(errors, variances=0.0):
     """Rows that are no centres, with these errors and variances."""
     errors = np.asarray(errors, float)
     variances = np.broadcast_to(np.asarray(variances, float), errors.shape)
-    return LeftOut(errors, variances, errors, variances, np.full(len(errors), -1), np.zeros(0))
+    return LeftOut(errors, variances, errors, variances, np.full(len(errors), -1), np.zeros(0), np.arange(len(errors)))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -64,9 +64,26 @@ def test_sums_are_those_of_the_parts(fit):
     root = np.linalg.cholesky(Sigma)
     whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
     parts = LeftOut.of(Phi[:12].copy(), t[:12], mu, root, beta, None, own)
-    parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta)
+    parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
         np.testing.assert_allclose(mine, theirs)
+
+
+def test_a_noise_factor_changes_the_unit_of_errors(fit):
+    """u = 0.5 w: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
+    Phi, t, alpha, beta, own = fit
+    mu, Sigma = naive.posterior(Phi, t, alpha, beta)
+    root, half = np.linalg.cholesky(Sigma), np.full(N, 0.5)
+    whole = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own)
+    found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
+    np.testing.assert_allclose(found.own_errors, np.sqrt(0.5) * whole.own_errors)
+    np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
+    some = whole.scaled(np.array([2, 7]), np.array([4.0, 9.0]))
+    factors = np.ones(N)
+    factors[[2, 7]] = 2, 3
+    np.testing.assert_allclose(some.errors, factors * whole.errors)
+    np.testing.assert_allclose(some.own_errors, factors * whole.own_errors)
+    np.testing.assert_allclose(some.own_variances, factors**2 * whole.own_variances)
 
 
 def test_noise_is_the_part_of_the_errors_beyond_the_weights():
@@ -82,7 +99,7 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
 def test_a_column_that_has_a_substitute_counts_less():
     """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1 none."""
     none, own = np.zeros(3), np.array([1.0, 2.0, 3.0])
-    found = LeftOut(none, none, own, none, np.arange(3), np.array([0.6, 1.0, 4.0]))
+    found = LeftOut(none, none, own, none, np.arange(3), np.array([0.6, 1.0, 4.0]), np.arange(3))
     assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
 

@@ -24,7 +24,7 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.bases import LinearBasis
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
-from partirvm.model.files import ARRAYS, FORMAT
+from partirvm.model.files import ARRAYS, FORMAT, NOISE_ARRAYS
 from partirvm.storage.folder import to_json
 from partirvm.types import Columns, Scaling
 
@@ -105,7 +105,7 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
     estimator = RVMRegressor(gamma=0.3, partition_size=30, max_rounds=1, random_state=0).fit(X, y)
     save_model(estimator.model_, str(tmp_path / "model"))
     group = zarr.open_group(str(tmp_path / "model"), mode="r")
-    assert set(group.array_keys()) == set(ARRAYS)
+    assert set(group.array_keys()) == {*ARRAYS, *NOISE_ARRAYS}
     assert max(array.shape[0] for _, array in group.arrays()) <= 31
 
 

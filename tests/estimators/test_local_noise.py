@@ -1,0 +1,169 @@
+"""Noise that depends on the inputs: stated where it is, refused where there is none, kept by files."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, load_model, save_model
+from partirvm.errors import UsageError
+from partirvm.kernels import Gaussian
+from partirvm.kernels.local_noise import TEMPER, LocalNoise
+
+OPTIONS = {"gamma": 0.3, "random_state": 0}
+
+
+def level(x):
+    """Standard deviation of the noise: from .05 on the left to .6 on the right."""
+    return 0.05 + 0.55 / (1 + np.exp(-3 * x))
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, size=(n, 1))
+    return X, np.sin(2 * X[:, 0]) + level(X[:, 0]) * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return RVMRegressor(**OPTIONS).fit(*rows(600))
+
+
+def nlpd(model, X, y):
+    mean, std = model.predict(X, return_std=True)
+    return np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y - mean) / std) ** 2)
+
+
+def test_the_noise_is_stated_where_it_is(fitted):
+    """In every tenth of the range intervals cover 95 ± 5 %, and the noise is within a factor of three of the truth."""
+    X, y = rows(20_000, seed=1)
+    noise = fitted.model_.predictive.noise_deviations(X)[0][:, 0]
+    lower, upper = fitted.predict_interval(X, 0.95)
+    for low, high in itertools.pairwise(np.linspace(-3, 3, 11)):
+        here = (X[:, 0] >= low) & (X[:, 0] < high)
+        assert 0.7 < np.median(noise[here] / level(X[here, 0])) < 3
+        assert np.mean((y[here] >= lower[here]) & (y[here] <= upper[here])) == pytest.approx(0.95, abs=0.05)
+
+
+def test_new_rows_are_more_likely_than_with_constant_noise(fitted):
+    X, y = rows(5000, seed=2)
+    constant = RVMRegressor(noise="constant", **OPTIONS).fit(*rows(600))
+    assert constant.model_.design.noise is None
+    assert nlpd(fitted, X, y) < nlpd(constant, X, y) - 0.3
+    errors = [np.sqrt(np.mean((each.predict(X) - y) ** 2)) for each in (fitted, constant)]
+    assert errors[0] < 1.01 * errors[1]
+
+
+def test_constant_noise_stays_constant():
+    """Of 20 samples with constant noise at most one gets local noise."""
+    taken = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-3, 3, size=(150, 1))
+        y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=150)
+        model = RVMRegressor(**OPTIONS).fit(X, y)
+        taken += model.model_.design.noise is not None
+    assert taken <= 1
+
+
+def test_the_mean_is_that_of_weighted_rows():
+    """μ and Σ at the fit's α and β are those of rows weighted by the noise factor to the power −½ (naive formulas)."""
+    X, y = rows(150)
+    w = np.random.default_rng(3).choice([0.5, 2.0], 150)
+    model = RVMRegressor(noise="local", noise_variance="estimate", standardize=False, **OPTIONS).fit(X, y, w).model_
+    noise, design = model.design.noise, model.design
+    factor = np.exp(naive.gaussian(X, noise.centres, noise.kernel.gamma) @ noise.weights - noise.shift)
+    Phi = np.column_stack([np.ones(150)] * design.bias + [naive.gaussian(X, design.centres, 0.3)])
+    t = y - design.scaling.t_shift
+    mu, Sigma = naive.posterior(Phi, t, model.alpha, 1 / model.evidence_noise, w * factor**-TEMPER)
+    np.testing.assert_allclose(model.mean, mu, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(model.root @ model.root.T, Sigma, rtol=1e-5, atol=1e-9)
+    stated = model.predictive
+    spread = np.einsum("nm,nm->n", Phi @ stated.root, Phi @ stated.root) + stated.noise_variance * factor
+    np.testing.assert_allclose(model.predict(X, return_std=True)[1], np.sqrt(spread), rtol=1e-6)
+
+
+def test_the_factor_has_mean_one_and_is_level_far_away(fitted):
+    noise, X = fitted.model_.design.noise, rows(600)[0]
+    points = fitted.model_.design.scaling.inputs(X)
+    assert noise.factor(points).mean() == pytest.approx(1.0)
+    assert noise.factor(np.array([[1e3]]))[0] == pytest.approx(np.exp(-noise.shift))
+    np.testing.assert_allclose(noise.row_weights(points), noise.factor(points) ** -0.5)
+
+
+def test_samples_are_as_noisy_as_stated(fitted):
+    X = np.linspace(-3, 3, 7)[:, None]
+    drawn = fitted.sample_y(X, 4000, random_state=1, noise=True)
+    np.testing.assert_allclose(drawn.std(axis=1), fitted.predict(X, return_std=True)[1], rtol=0.06)
+
+
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(fitted):
+    X = rows(301, seed=4)[0]
+    std = fitted.predict(X, return_std=True)[1]
+    for some in (slice(0, 1), slice(17, 40), slice(250, 301)):
+        np.testing.assert_array_equal(fitted.predict(X[some], return_std=True)[1], std[some])
+
+
+def test_files_and_pickles_keep_the_noise(fitted, tmp_path):
+    X = rows(50, seed=5)[0]
+    expected = fitted.predict(X, return_std=True)[1]
+    save_model(fitted, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X, return_std=True)[1], expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X, return_std=True)[1], expected)
+    save_model(fitted.model_, tmp_path / "alone")
+    assert load_model(tmp_path / "alone").digest() == fitted.model_.digest()
+    plain = RVMRegressor(noise="constant", **OPTIONS).fit(*rows(600)).model_
+    assert plain.digest() != fitted.model_.digest()
+
+
+def test_scaled_targets_have_scaled_noise():
+    X, y = rows(300)
+    one, thousand = (RVMRegressor(noise="local", **OPTIONS).fit(X, c * y) for c in (1.0, 1024.0))
+    np.testing.assert_allclose(
+        thousand.predict(X, return_std=True)[1], 1024 * one.predict(X, return_std=True)[1], rtol=1e-6
+    )
+
+
+def test_predictions_with_an_extra_column_state_it_too(fitted):
+    """RVM* adds variance where no vector is near, on the side of large noise as on the other."""
+    X, y = rows(600)
+    model = RVMRegressor(**OPTIONS).fit(X, y)
+    new = np.array([[-2.5], [2.5], [9.0]])
+    _, plain = model.predict(new, return_std=True)
+    _, extra = model.predict(new, return_std=True, augment=(X, y))
+    assert (extra >= plain * (1 - 1e-9)).all()
+    assert extra[1] > 2 * extra[0]
+    assert extra[2] > 1.2 * plain[2]
+
+
+def test_new_rows_keep_the_noise():
+    """``partial_fit`` adds weighted statistics: the noise factors stay."""
+    X, y = rows(900)
+    model = RVMRegressor(noise="local", strategy="working-set", partition_size=60, **OPTIONS).fit(X[:600], y[:600])
+    before = model.model_.design.noise
+    model.partial_fit(X[600:], y[600:])
+    after = model.model_.design.noise
+    assert after is before or np.array_equal(after.weights, before.weights)
+    _, std = model.predict(np.array([[-2.5], [2.5]]), return_std=True)
+    assert std[1] > 2 * std[0]
+
+
+def test_what_excludes_local_noise(fitted):
+    X, y = rows(80)
+    with pytest.raises(UsageError, match="noise is 'other'; known: auto, constant, local"):
+        RVMRegressor(noise="other").fit(X, y)
+    with pytest.raises(UsageError, match=r"noise='local' .*one target"):
+        RVMRegressor(noise="local", gamma=0.3).fit(X, np.column_stack([y, -y]))
+    few = RVMRegressor(noise="local", gamma=0.3).fit(*rows(45))
+    assert few.model_.design.noise is None
+
+
+def test_a_factor_by_hand():
+    """Two centres at distance 0 and 2: exp(1 · 1 − 2 · exp(−0.5 · 4) − 0.25)."""
+    noise = LocalNoise(Gaussian(0.5), np.array([[0.0], [2.0]]), np.array([1.0, -2.0]), 0.25)
+    assert noise.factor(np.array([[0.0]]))[0] == pytest.approx(np.exp(1 - 2 * np.exp(-2.0) - 0.25))
