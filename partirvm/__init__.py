@@ -3,8 +3,9 @@
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
 what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
 strategies, kernels, solvers and priors with options of their own are values, such as ``WorkingSet`` and ``Gaussian``;
-``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job. Names
-are loaded when they are first used, so that importing the package is quick.
+``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job;
+``DiagnosticsDisplay`` draws predictions beside what was observed. Names are loaded when they are first used, so that
+importing the package is quick.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DiagnosticsDisplay": "partirvm.report.diagnostics",
     "RVMClassifier": "partirvm.estimators",
     "RVMRegressor": "partirvm.estimators",
     "ingest": "partirvm.setup.ingest",
@@ -49,7 +51,7 @@ _VALUES = (
 
 _HOMES.update(dict.fromkeys(_VALUES, "partirvm.options.values"))
 
-__all__ = ["RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
+__all__ = ["DiagnosticsDisplay", "RVMClassifier", "RVMRegressor", "__version__", "ingest", "load_model", "open_job"]
 __all__ += ["plan", "save_model", "submit"]
 __all__ += [
     "AlphaPrior",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
         SplitMerge,
         WorkingSet,
     )
+    from partirvm.report.diagnostics import DiagnosticsDisplay
     from partirvm.setup.ingest import ingest
 
 

@@ -329,6 +329,7 @@ def _facts(job: Any) -> Any:
         history=state.history,
         relevance=_or_none(job.relevance),
         bases=[Function(**each) for each in _or_none(job.bases) or ()],
+        outputs=_or_none(job.outputs) or (),
     )
 
 

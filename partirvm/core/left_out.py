@@ -33,11 +33,12 @@ square. On 240 fits to 200–700 rows of four data sets (kin40k, protein, airfoi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.drawing import uniform
 from partirvm.core.uncertainty import quantile
 from partirvm.types import LEFT_OUT_ROWS
@@ -118,7 +119,8 @@ class LeftOut:
     noise depends on the inputs (``kernels.local_noise``): σ²/u is the noise variance of the row.
     ``errors`` and ``variances`` are those without the row, ``own_errors`` and ``own_variances`` those also without its
     own columns. ``owner`` (n,) is the number of the first of these, −1 if there are none, and ``nearest`` (M,) is the
-    largest value of each column at the rows that do not own it, as a fraction of its peak. Adding concatenates rows.
+    largest value of each column at the rows that do not own it, as a fraction of its peak. ``targets`` (n, 2) are
+    target and weight u, for diagnostics only. Adding concatenates rows.
     """
 
     errors: Float
@@ -128,6 +130,7 @@ class LeftOut:
     owner: Int
     nearest: Float
     rows: Int
+    targets: Float = field(default_factory=lambda: np.zeros((0, 2)))
 
     @classmethod
     def of(
@@ -179,6 +182,7 @@ class LeftOut:
             owner[present],
             nearest,
             rows[present],
+            np.column_stack([target[present], w]),
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
@@ -190,6 +194,7 @@ class LeftOut:
             np.concatenate([self.owner, other.owner]),
             np.maximum(self.nearest, other.nearest),
             np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.targets, other.targets]),
         )
 
     def expected(self) -> tuple[Float, Float]:
@@ -217,6 +222,7 @@ class LeftOut:
             variances=scale * self.variances,
             own_errors=root * self.own_errors,
             own_variances=scale * self.own_variances,
+            targets=self.targets * np.column_stack([np.ones(len(scale)), scale]),
         )
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
@@ -239,6 +245,13 @@ class LeftOut:
         wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
         quantiles = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], z]))
         return Calibration(n, noise, overconfidence, top, tuple(quantiles.tolist()))
+
+    def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
+        """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
+        (errors, variances), (targets, weights) = self.expected(), self.targets.T
+        std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
+        mean = targets - errors / np.sqrt(weights)
+        return NumberDiagnostics.of(targets, mean, std, self.rows, ())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

@@ -7,13 +7,14 @@ for statistics of the residual target. ``Scores`` is used by reports: errors, pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from partirvm.core.diagnostics import MOST_TARGETS, NumberDiagnostics
 from partirvm.core.uncertainty import quantile
 
 Float = NDArray[np.float64]
@@ -85,7 +86,8 @@ class Scores:
     ``crps`` is the continuous ranked probability score, ``interval_score`` that of the central 95 % interval (Gneiting
     & Raftery 2007, eqs. 21 and 43), ``covered`` (5,) the number of targets inside their central interval at each of
     ``LEVELS``. Errors are in the units of the targets, squares in the square of ``unit``. For several targets these are
-    means over targets, so ``rmse`` is the root of the mean of their squares.
+    means over targets, so ``rmse`` is the root of the mean of their squares. ``diagnostics`` are those of the first
+    targets, or none.
     """
 
     n: int
@@ -96,6 +98,7 @@ class Scores:
     interval_score: float
     covered: tuple[float, ...]
     unit: float = 1.0
+    diagnostics: tuple[NumberDiagnostics, ...] = field(default=(), compare=False)
 
     @classmethod
     def over(cls, targets: Sequence[Scores]) -> Scores:
@@ -105,7 +108,8 @@ class Scores:
         unit = max(one.unit for one in targets)
         squares = [one.square * (one.unit / unit) ** 2 for one in targets]
         sums = [[s, *one._sums()[1:]] for s, one in zip(squares, targets, strict=True)]
-        return cls._of_sums(targets[0].n, np.mean(sums, axis=0).tolist(), unit)
+        diagnostics = tuple(each for one in targets for each in one.diagnostics)[:MOST_TARGETS]
+        return cls._of_sums(targets[0].n, np.mean(sums, axis=0).tolist(), unit, diagnostics)
 
     @classmethod
     def of(
@@ -137,13 +141,14 @@ class Scores:
         return [self.square, self.absolute, self.nll, self.crps, self.interval_score, *self.covered]
 
     @classmethod
-    def _of_sums(cls, n: int, sums: Sequence[float], unit: float) -> Scores:
+    def _of_sums(cls, n: int, sums: Sequence[float], unit: float, diagnostics: tuple[NumberDiagnostics, ...]) -> Scores:
         square, absolute, nll, crps, interval_score, *covered = sums
-        return cls(n, square, absolute, nll, crps, interval_score, tuple(covered), unit)
+        return cls(n, square, absolute, nll, crps, interval_score, tuple(covered), unit, diagnostics)
 
     def __add__(self, other: Scores) -> Scores:
         sums = [mine + theirs for mine, theirs in zip(self._sums(), other._sums(), strict=True)]
-        return self._of_sums(self.n + other.n, sums, self.unit)
+        diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
+        return self._of_sums(self.n + other.n, sums, self.unit, diagnostics)
 
     @property
     def rmse(self) -> float:
@@ -184,6 +189,11 @@ class TargetScores:
         """Those of the mean, and in ``targets`` those of each by its name."""
         each = {name: one.figures() for name, one in zip(targets, self.each, strict=True)}
         return {**self.mean.figures(), "targets": each}
+
+    @property
+    def diagnostics(self) -> tuple[NumberDiagnostics, ...]:
+        """Those of the first targets."""
+        return tuple(found for one in self.each for found in one.diagnostics)
 
     @property
     def mean(self) -> Scores:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import ClassDiagnostics
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Keys = NDArray[np.uint64]
@@ -109,7 +111,8 @@ class ClassScores:
     probable class (the first of equal classes) is the true class. ``squares`` is the sum of Σ_k (p_k − [t = k])², or
     for two classes of (p_1 − t)². Rows are assigned to ``N_BINS`` bins by their largest probability. ``bin_rows`` and
     ``bin_correct`` (``N_BINS``,) int64 count all and the correct rows of each bin, and ``bin_confidence`` (``N_BINS``,)
-    sums the largest probabilities. ``ranking`` is None except for two classes.
+    sums the largest probabilities. ``ranking`` is None except for two classes. ``diagnosed`` are the counts of the
+    diagnostics.
     """
 
     n: int
@@ -120,6 +123,7 @@ class ClassScores:
     bin_correct: Int
     bin_confidence: Float
     ranking: Ranking | None
+    diagnosed: ClassDiagnostics
 
     @classmethod
     def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None) -> ClassScores:
@@ -146,6 +150,7 @@ class ClassScores:
             bin_correct=np.bincount(bins[correct], minlength=N_BINS),
             bin_confidence=np.bincount(bins, confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else Ranking.of(scores, classes == 1),
+            diagnosed=ClassDiagnostics.of(classes, probabilities),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -163,7 +168,13 @@ class ClassScores:
             bin_correct=self.bin_correct + other.bin_correct,
             bin_confidence=self.bin_confidence + other.bin_confidence,
             ranking=None if self.ranking is None or other.ranking is None else self.ranking + other.ranking,
+            diagnosed=self.diagnosed + other.diagnosed,
         )
+
+    @property
+    def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
+        """The diagnostics of the only target."""
+        return (self.diagnosed,)
 
     @property
     def loss(self) -> float:

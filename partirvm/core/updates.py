@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import AnyPosterior, JointPosterior, Posterior, any_posterior, residuals, weakly_correlated
 from partirvm.core.priors import FLAT, GammaDensity, Prior
@@ -106,7 +107,8 @@ class HyperState:
     estimated every ``noise_every`` steps, from the residual over the rows of ``statistics``, or over those of ``noise``
     if given: statistics of the same columns over a ``noise_share`` of all rows. ``prior`` has the priors of α and β and
     the fixed α. ``entered`` (M,) marks columns that have joined since the last step, so that no step has updated their
-    α; None if there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed.
+    α; None if there are none. ``calibration`` is the uncertainty of predictions by rows left out, once computed,
+    and ``left_out`` are the diagnostics of these rows, which no checkpoint stores.
     """
 
     statistics: GramStatistics
@@ -122,6 +124,7 @@ class HyperState:
     prior: Prior = FLAT
     entered: NDArray[np.bool_] | None = None
     calibration: Calibration | None = None
+    left_out: NumberDiagnostics | None = field(default=None, repr=False)
     found: AnyPosterior | None = field(default=None, repr=False)
 
     @property
@@ -226,6 +229,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
         noise=noise,
         entered=None,
         calibration=None,
+        left_out=None,
     )
     evidence = state.log_evidence
     return state, StepInfo(

@@ -246,19 +246,21 @@ class RelevanceVectorMachine(BaseEstimator, ABC):  # type: ignore[misc]
         check_finite(rows, getattr(self, "feature_names_in_", None))
         return found
 
-    def _held_out_source(self, validation: Any, source: Source, labels: Labels | None) -> Source | None:
-        """The rows of ``validation``, with the classes of the training rows."""
-        if validation is None:
-            return None
+    def _held_out_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source | None:
+        """The rows of ``validation``, with the columns and classes of the training rows."""
+        return None if validation is None else self._new_source(validation, columns, labels)
+
+    def _new_source(self, validation: Any, columns: Columns, labels: Labels | None) -> Source:
+        """Return rows that are not for training: a pair (X, y), or DATA."""
         if not isinstance(validation, tuple | list):
             return as_source(validation)
         if len(validation) != 2:
             raise UsageError(f"validation has {len(validation)} parts: it must be (X, y), or DATA")
         X, y = pandas_frame(validation[0], "the validation X"), validation[1]
-        check_names(X, source.columns.features)
+        check_names(X, columns.features)
         if in_memory(X):
-            X, y = self._rows(X, source.columns.categories, y)
-        return as_source(X, y if labels is None else coded(array_of(y), labels), columns=source.columns)
+            X, y = self._rows(X, columns.categories, y)
+        return as_source(X, y if labels is None else coded(array_of(y), labels), columns=columns)
 
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""

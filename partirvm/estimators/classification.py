@@ -17,7 +17,8 @@ from partirvm.core.link import probabilities
 from partirvm.data import as_source
 from partirvm.data.labels import coded, find_classes
 from partirvm.data.weighted import text_of_label
-from partirvm.estimators.base import Labels, RelevanceVectorMachine, array_of, in_memory, labels_of, told_by_name
+from partirvm.estimators.base import Labels, array_of, in_memory, labels_of, told_by_name
+from partirvm.estimators.diagnosed import Diagnosed
 from partirvm.model import ClassModel, bases_of, label_array, plain_labels
 from partirvm.options import Request
 from partirvm.options.names import Auto, Gamma, KernelStore, MultiClass, SolverName
@@ -27,7 +28,7 @@ from partirvm.predict.prediction import ValuesTile, values_of_rows, warn_of_far_
 Float = NDArray[np.float64]
 
 
-class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[misc]
+class RVMClassifier(ClassifierMixin, Diagnosed):  # type: ignore[misc]
     """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
 
     Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two
@@ -232,7 +233,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):  # type: ignore[mi
         """
         parameters = self.parameters()
         source, labels = self._training_source(X, y, sample_weight, parameters.seed)
-        self._fit(source, self._held_out_source(validation, source, labels), parameters)
+        self._fit(source, self._held_out_source(validation, source.columns, labels), parameters)
         self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         return self
 

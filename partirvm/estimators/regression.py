@@ -232,7 +232,7 @@ class RVMRegressor(RegressorMixin, PredictsNumbers):  # type: ignore[misc]
         source, _ = self._training_source(X, y, sample_weight, parameters.seed)
         self._fit(
             source,
-            self._held_out_source(validation, source, None),
+            self._held_out_source(validation, source.columns, None),
             parameters,
             partial(self._remember, columns=source.columns),
         )

@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.base import clone
 
 from partirvm.errors import UsageError
-from partirvm.estimators.base import RelevanceVectorMachine, array_of
+from partirvm.estimators.base import array_of
+from partirvm.estimators.diagnosed import Diagnosed
 from partirvm.setup.parameters import check_parameters
 
 
-class IndependentTargets(RelevanceVectorMachine):
+class IndependentTargets(Diagnosed):
     """Estimator that keeps one fit per target in ``estimators_`` if ``multi_output="independent"``."""
 
     estimators_: list[Any]

@@ -106,7 +106,9 @@ class MemoryJournal:
         self.model = model
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Keep this line of history in memory."""
+        """Keep this line of history in memory, and only its diagnostics."""
+        if entry["diagnostics"]:
+            self.history = [{**earlier, "diagnostics": []} for earlier in self.history]
         self.history.append(entry)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -19,7 +19,7 @@ from partirvm.jobs.places import absolute, changes, places_of
 from partirvm.jobs.resume import check_changes, requeue, requeue_grown
 from partirvm.jobs.state import JobState, Status, fold
 from partirvm.jobs.store import JobStore
-from partirvm.model import AnyModel
+from partirvm.model import AnyModel, ClassModel
 from partirvm.setup.relevance import basis_functions_json, relevances
 
 Place: TypeAlias = str | os.PathLike[str] | None
@@ -295,6 +295,15 @@ class Job:
         The list is empty without explicit basis functions and before the first model. Raises as ``model`` does.
         """
         return basis_functions_json(self._described()) if self.store.has_model() else []
+
+    def outputs(self) -> tuple[str, ...]:
+        """Return the names of the targets, or the labels of the classes as text; empty without a model."""
+        if not self.store.has_model():
+            return ()
+        model = self._described()
+        if isinstance(model, ClassModel):
+            return tuple(map(str, model.classes))
+        return model.columns.target_names(model.n_targets)
 
     def _described(self) -> AnyModel:
         """Return the model for inspection only: its named functions are not imported before it predicts."""

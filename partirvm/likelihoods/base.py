@@ -11,13 +11,14 @@ There are two kinds of fit. A ``DenseFit`` holds all its statistics and runs to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import Prior
 from partirvm.core.residuals import LargestErrors
@@ -331,6 +332,10 @@ class Likelihood(Protocol[F, W]):
     @abstractmethod
     def record(self, problem: FitProblem, fit: F, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.instructions.Record``): sizes, evidence, noise, errors."""
+
+    def left_out_diagnostics(self, problem: FitProblem, fit: F) -> Sequence[NumberDiagnostics]:
+        """Return the diagnostics of rows left out of a last fit, in the target's units; by default there are none."""
+        return ()
 
     # checkpoints: names, arrays and scalars from which the same bits are restored
 

@@ -6,6 +6,7 @@ Gram statistics over the rows are sufficient, so that fits are dense: one pass g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import solvers
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut, sampled_rows
 from partirvm.core.on_demand import DesignRows, Pool
 from partirvm.core.posterior import any_posterior, residuals
@@ -317,6 +319,11 @@ class GaussianLikelihood(Likelihood[HyperState, Warm]):
             "held_out_nlpd": scores.nlpd if scores else None,
         }
 
+    def left_out_diagnostics(self, problem: FitProblem, fit: HyperState) -> Sequence[NumberDiagnostics]:
+        """Return the diagnostics, if leave-one-out errors were computed."""
+        scaling = problem.empty.scaling
+        return () if fit.left_out is None else (fit.left_out.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
+
     def pack(self, fit: HyperState) -> Packed:
         """Return statistics, posteriors, α and β."""
         return pack_dense(fit)
@@ -350,10 +357,11 @@ def rebase(fit: HyperState, found: ResidualStatistics) -> HyperState:
 
 def settle(fit: HyperState, found: ResidualStatistics, left_out: LeftOut | None = None) -> HyperState:
     """Return the fit with its final noise variance, from the residual pass, and the new posterior and evidence."""
-    calibration = None
+    calibration, diagnostics = None, None
     if left_out is not None:
         calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
-    fit = replace(fit, calibration=calibration)
+        diagnostics = None if calibration is None else left_out.diagnostics(calibration)
+    fit = replace(fit, calibration=calibration, left_out=diagnostics)
     if fit.noise is None:
         fit = rebase(fit, found)
     else:

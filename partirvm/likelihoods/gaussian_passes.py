@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.augment import ExtraColumns
+from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.on_demand import DesignRows
 from partirvm.core.residuals import LEVELS, NORMAL, LargestErrors, ResidualStatistics, Scores, TargetScores
@@ -148,7 +149,8 @@ class ScorePass(DesignedPass):
     """Pass over the held-out rows for scores in the units of the target: a ``core.residuals.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` are the half widths of intervals in standard deviations (``core.residuals.LEVELS``).
+    ``multiples`` are the half widths of intervals in standard deviations (``core.residuals.LEVELS``), ``stated`` those
+    of the diagnostics (``core.diagnostics.STATED_LEVELS``).
     """
 
     name: ClassVar[str] = "held-out"
@@ -158,13 +160,15 @@ class ScorePass(DesignedPass):
     root: Float
     noise_variance: float | Float
     multiples: tuple[float, ...] = NORMAL
+    stated: tuple[float, ...] = NORMAL_MULTIPLES
 
     @classmethod
     def of(cls, model: Model) -> Self:
         """The pass that scores a model by its stated uncertainty."""
         stated, variance = model.predictive, model.design.scaling.t_variance
         noise = stated.noise_variance / variance
-        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(LEVELS))
+        multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
+        return cls(stated.design, stated.mean, stated.root, noise, *multiples)
 
     def statistic(self, tile: TileRows) -> Any:
         """Return scores of the tile's rows, combined over targets."""
@@ -184,7 +188,12 @@ class ScorePass(DesignedPass):
             variance += noise[target] * self.design.noise_factor(panel.X)
             mean = shift + scale * (block @ means[:, target])
             variance *= float(scaling.t_variance[target])
-            return Scores.of(panel.t[:, target], mean, variance, unit, self.multiples)
+            t = panel.t[:, target]
+            scores = Scores.of(t, mean, variance, unit, self.multiples)
+            if target >= MOST_TARGETS:
+                return scores
+            shown = NumberDiagnostics.of(t, mean, np.sqrt(variance) * unit, panel.rows, self.stated)
+            return replace(scores, diagnostics=(shown,))
 
         def statistic(panel: Panel, block: Float) -> _Total:
             return of([score(panel, block, target) for target in range(n_targets)])

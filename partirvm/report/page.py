@@ -16,8 +16,9 @@ from typing import Any
 from partirvm.options import Request
 from partirvm.planning.units import counted, format_bytes, format_duration
 from partirvm.quoting import printable
-from partirvm.report import basis_table, fit_history, relevance_bars
+from partirvm.report import basis_table, diagnostics, fit_history, relevance_bars
 from partirvm.report.fit_history import minus
+from partirvm.report.panel_svg import draw_panel
 from partirvm.report.quantities import (
     MISSING,
     Entry,
@@ -49,7 +50,8 @@ class JobFacts:
     ``spec`` has ``data``, ``validation``, ``parameters``, ``versions`` and ``tile_rows``; ``plan`` is the result of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance`` is the relevance of each feature, by
     name, as a fraction of the largest relevance. ``relevance`` is None without a model or relevances.
-    ``bases`` are the bias and the basis functions of the fit.
+    ``bases`` are the bias and the basis functions of the fit. ``outputs`` are the names of the targets, or the labels
+    of the classes.
     """
 
     location: str
@@ -65,6 +67,7 @@ class JobFacts:
     history: Sequence[dict[str, Any]]
     relevance: Mapping[str, float] | None = None
     bases: Sequence[basis_table.Function] = ()
+    outputs: Sequence[str] = ()
     seconds: float | None = None
 
 
@@ -95,6 +98,7 @@ def page(job: JobFacts) -> str:
         levels=any(stage.kind == "level" for stage in found),
         features=relevance_bars.bars(job.relevance or {}),
         basis=basis_table.table(job.bases),
+        diagnostics=_diagnostics(job),
         history=fit_history.history(job.history, found, job.plan, kind, over=_over(job)),
         plan=_plan(job),
         parameters=_parameters(job.spec),
@@ -104,7 +108,7 @@ def page(job: JobFacts) -> str:
 
 def _finalize(value: Any) -> Any:
     """Escape the control characters of a text. Markup is returned unchanged, since it has no control characters."""
-    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
+    return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t\u00a0")
 
 
 def _over(job: JobFacts) -> bool:
@@ -211,6 +215,22 @@ def _notes(job: JobFacts) -> list[str]:
     if last.get("duplicates"):
         notes.append(f"{counted(last['duplicates'], 'chosen row')} are duplicates of another row, and were left out")
     return [note[:1].upper() + note[1:] for note in notes]
+
+
+def _diagnostics(job: JobFacts) -> list[dict[str, Any]]:
+    """Return the pictures of the current model's predictions: a name and drawings for each target."""
+    from markupsafe import Markup
+
+    models = [entry for entry in job.history if leaves_model(entry)]
+    stored = models[-1].get("diagnostics", ()) if models else ()
+    return [
+        {
+            "name": group.name,
+            "left_out": group.left_out,
+            "panels": [(panel.title, panel.remark, Markup(draw_panel(panel))) for panel in group.panels],
+        }
+        for group in diagnostics.groups(diagnostics.from_json(stored), job.outputs)
+    ]
 
 
 def _plan(job: JobFacts) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ If the time limit is reached or the job is aborted, a single ``Stop`` replaces a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -128,6 +128,10 @@ class Record:
     value. For several targets the evidence is the joint one. The noise variance and the negative log density are means
     over targets, and errors are the root of the mean of squares.
 
+    ``diagnostics`` are counts over the held-out rows and a sample of them (``core.diagnostics``), as plain JSON: one
+    dict for each of the first targets. Without held-out rows, a last fit of one numeric target has those of rows left
+    out.
+
     ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the evidence predicts. The
     ``noise_variance`` of a final fit is estimated from errors of rows left out (``core.left_out``). ``noise_vectors``
     is the number of centres of a noise that depends on the inputs, whose mean is ``noise_variance``; None for constant
@@ -164,6 +168,7 @@ class Record:
     overconfident: bool = False
     noise_sd: float | None = None
     noise_vectors: int | None = None
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

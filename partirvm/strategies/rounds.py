@@ -46,6 +46,9 @@ Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
 
 
+DIAGNOSED = ("round", "final")
+"""Kinds of history lines with diagnostics: those whose model may be the result of the run."""
+
 MODE = 1e-2
 """Tolerance, in nats per row, of the mode that is found after an append (``core.newton.SETTLED``)."""
 
@@ -350,4 +353,6 @@ class Rounds(Generic[S]):
 
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    return Record(**problem.likelihood.record(problem, fit, scores), **facts)
+    found = problem.likelihood.left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    diagnostics = [each.to_json() for each in found] if facts["kind"] in DIAGNOSED else []
+    return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -1,0 +1,151 @@
+"""Diagnostics: counts by their formulas, sums over tiles, the sample of rows, and the way through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from partirvm.core.diagnostics import (
+    MOST_CLASSES,
+    PIT_BINS,
+    SAMPLE,
+    STATED_LEVELS,
+    ClassDiagnostics,
+    NumberDiagnostics,
+)
+from partirvm.core.left_out import Calibration, LeftOut
+from partirvm.core.uncertainty import quantile
+
+SPANS = (slice(0, 300), slice(300, 301), slice(301, 1000))
+
+
+def quantiles(n):
+    """One value in the middle of each of n equally probable parts of a standard normal."""
+    return norm.ppf((np.arange(n) + 0.5) / n)
+
+
+def probabilities(n, K, seed=0):
+    """Class probabilities (n, K) of any size, and codes."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(K, 0.4), n)
+    return rng.integers(0, K, n), p
+
+
+def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
+    """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level inside intervals."""
+    n = 2000
+    mean, std = np.linspace(-5, 50, n), np.linspace(0.1, 3, n)
+    found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
+    np.testing.assert_array_equal(found.pit, n // PIT_BINS)
+    np.testing.assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_wrong_deviations_show(factor):
+    """Stated deviations that are ``factor`` × the true ones: Φ(factor·Φ⁻¹) gives coverage, and the ends of the PIT."""
+    n = 20_000
+    found = NumberDiagnostics.of(quantiles(n), np.zeros(n), np.full(n, factor), np.arange(n))
+    expected = 2 * norm.cdf(factor * np.array([quantile(level) for level in STATED_LEVELS])) - 1
+    np.testing.assert_allclose(found.covered / n, expected, atol=2e-4)
+    assert found.pit[0] / n == pytest.approx(norm.cdf(factor * norm.ppf(1 / PIT_BINS)), abs=2e-4)
+
+
+def test_multiples_are_those_of_the_intervals():
+    """Intervals of the given half widths, whatever the normal quantiles; none without multiples."""
+    t = np.array([0.5, -1.5, 2.5])
+    multiples = np.arange(len(STATED_LEVELS), dtype=float)
+    found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), multiples)
+    assert found.covered.tolist() == [0, 1, 2, *[3] * 9]
+    assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ()).covered)
+
+
+def test_sums_over_tiles_are_those_of_all_rows():
+    """Counts and the sample, in any order of the tiles."""
+    rng = np.random.default_rng(1)
+    t, mean, std, rows = rng.normal(size=1000), rng.normal(size=1000), rng.uniform(1, 2, 1000), np.arange(1000)
+    whole = NumberDiagnostics.of(t, mean, std, rows)
+    a, b, c = (NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS)
+    for found in ((a + b) + c, a + (b + c), c + (a + b)):
+        assert found.n == 1000
+        for name in ("covered", "pit", "keys", "points"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    assert whole.points.shape == (SAMPLE, 3)
+    assert set(map(tuple, whole.points)) <= set(zip(t, mean, std, strict=True))
+
+
+@pytest.mark.parametrize("K", [2, 3, 20])
+def test_sums_of_classes_are_those_of_all_rows(K):
+    codes, p = probabilities(1000, K)
+    whole = ClassDiagnostics.of(codes, p)
+    a, b, c = (ClassDiagnostics.of(codes[span], p[span]) for span in SPANS)
+    for found in ((a + b) + c, a + (b + c)):
+        for name, value in vars(whole).items():
+            np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12)
+
+
+def test_class_counts_follow_their_formulas():
+    """Each count of a bin, stated by loops over rows and classes."""
+    codes, p = probabilities(200, 3)
+    found = ClassDiagnostics.of(codes, p)
+    rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
+    confusion, loss = np.zeros((3, 3)), np.zeros(10)
+    for code, each in zip(codes, p, strict=True):
+        for k in range(3):
+            place = k, min(int(each[k] * 10), 9)
+            rows[place] += 1
+            hits[place] += code == k
+            stated[place] += each[k]
+        confusion[code, each.argmax()] += 1
+        loss[min(int(each.max() * 10), 9)] -= np.log(each[code])
+    np.testing.assert_array_equal(found.rows, rows)
+    np.testing.assert_array_equal(found.hits, hits)
+    np.testing.assert_allclose(found.stated, stated)
+    np.testing.assert_array_equal(found.confusion, confusion)
+    np.testing.assert_allclose(found.top_loss, loss)
+    np.testing.assert_allclose(found.top_entropy.sum(), -(p * np.log(p)).sum())
+    assert found.top_hits.sum() == np.trace(confusion)
+
+
+def test_many_classes_are_united():
+    """The last classes are one class, whose probability is the sum; losses are those of all classes."""
+    codes, p = probabilities(500, 20)
+    united = np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])
+    found = ClassDiagnostics.of(codes, p)
+    few = ClassDiagnostics.of(np.minimum(codes, MOST_CLASSES - 1), united)
+    for name in ("stated", "rows", "hits"):
+        np.testing.assert_allclose(getattr(found, name), getattr(few, name))
+    assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
+    assert found.top_loss.sum() == pytest.approx(-np.log(p[np.arange(500), codes]).sum())
+
+
+def test_the_way_through_json():
+    """Counts are exact, points have five digits."""
+    t = np.random.default_rng(2).normal(1e4, 1.0, 50)
+    numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
+    again = NumberDiagnostics.from_json(json.loads(json.dumps(numbers.to_json())))
+    np.testing.assert_array_equal(again.pit, numbers.pit)
+    np.testing.assert_array_equal(again.covered, numbers.covered)
+    np.testing.assert_allclose(again.points, numbers.points, rtol=1e-4)
+    classes = ClassDiagnostics.of(*probabilities(50, 4))
+    again = ClassDiagnostics.from_json(json.loads(json.dumps(classes.to_json())))
+    for name, value in vars(classes).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+
+
+def test_rows_left_out_have_their_own_predictions_and_deviations():
+    """t − e, and the stated scale × √(v + noise)/√w; no coverage, since they calibrate the intervals."""
+    t, e, v, w = np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.2, 0.3]), np.array([1.0, 4.0])
+    errors, variances = np.sqrt(w) * e, w * v
+    none = np.full(2, -1)
+    left = LeftOut(errors, variances, errors, variances, none, np.zeros(0), np.arange(2), np.column_stack([t, w]))
+    calibration = Calibration(2, 0.1, 1.0, 0.0, ())
+    found = left.diagnostics(calibration)
+    scale = calibration.multiple(0.9) / quantile(0.9)
+    expected = np.column_stack([t, t - e, scale * np.sqrt(v + 0.1 / w)])
+    order = np.argsort(found.points[:, 0])
+    np.testing.assert_allclose(found.points[order], expected)
+    np.testing.assert_allclose(found.scaled(10.0, 2.0).points[order], expected * 2.0 + [10.0, 10.0, 0.0])
+    assert not len(found.covered)

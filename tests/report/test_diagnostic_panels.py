@@ -1,0 +1,257 @@
+"""Pictures of predictions: panels that state their counts, drawn by matplotlib and on a page."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from pages import browse, browser, check
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
+from partirvm.errors import DataError, UsageError
+from partirvm.options import Request
+from partirvm.report.class_panels import class_panels
+from partirvm.report.diagnostics import DiagnosticsDisplay, from_json, groups
+from partirvm.report.number_panels import number_panels
+from partirvm.report.page import JobFacts, page
+from partirvm.report.panel_svg import draw_panel
+from partirvm.report.panels import Bars, Cells, Errors
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+
+
+@pytest.fixture(autouse=True)
+def _close_figures(monkeypatch):
+    """Figures without a screen, closed after the test."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def numbers(n=500, spread=0.0):
+    """Predictions whose stated deviations vary with ``spread``."""
+    rng = np.random.default_rng(0)
+    mean, std = rng.normal(10, 3, n), np.exp(spread * rng.normal(size=n))
+    return mean + std * rng.normal(size=n), mean, std
+
+
+def classes(K, n=500):
+    """Codes drawn from the stated probabilities (n, K)."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(K, 0.4), n)
+    return np.array([rng.choice(K, p=each) for each in p]), p
+
+
+def marks_of(panels, title, kind):
+    """The marks of one kind of the panel with this title."""
+    return [mark for panel in panels if panel.title == title for mark in panel.marks if isinstance(mark, kind)]
+
+
+def test_panels_of_numbers_state_their_counts():
+    """Coverage and transform are fractions of all rows; errors stand beside deviations only if these vary."""
+    t, mean, std = numbers(spread=0.5)
+    found = NumberDiagnostics.of(t, mean, std, np.arange(len(t)))
+    panels = number_panels(found, "fare")
+    (coverage,) = marks_of(panels, "Coverage of intervals", Errors)
+    np.testing.assert_allclose(coverage.y, found.covered / 500)
+    assert (coverage.low <= coverage.y).all()
+    assert (coverage.y <= coverage.high).all()
+    (bars,) = marks_of(panels, "Position in the predicted distribution", Bars)
+    assert bars.high.mean() == pytest.approx(1.0)
+    (errors,) = marks_of(panels, "Errors against stated deviations", Errors)
+    points = found.points[np.argsort(found.points[:, 2], kind="stable")]
+    tenth = points[:40]
+    assert errors.y[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
+    same = NumberDiagnostics.of(*numbers(), np.arange(500))
+    assert [panel.title for panel in number_panels(same)] == [panel.title for panel in panels[:-1]]
+
+
+def test_panels_of_two_classes_are_of_the_second():
+    codes, p = classes(2)
+    found = ClassDiagnostics.of(codes, p)
+    panels = class_panels(found, ("no", "yes"))
+    (reliability,) = marks_of(panels, "Reliability of probabilities", Errors)
+    shown = found.rows[1] >= 5
+    np.testing.assert_allclose(reliability.y, found.hits[1][shown] / found.rows[1][shown])
+    assert panels[0].x_label == "stated probability of yes"
+    (cells,) = marks_of(panels, "Confusion", Cells)
+    np.testing.assert_allclose(cells.shares.sum(axis=1), 1.0)
+    assert "predicted as yes" in cells.tips[0][1]
+
+
+def test_the_last_of_many_classes_have_one_name():
+    found = ClassDiagnostics.of(*classes(20))
+    (cells,) = marks_of(class_panels(found, [f"c{k}" for k in range(20)]), "Confusion", Cells)
+    assert cells.names[-2:] == ["c10", "9 others"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_few_rows_have_panels(n):
+    """One row and no variation too, as valid SVG."""
+    t, mean, std = numbers(n)
+    panels = number_panels(NumberDiagnostics.of(t, mean, std, np.arange(n)))
+    panels += class_panels(ClassDiagnostics.of(*classes(3, n)))
+    for panel in panels:
+        check(f"<html><style></style>{draw_panel(panel)}</html>")
+    assert not number_panels(NumberDiagnostics.of(t[:0], mean[:0], std[:0], np.arange(0)))
+
+
+def test_text_of_users_is_escaped():
+    t, mean, std = numbers(50)
+    panels = number_panels(NumberDiagnostics.of(t, mean, std, np.arange(50)), HOSTILE)
+    panels += class_panels(ClassDiagnostics.of(*classes(3, 50)), [HOSTILE, "b", "c"])
+    for panel in panels:
+        assert "<script" not in draw_panel(panel)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_regressor_draws_its_diagnostics(several):
+    """The counts are those of its own predictions; several targets have a row of panels each."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (300, 1))
+    y = np.sin(X) @ np.ones((1, 1 + several)) + 0.1 * rng.normal(size=(300, 1 + several))
+    y = y if several else y[:, 0]
+    fitted = RVMRegressor(gamma=1.0, random_state=0).fit(X[:150], y[:150])
+    display = fitted.plot_diagnostics(X[150:], y[150:])
+    assert len(display.axes_) == 4 * (1 + several)
+    mean, std = fitted.predict(X[150:], return_std=True)
+    t = y[150:].reshape(150, -1)[:, 0]
+    expected = NumberDiagnostics.of(t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150))
+    np.testing.assert_array_equal(display.found[0].pit, expected.pit)
+    np.testing.assert_allclose(np.sort(display.found[0].points, axis=0), np.sort(expected.points, axis=0))
+    if not several:
+        lower, upper = fitted.predict_interval(X[150:], 0.9)
+        assert display.found[0].covered[9] == ((lower <= t) & (t <= upper)).sum()
+        assert DiagnosticsDisplay.from_estimator(fitted, X[150:], y[150:]).axes_
+
+
+def test_independent_targets_draw_theirs():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (80, 1))
+    y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(80, 2))
+    fitted = RVMRegressor(gamma=1.0, random_state=0, multi_output="independent").fit(X, y)
+    assert len(fitted.plot_diagnostics(X, y).axes_) == 8
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_without_rows_those_of_the_fit_are_drawn(held_out):
+    """Held-out rows, also after a round in which there were others; or the training rows left out."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (300, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
+    fitted = RVMRegressor(gamma=1.0, strategy="working-set", max_rounds=2, random_state=0)
+    fitted.fit(X[:200], y[:200], validation=(X[200:], y[200:]) if held_out else None)
+    (found,) = fitted.plot_diagnostics().found
+    assert found.n == (100 if held_out else 200)
+    assert sum(bool(line["diagnostics"]) for line in fitted.history_) == 1
+    if held_out:
+        (again,) = fitted.plot_diagnostics(X[200:], y[200:]).found
+        np.testing.assert_array_equal(again.pit, found.pit)
+        np.testing.assert_array_equal(again.covered, found.covered)
+
+
+def test_a_fit_without_such_rows_says_so():
+    fitted = RVMClassifier(gamma=1.0, random_state=0).fit(np.arange(40.0)[:, None], np.arange(40) > 20)
+    with pytest.raises(UsageError, match="validation"):
+        fitted.plot_diagnostics()
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_classifier_draws_its_diagnostics(K):
+    """The confusion matrix is that of its own predictions, with its labels; others are refused."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
+    fitted = RVMClassifier(gamma=0.5, random_state=0).fit(X[:100], y[:100])
+    display = fitted.plot_diagnostics(X[100:], y[100:])
+    labels = fitted.classes_.tolist()
+    predicted = fitted.predict(X[100:])
+    expected = [[((y[100:] == a) & (predicted == b)).sum() for b in labels] for a in labels]
+    np.testing.assert_array_equal(display.found[0].confusion, expected)
+    assert [text.get_text() for text in display.axes_[1].get_yticklabels()] == labels
+    with pytest.raises(DataError, match="other"):
+        fitted.plot_diagnostics(X[:2], ["other", "a"])
+
+
+def test_displays_of_predictions():
+    """From arrays alone, in a figure that is given."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    t, mean, std = numbers()
+    assert DiagnosticsDisplay.from_predictions(t, mean, std, figure=figure).figure_ is figure
+    codes, p = classes(3)
+    shown = DiagnosticsDisplay.from_probabilities(np.array(["x", "y", "z"])[codes], p, ["x", "y", "z"])
+    assert shown.axes_[1].get_yticklabels()[0].get_text() == "x"
+    with pytest.raises(DataError, match="shapes"):
+        DiagnosticsDisplay.from_predictions(t, mean[1:], std)
+    with pytest.raises(DataError, match="'w'"):
+        DiagnosticsDisplay.from_probabilities(["w"], [[0.5, 0.5]], ["x", "y"])
+
+
+def test_groups_are_named_by_target():
+    found = [NumberDiagnostics.of(*numbers(50), np.arange(50))] * 2
+    assert [group.name for group in groups(found, ("fare", "tip"))] == ["fare", "tip"]
+    assert [group.name for group in groups(found[:1], ("fare",))] == [""]
+    assert groups(found[:1], ("fare",))[0].panels[0].x_label == "predicted fare"
+
+
+def facts(job, **changes):
+    """The facts of a finished job, as its page shows them."""
+    opened = jobs.open_job(job)
+    state = opened.state()
+    own = {"status": "done", "status_advice": "", "reason": "", "advice": "", "queued": 0.0, "began": 0.0}
+    own |= {"ended": 1.0, "spec": {}, "plan": state.plan, "history": state.history, "outputs": opened.outputs()}
+    return JobFacts(location=job, **(own | changes))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "left-out", "classes"])
+def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
+    """Held-out rows are counted once; without these a regression shows rows left out."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (400, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
+    y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y
+    for name, rows in (("train", slice(0, 300)), ("held-out", slice(300, 400))):
+        ingest((X[rows], y[rows]), str(tmp_path / name), classes=kind == "classes")
+    job, validation = str(tmp_path / "job"), None if kind == "left-out" else str(tmp_path / "held-out")
+    jobs.fit(str(tmp_path / "train"), job, Request(gamma=1.0, max_rounds=3), validation=validation)
+    for name in ("train", "held-out"):
+        shutil.rmtree(tmp_path / name)
+    shown = facts(job)
+    (found,) = from_json(shown.history[-1]["diagnostics"])
+    assert found.n == (300 if kind == "left-out" else 100)
+    read, drawings = check(page(shown))
+    assert "\\xa0" not in read.text
+    title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
+    assert title in read.text
+    labels = {attributes.get("aria-label") for _, attributes in read.elements}
+    assert ("Confusion" if kind == "classes" else "Standardised residuals") in labels
+    assert ("Coverage of intervals" in labels) == (kind == "numbers")
+    assert shown.outputs == (("high", "low") if kind == "classes" else ("y",))
+    diagnosed = {entry["kind"] for entry in shown.history if entry["diagnostics"]}
+    assert diagnosed == {"final"} if kind == "left-out" else diagnosed <= {"round", "final"}
+    assert len(drawings) >= 3
+
+
+@browser
+@pytest.mark.parametrize("width", [390, 1000])
+def test_a_browser_finds_no_overlaps(width, tmp_path):
+    """Of the panels of numbers, of two classes and of many with long names."""
+    t, mean, std = numbers(spread=0.5)
+    panels = number_panels(NumberDiagnostics.of(1e5 * t, 1e5 * mean, 1e5 * std, np.arange(len(t))), "fare")
+    for K in (2, 5, 12):
+        panels += class_panels(ClassDiagnostics.of(*classes(K)), [f"a class of the name {k}" for k in range(K)])
+    figures = "".join(
+        f'<figure style="width:{min(width - 60, 480)}px">{draw_panel(panel)}</figure>' for panel in panels
+    )
+    css = (files("partirvm.report") / "page.css").read_text()
+    source = f"<!DOCTYPE html><html><head><title>x</title><style>{css}</style></head><body>{figures}</body></html>"
+    measured, _ = browse(tmp_path, source, width=width, height=9000)
+    assert not measured["found"]
